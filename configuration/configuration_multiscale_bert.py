@@ -1,0 +1,81 @@
+"""Configuration of BERT with multi-scale fusion self-attention (BERT-MS)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import BertConfig
+
+
+@strict
+class MultiScaleBertConfig(BertConfig):
+    r"""
+    Configuration of a [`MultiScaleBertModel`]: a BERT encoder followed by multi-scale fusion self-attention.
+
+    Every argument of [`BertConfig`] is accepted; the defaults of the others are those of the paper
+    ("Multi-scale fusion self attention mechanism", 2021).
+
+    Args:
+        scales (`tuple[int, ...]`, *optional*, defaults to `(3,)`):
+            Phrase lengths k in words, one convolution each (Eq. 3 and 4). Empty: words only.
+        mask_mode (`str`, *optional*, defaults to `"hard"`):
+            How the word mask of Eq. 13 is computed: `"hard"` (the paper; its query and key get no gradient), `"ste"`
+            (the same values, straight-through gradient), `"sigmoid"`, `"entmax"`, or `"none"` (no mask).
+        mask_temperature (`float`, *optional*, defaults to 0.1):
+            Temperature of `"ste"` and `"sigmoid"`, in units of the uniform attention level 1/n.
+        conv_alignment (`str`, *optional*, defaults to `"causal"`):
+            Phrase j ends at word j (`"causal"`, Eq. 3) or is centred on it (`"same"`).
+        fusion_heads (`int`, *optional*, defaults to 1):
+            Heads of the fusion attention; the paper has one of width `hidden_size`.
+        fusion_layers (`int`, *optional*, defaults to 1):
+            Fusion layers on top of the encoder; 0 leaves the plain BERT under the same head.
+        fusion_residual (`bool`, *optional*, defaults to `False`):
+            Add each fusion layer's input to its output.
+        renormalize (`bool`, *optional*, defaults to `False`):
+            Scale every row of the masked attention (Eq. 17) back to a sum of 1.
+        pooling (`str`, *optional*):
+            What the classifier reads: `"mean"` (over real tokens), `"cls"`, `"max"` or `"entity_start"` (the two
+            start markers, concatenated). `None` is the model class's own choice.
+
+    Raises:
+        `huggingface_hub.errors.StrictDataclassError`: a value outside of what is allowed; the message names the field.
+
+    Example:
+
+    ```python
+    >>> from msattn import BertForMultiScaleRE, MultiScaleBertConfig
+
+    >>> model = BertForMultiScaleRE(MultiScaleBertConfig(scales=[3, 5], mask_mode="ste", num_labels=19))
+    ```"""
+
+    model_type = "multiscale_bert"
+    keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
+
+    scales: tuple[int, ...] | list[int] = (3,)
+    mask_mode: Literal["hard", "ste", "sigmoid", "entmax", "none"] = "hard"
+    mask_temperature: float | int = 0.1
+    conv_alignment: Literal["causal", "same"] = "causal"
+    fusion_heads: int = 1
+    fusion_layers: int = 1
+    fusion_residual: bool = False
+    renormalize: bool = False
+    pooling: Literal["mean", "cls", "max", "entity_start"] | None = None
+
+    def validate_fusion(self):
+        """Part of the `@strict` validation, which runs at construction."""
+        if any(isinstance(scale, bool) or scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
+            raise ValueError(f"scales must be different whole numbers of at least 1, got {list(self.scales)}")
+        if not self.mask_temperature > 0:
+            raise ValueError(f"mask_temperature must be above 0, got {self.mask_temperature}")
+        if self.fusion_heads < 1 or self.hidden_size % self.fusion_heads:
+            raise ValueError(
+                f"fusion_heads must divide hidden_size ({self.hidden_size}) into equal parts, got {self.fusion_heads}"
+            )
+        if self.fusion_layers < 0:
+            raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
+        if self.is_decoder:
+            raise ValueError("is_decoder must be False: every word attends to words and phrases on both sides")
+
+
+__all__ = ["MultiScaleBertConfig"]
