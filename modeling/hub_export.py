@@ -1,0 +1,134 @@
+"""Checkpoints that carry their own code.
+
+The Hub's remote code must lie flat in one folder, while the package keeps configurations and models apart. The mixin
+below bridges the two whenever a model is saved.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+_HUB_ARGUMENTS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
+_SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
+
+
+def flat_sources(path: str | os.PathLike) -> dict[str, str]:
+    """Collect a source file and all that it imports relatively, rewritten to lie side by side in one folder.
+
+    Args:
+        path: the file that defines the model.
+
+    Returns:
+        The text of each file by its name.
+
+    Raises:
+        ValueError: two of the files have the same name.
+    """
+    pending, origins, sources = [Path(path)], {}, {}
+    while pending:
+        file = pending.pop()
+        if origins.setdefault(file.name, file) != file:
+            raise ValueError(f"{file} and {origins[file.name]} would overwrite each other in a flat folder; rename one.")
+        if file.name in sources:
+            continue
+        text = file.read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                parts = (node.module or "").split(".")
+                pending.append(file.parents[node.level - 1].joinpath(*parts).with_suffix(".py"))
+                line = node.lineno - 1
+                lines[line] = re.sub(r"\bfrom\s+\.[.\w]*", f"from .{parts[-1]}", lines[line], count=1)
+        sources[file.name] = "".join(lines)
+    return sources
+
+
+@contextmanager
+def replaced_when_complete(folder: str | os.PathLike) -> Iterator[Path]:
+    """Yield an empty folder whose files move into `folder` when the block ends without an error.
+
+    A write that fails half-way, on a full disk for example, thus leaves the files of the last good save untouched.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="_saving-", dir=target) as name:
+        staging = Path(name)
+        yield staging
+        files = list(staging.iterdir())
+        for file in files:
+            os.replace(file, target / file.name)
+        if any(file.suffix == ".safetensors" for file in files):
+            written = {file.name for file in files}
+            for file in target.iterdir():
+                if _SHARD.fullmatch(file.name) and file.name not in written:
+                    file.unlink()
+
+
+class HubExportMixin:
+    """Makes `save_pretrained` and `push_to_hub` write checkpoints that load without this package.
+
+    Put it before the `PreTrainedModel` class. Beside the weights, the folder receives the source files that the class
+    needs, and `config.json` an `auto_map` that names them for `trust_remote_code=True`. All files are written aside
+    first and moved into place when complete.
+
+    Classes defined outside this file's package are saved as Transformers does by default.
+    """
+
+    #: Names of Auto classes to names of the classes they load, all in the model's own file.
+    _hub_auto_map: ClassVar[dict[str, str]] = {}
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike, is_main_process: bool = True, push_to_hub: bool = False, **kwargs: Any
+    ) -> None:
+        """Save the model, its configuration and its code; see [`~transformers.PreTrainedModel.save_pretrained`].
+
+        Args:
+            save_directory: folder to save to, created if needed.
+            is_main_process: only the main process writes.
+            push_to_hub: upload the model after saving it.
+            kwargs: further arguments of `save_pretrained` and, with `push_to_hub`, of `push_to_hub`; `repo_id`
+                defaults to the folder's name.
+        """
+        if kwargs.get("distributed_checkpoint") or not is_main_process or os.path.isfile(save_directory):
+            kwargs.update(is_main_process=is_main_process, push_to_hub=push_to_hub)
+            return super().save_pretrained(save_directory, **kwargs)  # type: ignore[misc]
+
+        hub_arguments = {name: kwargs.pop(name) for name in _HUB_ARGUMENTS if name in kwargs}
+        with replaced_when_complete(save_directory) as folder, self._exported_code(folder):
+            super().save_pretrained(folder, **kwargs)  # type: ignore[misc]
+        if push_to_hub:
+            hub_arguments.setdefault("repo_id", Path(save_directory).resolve().name)
+            self.push_to_hub(**hub_arguments)  # type: ignore[attr-defined]
+
+    @contextmanager
+    def _exported_code(self, folder: Path) -> Iterator[None]:
+        """Write the sources to `folder` and name them in the configuration while the block saves it."""
+        cls = type(self)
+        if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
+            yield
+            return
+        for name, text in flat_sources(sys.modules[cls.__module__].__file__ or "").items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+        config = self.config  # type: ignore[attr-defined]
+        config_module, config_name = type(config).__module__.rpartition(".")[2], type(config).__name__
+        model_module = cls.__module__.rpartition(".")[2]
+        auto_map = {"AutoConfig": f"{config_module}.{config_name}"}
+        auto_map |= {auto_class: f"{model_module}.{name}" for auto_class, name in cls._hub_auto_map.items()}
+        before = vars(config).get("auto_map")
+        config.auto_map = auto_map
+        try:
+            yield
+        finally:
+            if before is None:
+                del config.auto_map
+            else:
+                config.auto_map = before
