@@ -1,0 +1,290 @@
+"""The three evaluations of SemEval-2010 Task 8 and the official scorer's report, version 1.2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msattn.errors import UserError
+
+SEMEVAL_RELATIONS = (
+    "Cause-Effect",
+    "Component-Whole",
+    "Content-Container",
+    "Entity-Destination",
+    "Entity-Origin",
+    "Instrument-Agency",
+    "Member-Collection",
+    "Message-Topic",
+    "Product-Producer",
+)
+DIRECTIONS = ("(e1,e2)", "(e2,e1)")
+SEMEVAL_LABELS = (*(relation + direction for relation in SEMEVAL_RELATIONS for direction in DIRECTIONS), "Other")
+
+# The scorer's own spelling of Other: it is printed, and sorts behind the relations.
+OTHER = "_Other"
+
+
+class Scores(NamedTuple):
+    """Counts of one relation (or their sum) and the percentages that follow from them."""
+
+    correct: int
+    proposed: int
+    wrong_direction: int
+    actual: int
+
+    @property
+    def precision(self) -> float:
+        return _percent(self.correct, self.proposed + self.wrong_direction)
+
+    @property
+    def recall(self) -> float:
+        return _percent(self.correct, self.actual)
+
+    @property
+    def f1(self) -> float:
+        return _f1(self.precision, self.recall)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One of the three ways to score.
+
+    Attributes:
+        title: the heading in the report.
+        actual: how often each label is in the key.
+        confusion: how often (label in the key, label proposed) was met, wrong directions and skipped examples apart.
+        wrong_direction: how often the relation was right and its direction wrong; None where that is not told apart.
+    """
+
+    title: str
+    actual: Counter[str]
+    confusion: Counter[tuple[str, str]]
+    wrong_direction: Counter[str] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the key; no other has scores."""
+        return sorted(self.actual)
+
+    @property
+    def examples(self) -> int:
+        return self.actual.total()
+
+    @property
+    def answered(self) -> int:
+        return self.confusion.total() + (self.wrong_direction.total() if self.wrong_direction else 0)
+
+    @property
+    def correct(self) -> int:
+        return sum(self.confusion[label, label] for label in self.actual)
+
+    @property
+    def accuracy(self) -> float:
+        """Percentage of all examples that are right; a skipped one is wrong."""
+        return _percent(self.correct, self.examples)
+
+    @property
+    def relations(self) -> dict[str, Scores]:
+        """The scores of every label of the key, Other included."""
+        proposed: Counter[str] = Counter()
+        for (_, label), count in self.confusion.items():
+            proposed[label] += count
+        wrong = self.wrong_direction or Counter()
+        return {
+            label: Scores(self.confusion[label, label], proposed[label], wrong[label], self.actual[label])
+            for label in self.labels
+        }
+
+    @property
+    def micro(self) -> Scores:
+        """Counts summed over the relations without Other."""
+        relations = [scores for label, scores in self.relations.items() if label != OTHER]
+        return Scores(*(sum(counts) for counts in zip(*relations))) if relations else Scores(0, 0, 0, 0)
+
+    @property
+    def macro(self) -> tuple[float, float, float]:
+        """Precision, recall and F1 averaged over the key's relations without Other."""
+        relations = [scores for label, scores in self.relations.items() if label != OTHER]
+        if not relations:
+            return 0.0, 0.0, 0.0
+        precision, recall, f1 = (
+            sum(getattr(scores, name) for scores in relations) / len(relations)
+            for name in ("precision", "recall", "f1")
+        )
+        return precision, recall, f1
+
+    def as_dict(self) -> dict[str, float]:
+        """Percentages under the names that the metric returns."""
+        precision, recall, f1 = self.macro
+        micro = self.micro
+        return {
+            "f1": f1,
+            "precision": precision,
+            "recall": recall,
+            "accuracy": self.accuracy,
+            "micro_f1": micro.f1,
+            "micro_precision": micro.precision,
+            "micro_recall": micro.recall,
+        }
+
+    def report(self) -> str:
+        """The official scorer's text for this evaluation."""
+        lines = [f"<<< {self.title} >>>:" if self.title[-1] != ")" else f"<<< {self.title}>>>:", ""]
+        lines += [*self._matrix(), "", *self._accuracies(), "", *self._table(), ""]
+
+        micro = self.micro
+        lines += ["Micro-averaged result (excluding Other):"]
+        lines += [_row(micro, f"{micro.proposed + micro.wrong_direction:4d}"), ""]
+
+        precision, recall, f1 = self.macro
+        lines += ["MACRO-averaged result (excluding Other):"]
+        lines += [f"P = {precision:6.2f}%\tR = {recall:6.2f}%\tF1 = {f1:6.2f}%", "", "", ""]
+        return "\n".join(lines) + "\n"
+
+    def _matrix(self) -> list[str]:
+        directed = self.wrong_direction is not None
+        wrong = self.wrong_direction or Counter()
+        columns = self.labels + sorted({label for _, label in self.confusion} - set(self.actual))
+        rule = "      +" + "-----" * len(columns) + "+"
+
+        def row(start: str, counts: list[int], bar: str, answered: int, wrong: int, actual: int) -> str:
+            cells = "".join(f"{count:4d} " for count in counts)
+            skipped = actual - answered - wrong
+            if directed:
+                return f"{start}{cells}{bar} {answered:4d}  {wrong:4d}  {skipped:4d} {actual:6d}"
+            return f"{start}{cells}{bar} {answered:4d} {skipped:4d} {actual:4d}"
+
+        lines = ["Confusion matrix:"]
+        lines += [" " * 7 + "".join(f" {self._short(label):>4}" for label in columns) + " <-- classified as"]
+        lines += [rule + (" -SUM- xDIRx skip  ACTUAL" if directed else " -SUM- skip ACTUAL")]
+        for gold in self.labels:
+            counts = [self.confusion[gold, label] for label in columns]
+            lines += [row(f" {self._short(gold):>4} |", counts, "|", sum(counts), wrong[gold], self.actual[gold])]
+        sums = [sum(self.confusion[gold, label] for gold in self.labels) for label in columns]
+        return [*lines, rule, row(" -SUM- ", sums, " ", sum(sums), wrong.total(), self.examples)]
+
+    def _accuracies(self) -> list[str]:
+        other = OTHER
+        others_skipped = self.actual[other] - sum(n for (gold, _), n in self.confusion.items() if gold == other)
+        rows = [
+            ("Coverage", self.answered, self.examples),
+            ("Accuracy (calculated for the above confusion matrix)", self.correct, self.answered),
+            ("Accuracy (considering all skipped examples as Wrong)", self.correct, self.examples),
+            ("Accuracy (considering all skipped examples as Other)", self.correct + others_skipped, self.examples),
+        ]
+        return [f"{name} = {part}/{whole} = {_percent(part, whole):5.2f}%" for name, part, whole in rows]
+
+    def _table(self) -> list[str]:
+        lines = ["Results for the individual relations:"]
+        for label, scores in self.relations.items():
+            whole = f"{scores.proposed:4d}"
+            if self.wrong_direction is not None:
+                whole = f"({whole} +{scores.wrong_direction:4d})"
+            lines.append(f"{label:>25} :    " + _row(scores, whole))
+        return lines
+
+    def _short(self, label: str) -> str:
+        if label == OTHER:
+            return "_O_"
+        relation, _, direction = label.partition("(e")
+        first, second = (word[0] for word in relation.split("-"))
+        return (f"{first}-{second}" if label in self.actual else f"*{first}{second}") + direction[:1]
+
+
+@dataclass(frozen=True)
+class SemEvalScores:
+    """All three evaluations of one set of answers; `official` is the one that ranks systems."""
+
+    directed: Evaluation
+    undirected: Evaluation
+    official: Evaluation
+
+    def report(self) -> str:
+        """The official scorer's whole report, line for line."""
+        proposed = Counter(label for _, label in self.directed.confusion.elements())
+        warnings = [
+            f"!!!WARNING!!! The proposed file contains {count} label(s) of type '{label}', "
+            "which is NOT present in the key file.\n\n"
+            for label, count in sorted(proposed.items())
+            if label not in self.directed.actual
+        ]
+        evaluations = (self.directed, self.undirected, self.official)
+        return (
+            "".join([*warnings, *(evaluation.report() for evaluation in evaluations)])
+            + "<<< The official score is (9+1)-way evaluation with directionality taken into account: "
+            f"macro-averaged F1 = {self.official.macro[2]:0.2f}% >>>\n"
+        )
+
+
+def score_semeval(predictions: Sequence[str | None], references: Sequence[str]) -> SemEvalScores:
+    """Score SemEval-2010 Task 8 labels as the official scorer does.
+
+    Args:
+        predictions: one of `SEMEVAL_LABELS` per example, or None where the system gave no answer.
+        references: the labels of the key, in the same order.
+
+    Raises:
+        UserError: a label is not one of the task's, the lengths differ, or there is nothing to score.
+    """
+    if len(predictions) != len(references):
+        raise UserError(f"{len(predictions)} predictions cannot be scored against {len(references)} references.")
+    pairs = [(_checked(gold), _checked(label)) for gold, label in zip(references, predictions) if label is not None]
+    if not pairs:
+        raise UserError("There is no prediction to score.")
+    key = [_checked(gold) for gold in references]
+    undirected_key = Counter(_relation(gold) for gold in key)
+    undirected = [(_relation(gold), _relation(label)) for gold, label in pairs]
+    reversed_ = [gold != label and _relation(gold) == _relation(label) for gold, label in pairs]
+    return SemEvalScores(
+        directed=Evaluation("(2*9+1)-WAY EVALUATION (USING DIRECTIONALITY)", Counter(key), Counter(pairs)),
+        undirected=Evaluation("(9+1)-WAY EVALUATION IGNORING DIRECTIONALITY", undirected_key, Counter(undirected)),
+        official=Evaluation(
+            "(9+1)-WAY EVALUATION TAKING DIRECTIONALITY INTO ACCOUNT -- OFFICIAL",
+            undirected_key,
+            Counter(pair for pair, wrong in zip(undirected, reversed_) if not wrong),
+            Counter(gold for (gold, _), wrong in zip(undirected, reversed_) if wrong),
+        ),
+    )
+
+
+def score_semeval_answers(answers: Mapping[str, str], key: Mapping[str, str]) -> SemEvalScores:
+    """Score answers by sentence id, as read by `read_semeval_answers`; ids without an answer count as skipped.
+
+    Raises:
+        UserError: an answer's id is not in the key.
+    """
+    for identifier in answers:
+        if identifier not in key:
+            raise UserError(f"The answers contain the id {identifier}, which is not in the key.")
+    return score_semeval([answers.get(identifier) for identifier in key], list(key.values()))
+
+
+def _checked(label: str) -> str:
+    if label not in SEMEVAL_LABELS:
+        raise UserError(
+            f"{label!r} is not a label of SemEval-2010 Task 8; expected Other or a relation with its direction, "
+            "such as 'Cause-Effect(e1,e2)' (other label sets: the metric relation_classification)."
+        )
+    return OTHER if label == "Other" else label
+
+
+def _relation(label: str) -> str:
+    return label.partition("(")[0]
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0
+
+
+def _f1(precision: float, recall: float) -> float:
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _row(scores: Scores, proposed: str) -> str:
+    return (
+        f"P = {scores.correct:4d}/{proposed} = {scores.precision:6.2f}%     "
+        f"R = {scores.correct:4d}/{scores.actual:4d} = {scores.recall:6.2f}%     F1 = {scores.f1:6.2f}%"
+    )

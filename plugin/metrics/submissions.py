@@ -1,0 +1,125 @@
+"""The files that the organisers of SemEval-2010 Task 8 and GLUE take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from msattn.errors import UserError
+
+from .semeval import SEMEVAL_LABELS
+
+NLI_LABELS = ("entailment", "neutral", "contradiction")
+PAIR_LABELS = ("entailment", "not_entailment")
+BINARY_LABELS = ("0", "1")
+
+# Task: file name without .tsv, and the words of the classes in the order of their numbers (None: a number from 0 to 5).
+GLUE_SUBMISSIONS: dict[str, tuple[str, tuple[str, ...] | None]] = {
+    "cola": ("CoLA", BINARY_LABELS),
+    "sst2": ("SST-2", BINARY_LABELS),
+    "mrpc": ("MRPC", BINARY_LABELS),
+    "stsb": ("STS-B", None),
+    "qqp": ("QQP", BINARY_LABELS),
+    "mnli": ("MNLI-m", NLI_LABELS),
+    "mnli_matched": ("MNLI-m", NLI_LABELS),
+    "mnli_mismatched": ("MNLI-mm", NLI_LABELS),
+    "ax": ("AX", NLI_LABELS),
+    "qnli": ("QNLI", PAIR_LABELS),
+    "rte": ("RTE", PAIR_LABELS),
+    "wnli": ("WNLI", BINARY_LABELS),
+}
+
+
+def read_semeval_answers(path: str | Path) -> dict[str, str]:
+    """Read `id TAB label` lines, a key or a system's answers.
+
+    Raises:
+        UserError: a line has another form, an unknown label, or an id that was there before.
+    """
+    answers: dict[str, str] = {}
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            identifier, _, label = line.rstrip("\n").partition("\t")
+            if not identifier.isdecimal() or label not in SEMEVAL_LABELS:
+                raise UserError(
+                    f"{path}, line {number}: {line.rstrip()!r} is not an id, a TAB and a label of SemEval-2010 Task 8 "
+                    "such as 'Cause-Effect(e1,e2)' or 'Other'."
+                )
+            if identifier in answers:
+                raise UserError(f"{path}, line {number}: the id {identifier} is there twice; give every id once.")
+            answers[identifier] = label
+    return answers
+
+
+def write_semeval_answers(path: str | Path, ids: Sequence[str | int], labels: Sequence[str]) -> Path:
+    """Write the file that the official scorer and format checker of SemEval-2010 Task 8 take.
+
+    Raises:
+        UserError: what that checker would refuse: an id that is no number or comes twice, a label that is not the
+            task's, or not one label an id.
+    """
+    if len(ids) != len(labels):
+        raise UserError(f"{len(labels)} labels cannot be written for {len(ids)} ids.")
+    if len(set(map(str, ids))) != len(ids):
+        raise UserError("An id comes twice; SemEval-2010 Task 8 takes every id once.")
+    lines = []
+    for identifier, label in zip(ids, labels):
+        if not str(identifier).isdecimal() or label not in SEMEVAL_LABELS:
+            raise UserError(
+                f"The answer {label!r} for the id {identifier!r} cannot be written: SemEval-2010 Task 8 takes a number "
+                "and a label such as 'Cause-Effect(e1,e2)' or 'Other'."
+            )
+        lines.append(f"{identifier}\t{label}\n")
+    return _write(path, lines)
+
+
+def write_glue_submission(
+    task: str, folder: str | Path, predictions: Sequence[int | float | str], split: str = "test"
+) -> Path:
+    """Write predictions for a GLUE test set under the name and in the form that gluebenchmark.com takes.
+
+    Args:
+        task: a GLUE task in the spelling of the metric `glue`, such as `"sst2"`, or `"ax"` for the diagnostics.
+        folder: where the file goes; it is created.
+        predictions: in the order of the test file; class numbers as in the Hub's `glue` (MNLI: 0 entailment,
+            1 neutral, 2 contradiction; QNLI, RTE: 0 entailment, 1 not_entailment) or their words; for STS-B scores,
+            clipped to 0..5.
+        split: `"test_mismatched"` chooses MNLI's second test set.
+
+    Returns:
+        The path of the written file.
+
+    Raises:
+        UserError: an unknown task, or a prediction that is not one of its classes.
+    """
+    task = "mnli_mismatched" if task == "mnli" and split.endswith("_mismatched") else task
+    if task not in GLUE_SUBMISSIONS:
+        raise UserError(f"{task!r} is not a GLUE task; choose from {', '.join(GLUE_SUBMISSIONS)}.")
+    name, words = GLUE_SUBMISSIONS[task]
+    lines = ["index\tprediction\n"]
+    lines += [f"{index}\t{_glue_cell(task, index, value, words)}\n" for index, value in enumerate(predictions)]
+    return _write(Path(folder) / f"{name}.tsv", lines)
+
+
+def _glue_cell(task: str, index: int, value: int | float | str, words: tuple[str, ...] | None) -> str:
+    if words is None:
+        score = float(value)
+        if math.isnan(score):
+            raise UserError(f"{task}, prediction {index}: nan is not a score from 0 to 5.")
+        return f"{min(max(score, 0.0), 5.0):.5f}"
+    if value in words:
+        return str(value)
+    if isinstance(value, str) or value not in range(len(words)):
+        raise UserError(
+            f"{task}, prediction {index}: {value!r} is not one of {', '.join(words)} or a number from 0 to {len(words) - 1}."
+        )
+    return words[int(value)]
+
+
+def _write(path: str | Path, lines: list[str]) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+    return path
