@@ -1,6 +1,6 @@
 """Configuration of BERT with multi-scale fusion self-attention (BERT-MS)."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 
 from typing import Literal
 
@@ -64,7 +64,7 @@ class MultiScaleBertConfig(BertConfig):
 
     def validate_fusion(self):
         """Part of the `@strict` validation, which runs at construction."""
-        if any(isinstance(scale, bool) or scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
+        if any(scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
             raise ValueError(f"scales must be different whole numbers of at least 1, got {list(self.scales)}")
         if not self.mask_temperature > 0:
             raise ValueError(f"mask_temperature must be above 0, got {self.mask_temperature}")
@@ -76,6 +76,18 @@ class MultiScaleBertConfig(BertConfig):
             raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
         if self.is_decoder:
             raise ValueError("is_decoder must be False: every word attends to words and phrases on both sides")
+
+    @classmethod
+    def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):
+        config, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
+        family = config.get("model_type", cls.model_type)
+        if family not in ("bert", cls.model_type):
+            raise ValueError(
+                f"{pretrained_model_name_or_path} is a checkpoint of the family {family!r}; "
+                f"{cls.__name__} loads 'bert' and {cls.model_type!r}"
+            )
+        # Any BERT is a BERT-MS without its fusion layers.
+        return config | {"model_type": cls.model_type}, kwargs
 
 
 __all__ = ["MultiScaleBertConfig"]

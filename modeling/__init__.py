@@ -1,0 +1,16 @@
+"""Models and the attention layers that they share: tensors in, tensors out."""
+
+from .modeling_multiscale_bert import (
+    BertForMultiScaleRE,
+    BertForMultiScaleSequenceClassification,
+    MultiScaleBertModel,
+)
+from .multiscale_fusion import MultiScaleFusion
+
+
+__all__ = [
+    "BertForMultiScaleRE",
+    "BertForMultiScaleSequenceClassification",
+    "MultiScaleBertModel",
+    "MultiScaleFusion",
+]

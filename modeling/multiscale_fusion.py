@@ -1,0 +1,182 @@
+"""Multi-scale fusion self-attention: words attend to words and, where a mask says so, to phrases instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+try:
+    from entmax import entmax15
+except ImportError:  # needed by one mask mode only
+    entmax15 = None
+
+MASK_MODES = ("hard", "ste", "sigmoid", "entmax", "none")
+CONV_ALIGNMENTS = ("causal", "same")
+
+
+class MultiScaleFusion(nn.Module):
+    r"""
+    One layer of multi-scale fusion self-attention (Eq. 3-19 of "Multi-scale fusion self attention mechanism", 2021).
+
+    A word attends to words, and to the phrases that convolutions of width k make of the same hidden states. A second
+    query/key pair decides for each (word, position) which of the two it sees: the word where its attention is above
+    the uniform level 1/n of the sentence's n real tokens, otherwise the phrases. The layer works on the hidden states
+    of any encoder.
+
+    Args:
+        hidden_size (`int`): Width d of the hidden states.
+        scales (`Sequence[int]`): Phrase lengths k; one convolution each. Empty: words only.
+        num_heads (`int`, *optional*, defaults to 1): Attention heads, each with its own mask. The paper has one.
+        mask_mode (`str`, *optional*, defaults to `"hard"`):
+            - `"hard"`: 1[CUT > 1/n] (Eq. 13). A step has no gradient, so `mask_query` and `mask_key` never learn.
+            - `"ste"`: the values of `"hard"`, the gradient of `"sigmoid"`.
+            - `"sigmoid"`: sigmoid((n CUT - 1) / mask_temperature).
+            - `"entmax"`: min(1, n p), with p the 1.5-entmax in place of the softmax of Eq. 12.
+            - `"none"`: words and phrases are both open everywhere.
+        conv_alignment (`str`, *optional*, defaults to `"causal"`):
+            Phrase j covers the words j-k+1..j (`"causal"`, Eq. 3) or is centred on j (`"same"`).
+        mask_temperature (`float`, *optional*, defaults to 0.1): Temperature of `"ste"` and `"sigmoid"`.
+        renormalize (`bool`, *optional*, defaults to `False`): Scale each row of Eq. 17 to a sum of 1.
+
+    Raises:
+        ValueError: An argument is outside of what is allowed.
+        ImportError: `mask_mode="entmax"` without the package `entmax`.
+
+    Example:
+
+    ```python
+    >>> fusion = MultiScaleFusion(hidden_size=64, scales=(3, 5))
+    >>> output, attentions = fusion(torch.randn(2, 10, 64), output_attentions=True)
+    >>> output.shape, attentions.shape
+    (torch.Size([2, 10, 64]), torch.Size([2, 1, 10, 30]))
+    ```
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        scales: Sequence[int],
+        num_heads: int = 1,
+        mask_mode: str = "hard",
+        conv_alignment: str = "causal",
+        mask_temperature: float = 0.1,
+        renormalize: bool = False,
+    ):
+        super().__init__()
+        if mask_mode not in MASK_MODES:
+            raise ValueError(f"mask_mode must be one of {', '.join(MASK_MODES)}, got {mask_mode!r}")
+        if conv_alignment not in CONV_ALIGNMENTS:
+            raise ValueError(f"conv_alignment must be one of {', '.join(CONV_ALIGNMENTS)}, got {conv_alignment!r}")
+        if any(scale < 1 for scale in scales):
+            raise ValueError(f"scales must be at least 1, got {list(scales)}")
+        if num_heads < 1 or hidden_size % num_heads:
+            raise ValueError(f"num_heads must divide hidden_size ({hidden_size}), got {num_heads}")
+        if mask_temperature <= 0:
+            raise ValueError(f"mask_temperature must be above 0, got {mask_temperature}")
+        if mask_mode == "entmax" and entmax15 is None:
+            raise ImportError('mask_mode="entmax" needs the package entmax: pip install entmax')
+        self.num_heads = num_heads
+        self.scaling = (hidden_size // num_heads) ** -0.5
+        self.mask_mode = mask_mode
+        self.conv_alignment = conv_alignment
+        self.mask_temperature = mask_temperature
+        self.renormalize = renormalize
+
+        self.query = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.key = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.value = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.mask_query = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.mask_key = nn.Linear(hidden_size, hidden_size, bias=False)
+        if mask_mode in ("hard", "none"):
+            # No gradient can reach them: say so, or DistributedDataParallel waits for one.
+            self.mask_query.requires_grad_(False)
+            self.mask_key.requires_grad_(False)
+        self.convs = nn.ModuleList(nn.Conv1d(hidden_size, hidden_size, scale, bias=False) for scale in scales)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        output_attentions: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Args:
+            hidden_states (`torch.Tensor` of shape `(batch, tokens, hidden_size)`): The encoder's hidden states H.
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
+            output_attentions (`bool`, *optional*, defaults to `False`): Return the attention as well.
+
+        Returns:
+            The output S `(batch, tokens, hidden_size)` (Eq. 19), zero at padding, and ATTfin
+            `(batch, heads, tokens, (1 + len(scales)) * tokens)` (Eq. 17: words, then each scale's phrases) or `None`.
+        """
+        batch, tokens, _ = hidden_states.shape
+        if attention_mask is None:
+            real = hidden_states.new_ones(batch, tokens, dtype=torch.bool)
+        else:
+            real = attention_mask.bool()
+        padding = ~real.unsqueeze(-1)
+
+        # An encoder's output at padding is not zero and would leak into the phrases next to it.
+        words = hidden_states.masked_fill(padding, 0)
+        phrases = [self._convolve(conv, words).masked_fill(padding, 0) for conv in self.convs]
+        stack = torch.cat([words, *phrases], dim=1) if phrases else words
+
+        query = self._split_heads(self.query(words))  # Eq. 5
+        key = self._split_heads(self.key(stack))  # Eq. 6 and 7
+        value = self._split_heads(self.value(stack))  # Eq. 18
+        # (batch, heads, tokens, 1 + scales, tokens): each scale has a softmax of its own, Eq. 8 and 9
+        scores = (query @ key.transpose(-1, -2) * self.scaling).unflatten(-1, (-1, tokens))
+        attention = _masked(scores, real[:, None, None, None]).softmax(dim=-1)
+        attention = self._gate(attention, words, real)
+        if self.renormalize:
+            total = attention.sum(dim=(-1, -2), keepdim=True)
+            attention = attention / total.clamp_min(torch.finfo(total.dtype).tiny)
+        attention = attention.flatten(-2).to(value.dtype)  # Eq. 17
+        output = (attention @ value).transpose(1, 2).flatten(-2)  # Eq. 19
+        output = output.masked_fill(padding, 0)
+        return output, attention if output_attentions else None
+
+    def _convolve(self, conv: nn.Module, words: torch.Tensor) -> torch.Tensor:
+        """Phrases of one scale, `(batch, tokens, hidden_size)` (Eq. 3 and 4)."""
+        width = conv.kernel_size[0]
+        left = width - 1 if self.conv_alignment == "causal" else width // 2
+        padded = nn.functional.pad(words.transpose(1, 2), (left, width - 1 - left))
+        return conv(padded).transpose(1, 2)
+
+    def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
+        return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _gate(self, attention: torch.Tensor, words: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+        """Opens words by the mask and phrases by its complement (Eq. 10-16)."""
+        if self.mask_mode == "none":
+            return attention
+        # The step of the hard mask is constant almost everywhere: nothing before it can get a gradient.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.mask_mode != "hard"):
+            query = self._split_heads(self.mask_query(words))
+            key = self._split_heads(self.mask_key(words))
+            cut = _masked(query @ key.transpose(-1, -2) * self.scaling, real[:, None, None])
+            if self.mask_mode == "entmax":
+                cut = entmax15(cut.float() if cut.dtype in (torch.float16, torch.bfloat16) else cut, dim=-1)
+            else:
+                cut = cut.softmax(dim=-1)  # Eq. 12
+            relative = cut * real.sum(dim=-1)[:, None, None, None]  # n CUT: 1 is the uniform level
+        num_scales = attention.shape[-2] - 1
+        if self.mask_mode == "hard":
+            open_words = relative.unsqueeze(-2) > 1  # Eq. 13
+            return attention.where(torch.cat([open_words] + [~open_words] * num_scales, dim=-2), 0)  # Eq. 14-16
+        if self.mask_mode == "entmax":
+            mask = relative.clamp_max(1)
+        else:
+            mask = torch.sigmoid((relative - 1) / self.mask_temperature)
+            if self.mask_mode == "ste":
+                mask = (relative > 1).to(mask.dtype) + mask - mask.detach()
+        mask = mask.unsqueeze(-2)
+        return attention * torch.cat([mask] + [1 - mask] * num_scales, dim=-2)  # Eq. 14-16
+
+
+def _masked(scores: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """Takes padded keys out of a softmax; finite, so that a sentence of nothing but padding gives no NaN."""
+    return scores.masked_fill(~real, torch.finfo(scores.dtype).min)
