@@ -53,7 +53,7 @@ class Evaluation:
     """One of the three ways to score.
 
     Attributes:
-        title: the heading in the report.
+        title: the heading in the report, with the blank that the scorer puts behind some.
         actual: how often each label is in the key.
         confusion: how often (label in the key, label proposed) was met, wrong directions and skipped examples apart.
         wrong_direction: how often the relation was right and its direction wrong; None where that is not told apart.
@@ -102,7 +102,7 @@ class Evaluation:
     def micro(self) -> Scores:
         """Counts summed over the relations without Other."""
         relations = [scores for label, scores in self.relations.items() if label != OTHER]
-        return Scores(*(sum(counts) for counts in zip(*relations))) if relations else Scores(0, 0, 0, 0)
+        return Scores(*(sum(counts) for counts in zip(*relations, strict=True))) if relations else Scores(0, 0, 0, 0)
 
     @property
     def macro(self) -> tuple[float, float, float]:
@@ -132,8 +132,7 @@ class Evaluation:
 
     def report(self) -> str:
         """The official scorer's text for this evaluation."""
-        lines = [f"<<< {self.title} >>>:" if self.title[-1] != ")" else f"<<< {self.title}>>>:", ""]
-        lines += [*self._matrix(), "", *self._accuracies(), "", *self._table(), ""]
+        lines = [f"<<< {self.title}>>>:", "", *self._matrix(), "", *self._accuracies(), "", *self._table(), ""]
 
         micro = self.micro
         lines += ["Micro-averaged result (excluding Other):"]
@@ -167,8 +166,8 @@ class Evaluation:
         return [*lines, rule, row(" -SUM- ", sums, " ", sum(sums), wrong.total(), self.examples)]
 
     def _accuracies(self) -> list[str]:
-        other = OTHER
-        others_skipped = self.actual[other] - sum(n for (gold, _), n in self.confusion.items() if gold == other)
+        others_answered = sum(count for (gold, _), count in self.confusion.items() if gold == OTHER)
+        others_skipped = self.actual[OTHER] - others_answered
         rows = [
             ("Coverage", self.answered, self.examples),
             ("Accuracy (calculated for the above confusion matrix)", self.correct, self.answered),
@@ -231,21 +230,26 @@ def score_semeval(predictions: Sequence[str | None], references: Sequence[str]) 
     """
     if len(predictions) != len(references):
         raise UserError(f"{len(predictions)} predictions cannot be scored against {len(references)} references.")
-    pairs = [(_checked(gold), _checked(label)) for gold, label in zip(references, predictions) if label is not None]
-    if not pairs:
+    pairs = list(zip(references, predictions, strict=True))
+    key = Counter(_checked(gold) for gold in references)
+    answered = Counter((_checked(gold), _checked(label)) for gold, label in pairs if label is not None)
+    if not answered:
         raise UserError("There is no prediction to score.")
-    key = [_checked(gold) for gold in references]
-    undirected_key = Counter(_relation(gold) for gold in key)
-    undirected = [(_relation(gold), _relation(label)) for gold, label in pairs]
-    reversed_ = [gold != label and _relation(gold) == _relation(label) for gold, label in pairs]
+    relations: Counter[str] = Counter()
+    for gold, count in key.items():
+        relations[_relation(gold)] += count
+    undirected: Counter[tuple[str, str]] = Counter()
+    reversed_: Counter[str] = Counter()
+    for (gold, label), count in answered.items():
+        undirected[_relation(gold), _relation(label)] += count
+        if gold != label and _relation(gold) == _relation(label):
+            reversed_[_relation(gold)] += count
+    official = undirected - Counter({(relation, relation): count for relation, count in reversed_.items()})
     return SemEvalScores(
-        directed=Evaluation("(2*9+1)-WAY EVALUATION (USING DIRECTIONALITY)", Counter(key), Counter(pairs)),
-        undirected=Evaluation("(9+1)-WAY EVALUATION IGNORING DIRECTIONALITY", undirected_key, Counter(undirected)),
+        directed=Evaluation("(2*9+1)-WAY EVALUATION (USING DIRECTIONALITY)", key, answered),
+        undirected=Evaluation("(9+1)-WAY EVALUATION IGNORING DIRECTIONALITY ", relations, undirected),
         official=Evaluation(
-            "(9+1)-WAY EVALUATION TAKING DIRECTIONALITY INTO ACCOUNT -- OFFICIAL",
-            undirected_key,
-            Counter(pair for pair, wrong in zip(undirected, reversed_) if not wrong),
-            Counter(gold for (gold, _), wrong in zip(undirected, reversed_) if wrong),
+            "(9+1)-WAY EVALUATION TAKING DIRECTIONALITY INTO ACCOUNT -- OFFICIAL ", relations, official, reversed_
         ),
     )
 

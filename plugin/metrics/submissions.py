@@ -14,7 +14,7 @@ NLI_LABELS = ("entailment", "neutral", "contradiction")
 PAIR_LABELS = ("entailment", "not_entailment")
 BINARY_LABELS = ("0", "1")
 
-# Task: file name without .tsv, and the words of the classes in the order of their numbers (None: a number from 0 to 5).
+# Task: file name without .tsv, and the words of the classes in the order of their numbers (None: a score from 0 to 5).
 GLUE_SUBMISSIONS: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "cola": ("CoLA", BINARY_LABELS),
     "sst2": ("SST-2", BINARY_LABELS),
@@ -64,11 +64,11 @@ def write_semeval_answers(path: str | Path, ids: Sequence[str | int], labels: Se
     if len(set(map(str, ids))) != len(ids):
         raise UserError("An id comes twice; SemEval-2010 Task 8 takes every id once.")
     lines = []
-    for identifier, label in zip(ids, labels):
+    for identifier, label in zip(ids, labels, strict=True):
         if not str(identifier).isdecimal() or label not in SEMEVAL_LABELS:
             raise UserError(
-                f"The answer {label!r} for the id {identifier!r} cannot be written: SemEval-2010 Task 8 takes a number "
-                "and a label such as 'Cause-Effect(e1,e2)' or 'Other'."
+                f"The answer {label!r} for the id {identifier!r} cannot be written: SemEval-2010 Task 8 takes numbers "
+                "as ids and labels such as 'Cause-Effect(e1,e2)' or 'Other'."
             )
         lines.append(f"{identifier}\t{label}\n")
     return _write(path, lines)
@@ -104,16 +104,14 @@ def write_glue_submission(
 
 def _glue_cell(task: str, index: int, value: int | float | str, words: tuple[str, ...] | None) -> str:
     if words is None:
-        score = float(value)
-        if math.isnan(score):
-            raise UserError(f"{task}, prediction {index}: nan is not a score from 0 to 5.")
-        return f"{min(max(score, 0.0), 5.0):.5f}"
+        if isinstance(value, str) or math.isnan(value):
+            raise UserError(f"{task}, prediction {index}: {value!r} is not a score from 0 to 5.")
+        return f"{min(max(value, 0.0), 5.0):.5f}"
     if value in words:
         return str(value)
     if isinstance(value, str) or value not in range(len(words)):
-        raise UserError(
-            f"{task}, prediction {index}: {value!r} is not one of {', '.join(words)} or a number from 0 to {len(words) - 1}."
-        )
+        allowed = f"a number from 0 to {len(words) - 1} or one of {', '.join(words)}"
+        raise UserError(f"{task}, prediction {index}: {value!r} is not {allowed}.")
     return words[int(value)]
 
 

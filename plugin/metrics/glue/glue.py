@@ -30,7 +30,8 @@ Returns:
 CITATION = """
 @inproceedings{wang2019glue,
     title = {{GLUE}: A Multi-Task Benchmark and Analysis Platform for Natural Language Understanding},
-    author = {Wang, Alex and Singh, Amanpreet and Michael, Julian and Hill, Felix and Levy, Omer and Bowman, Samuel R.},
+    author = {Wang, Alex and Singh, Amanpreet and Michael, Julian and Hill, Felix and Levy, Omer and
+      Bowman, Samuel R.},
     booktitle = {International Conference on Learning Representations},
     year = {2019},
 }

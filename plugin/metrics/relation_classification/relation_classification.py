@@ -34,12 +34,14 @@ Returns, as fractions of 1:
     relations: precision, recall, f1 and support of each class, the negative one included.
 """
 
+NAMES = ("precision", "recall", "f1")
+
 
 class RelationClassification(evaluate.Metric):
     """Accuracy, micro and macro F1 without a negative class, and AUC."""
 
     def _info(self) -> evaluate.MetricInfo:
-        kinds = (datasets.Value("int64"), datasets.Value("string"))
+        kinds = (datasets.Value("string"), datasets.Value("int64"))
         return evaluate.MetricInfo(
             description=DESCRIPTION,
             citation="",
@@ -55,27 +57,37 @@ class RelationClassification(evaluate.Metric):
         scores: Any = None,
         labels: Sequence[str | int] | None = None,
     ) -> dict[str, Any]:
+        if negative_label is not None and isinstance(negative_label, str) != isinstance(references[0], str):
+            raise UserError(f"negative_label={negative_label!r} is not of the kind of {references[0]!r}, a reference.")
         classes = sorted(set(references) | set(predictions))
         relations = [label for label in classes if label != negative_label]
-        result = {"accuracy": float(metrics.accuracy_score(references, predictions))}
-        for average, prefix in (("micro", ""), ("macro", "macro_")):
-            # With nothing but the negative class there is no relation to find, and all three are 0.
-            *values, _ = (
-                metrics.precision_recall_fscore_support(
-                    references, predictions, labels=relations, average=average, zero_division=0
-                )
-                if relations
-                else (0.0, 0.0, 0.0, None)
-            )
-            result |= {prefix + name: float(x) for name, x in zip(("precision", "recall", "f1"), values)}
+        micro, macro, each = (
+            _scores(references, predictions, kept, average)
+            for kept, average in ((relations, "micro"), (relations, "macro"), (classes, None))
+        )
+        result = {
+            "accuracy": float(metrics.accuracy_score(references, predictions)),
+            **{name: float(value) for name, value in zip(NAMES, micro, strict=True)},
+            **{f"macro_{name}": float(value) for name, value in zip(NAMES, macro, strict=True)},
+        }
         if scores is not None:
             result["auc"] = _area(np.asarray(scores), references, negative_label, labels)
-        rows = zip(*metrics.precision_recall_fscore_support(references, predictions, labels=classes, zero_division=0))
         per_relation = {
-            label: {"precision": float(p), "recall": float(r), "f1": float(f1), "support": int(support)}
-            for label, (p, r, f1, support) in zip(classes, rows)
+            label: {
+                **{name: float(value) for name, value in zip(NAMES, values, strict=True)},
+                "support": references.count(label),
+            }
+            for label, *values in zip(classes, *each, strict=True)
         }
         return {**result, "relations": per_relation}
+
+
+def _scores(references: list, predictions: list, labels: list, average: str | None) -> tuple:
+    if not labels:
+        return 0.0, 0.0, 0.0  # Nothing but the negative class: there is no relation to find.
+    return metrics.precision_recall_fscore_support(
+        references, predictions, labels=labels, average=average, zero_division=0
+    )[:3]
 
 
 def _area(

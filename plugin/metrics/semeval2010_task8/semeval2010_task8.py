@@ -29,8 +29,8 @@ Returns, in percent:
 CITATION = """
 @inproceedings{hendrickx-etal-2010-semeval,
     title = "{S}em{E}val-2010 Task 8: Multi-Way Classification of Semantic Relations between Pairs of Nominals",
-    author = "Hendrickx, Iris and Kim, Su Nam and Kozareva, Zornitsa and Nakov, Preslav and {\\'O} S{\\'e}aghdha, Diarmuid
-      and Pad{\\'o}, Sebastian and Pennacchiotti, Marco and Romano, Lorenza and Szpakowicz, Stan",
+    author = "Hendrickx, Iris and Kim, Su Nam and Kozareva, Zornitsa and Nakov, Preslav and {\\'O} S{\\'e}aghdha,
+      Diarmuid and Pad{\\'o}, Sebastian and Pennacchiotti, Marco and Romano, Lorenza and Szpakowicz, Stan",
     booktitle = "Proceedings of the 5th International Workshop on Semantic Evaluation",
     year = "2010",
 }

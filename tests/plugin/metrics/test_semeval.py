@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from msattn import metrics
+from msattn.errors import UserError
+
+CE12, CE21 = "Cause-Effect(e1,e2)", "Cause-Effect(e2,e1)"
+MT12, PP21, EO12 = "Message-Topic(e1,e2)", "Product-Producer(e2,e1)", "Entity-Origin(e1,e2)"
+
+# Every case that the scorer tells apart: right, right but reversed, relation for Other and back, relation for
+# relation, skipped (a relation, Other), and a label that the key does not have.
+REFERENCES = [CE12, CE12, CE21, MT12, MT12, "Other", "Other", PP21, "Other"]
+PREDICTIONS = [CE12, CE21, "Other", MT12, CE12, "Other", None, None, EO12]
+
+
+def test_report_line_for_line():
+    # Checked by hand: C-E is right once, of 2 proposed + 1 reversed and 3 actual; M-T once, of 1 and 2; P-P never.
+    expected = (Path(__file__).parent / "semeval_report.txt").read_text(encoding="utf-8")
+    assert metrics.score_semeval(PREDICTIONS, REFERENCES).report() == expected
+
+
+def test_official_figures_by_hand():
+    scores = metrics.score_semeval(PREDICTIONS, REFERENCES)
+    assert scores.official.macro == pytest.approx(
+        ((100 / 3 + 100 + 0) / 3, (100 / 3 + 50 + 0) / 3, (100 / 3 + 200 / 3 + 0) / 3)
+    )
+    assert scores.official.micro.f1 == pytest.approx(40.0)
+    assert scores.official.accuracy == pytest.approx(100 * 3 / 9)
+    assert scores.undirected.macro[2] == pytest.approx((200 / 3 + 200 / 3 + 0) / 3)
+    assert scores.directed.macro[2] == pytest.approx((50 + 0 + 200 / 3 + 0) / 4)
+
+
+def test_metric_returns_percentages_of_the_official_evaluation():
+    metric = metrics.load("semeval2010_task8")
+    result = metric.compute(predictions=[CE12, CE21, MT12, "Other"], references=[CE12, CE12, MT12, MT12])
+    # Cause-Effect: P = 1/(1+1), R = 1/2; Message-Topic: P = 1/1, R = 1/2.
+    assert result["f1"] == pytest.approx((50 + 200 / 3) / 2)
+    assert result["precision"] == pytest.approx(75.0)
+    assert result["recall"] == pytest.approx(50.0)
+    assert result["accuracy"] == pytest.approx(50.0)
+    assert result["micro_f1"] == pytest.approx(100 * 4 / 7)
+    assert result["relations"]["Message-Topic"] == pytest.approx(
+        {"precision": 100.0, "recall": 50.0, "f1": 200 / 3, "support": 2}
+    )
+    assert result["undirected"]["f1"] == pytest.approx((100 + 200 / 3) / 2)
+    assert result["directed"]["accuracy"] == result["accuracy"]
+    # A metric is used again and again during training.
+    assert metric.compute(predictions=["Other", CE12], references=["Other", CE12])["f1"] == 100.0
+
+
+def test_key_without_a_relation_scores_zero():
+    assert metrics.score_semeval([CE12, "Other"], ["Other", "Other"]).official.macro == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "message"),
+    [
+        (["Cause-Effect"], [CE12], "'Cause-Effect' is not a label"),
+        ([CE12], ["Cause-Effect(e1, e2)"], "'Cause-Effect(e1, e2)' is not a label"),
+        ([CE12, CE12], [CE12], "2 predictions"),
+        ([None], [CE12], "no prediction"),
+    ],
+)
+def test_wrong_labels_are_named(predictions, references, message):
+    with pytest.raises(UserError) as error:
+        metrics.score_semeval(predictions, references)
+    assert message in str(error.value)
+
+
+def test_unknown_id_is_refused():
+    with pytest.raises(UserError, match="id 3"):
+        metrics.score_semeval_answers({"1": CE12, "3": CE12}, {"1": CE12, "2": "Other"})
+
+
+def test_answers_by_id_may_be_unsorted_and_incomplete():
+    key = {str(number): label for number, label in enumerate(REFERENCES)}
+    answers = {str(number): label for number, label in enumerate(PREDICTIONS) if label is not None}
+    shuffled = dict(reversed(answers.items()))
+    expected = metrics.score_semeval(PREDICTIONS, REFERENCES).report()
+    assert metrics.score_semeval_answers(shuffled, key).report() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_equal_to_the_official_result_files(number):
+    folder = _official_examples()
+    answers = metrics.read_semeval_answers(folder / f"proposed_answer{number}.txt")
+    key = metrics.read_semeval_answers(folder / f"answer_key{number}.txt")
+    expected = (folder / f"result_scores{number}.txt").read_text(encoding="utf-8")
+    assert metrics.score_semeval_answers(answers, key).report() == expected
+
+
+@pytest.mark.slow
+def test_official_malformed_example_is_refused():
+    with pytest.raises(UserError, match="line 2: .*Message-Topc"):
+        metrics.read_semeval_answers(_official_examples() / "proposed_answer4.txt")
+
+
+def _official_examples() -> Path:
+    if "MSATTN_DATA" not in os.environ:
+        pytest.skip("MSATTN_DATA does not name the folder with semeval2010_task8/scorer_examples")
+    return Path(os.environ["MSATTN_DATA"]) / "semeval2010_task8" / "scorer_examples"
