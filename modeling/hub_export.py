@@ -16,7 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-_HUB_ARGUMENTS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
+_HUB_ARGUMENTS = (
+    "repo_id",
+    "commit_message",
+    "commit_description",
+    "private",
+    "token",
+    "revision",
+    "create_pr",
+    "tags",
+)
 _SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
 
 
@@ -32,11 +41,13 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
     Raises:
         ValueError: two of the files have the same name.
     """
-    pending, origins, sources = [Path(path)], {}, {}
+    pending = [Path(path)]
+    origins: dict[str, Path] = {}
+    sources: dict[str, str] = {}
     while pending:
         file = pending.pop()
         if origins.setdefault(file.name, file) != file:
-            raise ValueError(f"{file} and {origins[file.name]} would overwrite each other in a flat folder; rename one.")
+            raise ValueError(f"{file} and {origins[file.name]} would share one place in a flat folder; rename one.")
         if file.name in sources:
             continue
         text = file.read_text(encoding="utf-8")
@@ -82,28 +93,35 @@ class HubExportMixin:
     Classes defined outside this file's package are saved as Transformers does by default.
     """
 
-    #: Names of Auto classes to names of the classes they load, all in the model's own file.
-    _hub_auto_map: ClassVar[dict[str, str]] = {}
+    #: Names of the Auto classes that load this class. `AutoModel` loads the base model unless it is among them.
+    _hub_auto_classes: ClassVar[tuple[str, ...]] = ()
 
     def save_pretrained(
-        self, save_directory: str | os.PathLike, is_main_process: bool = True, push_to_hub: bool = False, **kwargs: Any
+        self,
+        save_directory: str | os.PathLike,
+        is_main_process: bool = True,
+        state_dict: dict | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
     ) -> None:
         """Save the model, its configuration and its code; see [`~transformers.PreTrainedModel.save_pretrained`].
 
         Args:
             save_directory: folder to save to, created if needed.
             is_main_process: only the main process writes.
+            state_dict: the weights to save, if not the model's own.
             push_to_hub: upload the model after saving it.
             kwargs: further arguments of `save_pretrained` and, with `push_to_hub`, of `push_to_hub`; `repo_id`
                 defaults to the folder's name.
         """
         if kwargs.get("distributed_checkpoint") or not is_main_process or os.path.isfile(save_directory):
-            kwargs.update(is_main_process=is_main_process, push_to_hub=push_to_hub)
-            return super().save_pretrained(save_directory, **kwargs)  # type: ignore[misc]
+            return super().save_pretrained(  # type: ignore[misc]
+                save_directory, is_main_process, state_dict, push_to_hub, **kwargs
+            )
 
         hub_arguments = {name: kwargs.pop(name) for name in _HUB_ARGUMENTS if name in kwargs}
         with replaced_when_complete(save_directory) as folder, self._exported_code(folder):
-            super().save_pretrained(folder, **kwargs)  # type: ignore[misc]
+            super().save_pretrained(folder, state_dict=state_dict, **kwargs)  # type: ignore[misc]
         if push_to_hub:
             hub_arguments.setdefault("repo_id", Path(save_directory).resolve().name)
             self.push_to_hub(**hub_arguments)  # type: ignore[attr-defined]
@@ -119,12 +137,13 @@ class HubExportMixin:
             (folder / name).write_text(text, encoding="utf-8")
 
         config = self.config  # type: ignore[attr-defined]
-        config_module, config_name = type(config).__module__.rpartition(".")[2], type(config).__name__
-        model_module = cls.__module__.rpartition(".")[2]
-        auto_map = {"AutoConfig": f"{config_module}.{config_name}"}
-        auto_map |= {auto_class: f"{model_module}.{name}" for auto_class, name in cls._hub_auto_map.items()}
+        base_model = type(self.base_model)  # type: ignore[attr-defined]
+        loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(cls._hub_auto_classes, cls)}
         before = vars(config).get("auto_map")
-        config.auto_map = auto_map
+        config.auto_map = {
+            auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
+            for auto_class, target in loaded.items()
+        }
         try:
             yield
         finally:

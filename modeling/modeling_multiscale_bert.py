@@ -181,6 +181,7 @@ class BertForMultiScaleRE(_MultiScaleClassifier):
     >>> model = BertForMultiScaleRE.from_pretrained("google-bert/bert-base-uncased", scales=[3, 5], num_labels=19)
     ```"""
 
+    _hub_auto_classes = ("AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
     default_pooling = "entity_start"
     poolings = ("entity_start", "mean", "cls", "max")
 
@@ -226,6 +227,7 @@ class BertForMultiScaleSequenceClassification(_MultiScaleClassifier):
     >>> model = BertForMultiScaleSequenceClassification.from_pretrained("google-bert/bert-base-uncased", scales=[3])
     ```"""
 
+    _hub_auto_classes = ("AutoModelForSequenceClassification",)
     default_pooling = "mean"
     poolings = ("mean", "cls", "max")
 

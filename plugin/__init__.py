@@ -1,0 +1,55 @@
+"""Multi-scale, pairwise and guided attention for Hugging Face Transformers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from msattn.auto import AutoModelForRelationExtraction
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.errors import UserError
+from msattn.modeling.modeling_multiscale_bert import (
+    BertForMultiScaleRE,
+    BertForMultiScaleSequenceClassification,
+    MultiScaleBertModel,
+)
+from msattn.modeling.multiscale_fusion import MultiScaleFusion
+from msattn.pipelines.relation_extraction import RelationExtractionPipeline
+
+__version__ = version("msattn")
+
+AutoConfig.register(MultiScaleBertConfig.model_type, MultiScaleBertConfig, exist_ok=True)
+AutoModel.register(MultiScaleBertConfig, MultiScaleBertModel, exist_ok=True)
+AutoModelForRelationExtraction.register(MultiScaleBertConfig, BertForMultiScaleRE, exist_ok=True)
+# Of the two, the one that the checkpoint's `architectures` names, as its `auto_map` does without msattn.
+AutoModelForSequenceClassification.register(
+    MultiScaleBertConfig, (BertForMultiScaleSequenceClassification, BertForMultiScaleRE), exist_ok=True
+)
+if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
+    PIPELINE_REGISTRY.register_pipeline(
+        "relation-extraction", RelationExtractionPipeline, pt_model=AutoModelForRelationExtraction, type="text"
+    )
+
+
+def __getattr__(name: str) -> ModuleType:
+    # What stands on matplotlib, datasets or scikit-learn is imported when it is first used.
+    if name in ("analysis", "data", "metrics", "training"):
+        return import_module(f"msattn.{name}")
+    raise AttributeError(f"module 'msattn' has no attribute {name!r}")
+
+
+__all__ = [
+    "AutoModelForRelationExtraction",
+    "BertForMultiScaleRE",
+    "BertForMultiScaleSequenceClassification",
+    "MultiScaleBertConfig",
+    "MultiScaleBertModel",
+    "MultiScaleFusion",
+    "RelationExtractionPipeline",
+    "UserError",
+    "__version__",
+]

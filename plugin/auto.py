@@ -1,0 +1,29 @@
+"""Auto classes for the tasks that Transformers has none for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import transformers.models.auto
+from transformers.models.auto.auto_factory import _BaseAutoModelClass, _LazyAutoMapping
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+
+class AutoModelForRelationExtraction(_BaseAutoModelClass):
+    """
+    Loads the relation extraction model that a checkpoint or a configuration asks for, as the Auto classes of
+    Transformers do: `from_pretrained`, `from_config` and `register` take the same arguments.
+
+    Example:
+
+    ```python
+    >>> from msattn import AutoModelForRelationExtraction
+
+    >>> model = AutoModelForRelationExtraction.from_pretrained("outputs/semeval")
+    ```"""
+
+    _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())  # type: ignore[assignment]
+
+
+# Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
+transformers.models.auto.AutoModelForRelationExtraction = AutoModelForRelationExtraction  # type: ignore[attr-defined]

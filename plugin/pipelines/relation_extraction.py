@@ -1,0 +1,247 @@
+"""The pipeline `"relation-extraction"`: sentences with two marked entities in, relations out."""
+
+# The base class types its hooks and settings more narrowly than Transformers' own pipelines use them.
+# mypy: disable-error-code="override, assignment, union-attr, index"
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import accumulate, islice
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+from transformers import Pipeline
+
+from msattn.errors import UserError
+
+# How many batches are put in order of length at a time: enough for little padding, few enough to stream.
+LOOKAHEAD = 64
+
+
+class RelationExtractionPipeline(Pipeline):
+    """
+    Names the relation between two entities of a sentence, with a model that [`AutoModelForRelationExtraction`] loads.
+
+    An input is one of
+
+    - a text with marked entities, `"The <e1>author</e1> of a <e2>book</e2>."` (`[E1]...[/E1]` is understood, too);
+    - `{"text": ..., "head": [start, end], "tail": [start, end]}`, spans in characters, the end excluded;
+    - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, spans in tokens, the end excluded;
+
+    or a list, a data set or a generator of these. With `batch_size`, sentences of like length share a batch; results
+    come in the order of the inputs.
+
+    Example:
+
+    ```python
+    >>> import msattn
+    >>> from transformers import pipeline
+
+    >>> extractor = pipeline("relation-extraction", model="outputs/semeval")
+    >>> extractor("The <e1>author</e1> of a <e2>book</e2>.")
+    {'label': 'Product-Producer(e2,e1)', 'score': 0.98,
+     'head': {'start': 4, 'end': 10, 'text': 'author'}, 'tail': {'start': 16, 'end': 20, 'text': 'book'}}
+    ```"""
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_video_processor = False
+    _load_feature_extractor = False
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        if "entity_starts" not in inspect.signature(self.model.forward).parameters:
+            raise UserError(
+                f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which extracts no "
+                "relations; give a checkpoint that run_re.py has trained."
+            )
+        # The positions in `entity_starts` count from the left.
+        self.tokenizer.padding_side = "right"
+
+    def _sanitize_parameters(
+        self, top_k: int | str | None = "", output_attentions: bool | None = None, max_length: int | None = None
+    ) -> tuple[dict, dict, dict]:
+        # None is a value of its own for top_k: all labels.
+        postprocess_params = {} if top_k == "" else {"top_k": top_k}
+        forward_params = {} if output_attentions is None else {"output_attentions": output_attentions}
+        preprocess_params = {} if max_length is None else {"max_length": max_length}
+        return preprocess_params, forward_params, postprocess_params
+
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        """
+        Args:
+            inputs: One input or many, see above.
+            top_k (`int`, *optional*):
+                Return a list of the `top_k` best relations, or of all if `None`, best first. Without it, the result is
+                the best one, not in a list.
+            output_attentions (`bool`, *optional*, defaults to `False`):
+                Add the `tokens` and their `fusion_attentions`, one `(heads, tokens, (1 + scales) * tokens)` array a
+                fusion layer.
+            max_length (`int`, *optional*):
+                Most tokens the model reads; a longer text keeps a window around both entities. The model's and the
+                tokenizer's own limit if not given.
+            batch_size (`int`, *optional*, defaults to 1): Inputs that go through the model at once.
+
+        Returns:
+            `dict`, or a list or an iterator of them as with every pipeline: `label`, `score`, and `head` and `tail`
+            with `start`, `end` and `text`. The spans count what the input's spans count, or the characters of the text
+            without its marks.
+
+        Raises:
+            UserError: A span does not fall on the text, is empty, overlaps the other or cuts a word; a mark is missing
+                or occurs twice; the two entities and what lies between them exceed `max_length`.
+        """
+        if isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping, list, Dataset)):
+            inputs = list(inputs) if isinstance(inputs, Sized) else (item for item in inputs)
+        return [] if inputs == [] else super().__call__(inputs, **kwargs)
+
+    def get_iterator(
+        self,
+        inputs: Any,
+        num_workers: int,
+        batch_size: int,
+        preprocess_params: dict,
+        forward_params: dict,
+        postprocess_params: dict,
+    ) -> Iterable:
+        run = super().get_iterator
+        params = (preprocess_params, forward_params, postprocess_params)
+        if batch_size == 1:
+            return run(inputs, num_workers, batch_size, *params)
+
+        def by_length() -> Iterator:
+            items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
+            while window := list(islice(items, LOOKAHEAD * batch_size)):
+                order = sorted(range(len(window)), key=lambda index: _length(window[index]), reverse=True)
+                results = run([window[index] for index in order], num_workers, batch_size, *params)
+                yield from (result for _, result in sorted(zip(order, results, strict=True), key=lambda pair: pair[0]))
+
+        return by_length()
+
+    def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
+        # `datasets`, on which the reader and the encoder stand, is too slow to import with the package.
+        from msattn.data.entity_markers import encode_relations
+
+        example = _example(inputs)
+        limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limit = min(limit for limit in limits if limit is not None)
+        encoded = encode_relations(self.tokenizer, [example["text"]], [example["head"]], [example["tail"]], limit)
+        if encoded["input_ids"][0] is None:
+            start = min(example["head"][0], example["tail"][0])
+            raise UserError(
+                f"the two entities and what lies between them do not fit in {limit} tokens: "
+                f"{_around(example['text'], start, start)!r}."
+            )
+        return {"example": example, **{name: torch.tensor(rows) for name, rows in encoded.items()}}
+
+    def _forward(self, model_inputs: dict[str, Any], output_attentions: bool = False) -> dict[str, Any]:
+        example = model_inputs.pop("example")
+        outputs = self.model(**model_inputs, output_attentions=output_attentions)
+        result = {"logits": outputs.logits, "example": example}
+        if output_attentions:
+            attentions = outputs.fusion_attentions
+            result["input_ids"] = model_inputs["input_ids"]
+            result["attention_mask"] = model_inputs["attention_mask"]
+            result["fusion_attentions"] = torch.stack(attentions, dim=1) if attentions else None
+        return result
+
+    def postprocess(self, model_outputs: dict[str, Any], top_k: int | str | None = "") -> Any:
+        example = model_outputs["example"]
+        common = {role: example["given"][role] for role in ("head", "tail")}
+        if "input_ids" in model_outputs:
+            tokens = int(model_outputs["attention_mask"].sum())
+            common["tokens"] = self.tokenizer.convert_ids_to_tokens(model_outputs["input_ids"][0, :tokens].tolist())
+            common["fusion_attentions"] = _unpadded(model_outputs["fusion_attentions"], tokens)
+        scores = model_outputs["logits"][0].float().softmax(dim=-1)
+        ranked = scores.argsort(descending=True).tolist()[: 1 if top_k == "" else top_k]
+        labels = self.model.config.id2label
+        results = [{"label": labels[index], "score": scores[index].item(), **common} for index in ranked]
+        return results[0] if top_k == "" else results
+
+
+def _units(row: Mapping) -> str | Sequence | None:
+    """What the spans of an input count: its tokens, or its text for the characters."""
+    return next((row[name] for name in ("token", "tokens", "text", "sentence") if row.get(name) is not None), None)
+
+
+def _length(item: Any) -> int:
+    """Roughly how long an input is, to sort by. What is no input at all is refused later."""
+    units = _units(item) if isinstance(item, Mapping) else item
+    if isinstance(units, (list, tuple)):
+        return sum(len(str(token)) + 1 for token in units)
+    return len(units) if isinstance(units, str) else 0
+
+
+def _example(inputs: Any) -> dict[str, Any]:
+    """Reads and checks one input. The spans as they were given, with their texts, are under `given`."""
+    from msattn.data.relation_rows import relation_row
+
+    row = {"text": re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", inputs)} if isinstance(inputs, str) else inputs
+    try:
+        example = relation_row(row, "the input")
+    except UserError as error:
+        raise UserError(f"{error}{_quoted(row, str(error))}") from None
+    text, units = example["text"], _units(row)
+    given = {}
+    for role in ("head", "tail"):
+        start, end = example[role]
+        words = text[start:end]
+        if isinstance(units, list):
+            starts = [0, *accumulate(len(token) + 1 for token in units)]
+            start, end = starts.index(start), starts.index(end + 1)
+        elif units == text:
+            _check_border(text, start, end, role)
+        given[role] = {"start": start, "end": end, "text": words}
+    return {**example, "given": given}
+
+
+def _check_border(text: str, start: int, end: int, role: str) -> None:
+    """
+    Refuses an offset between two letters or two digits. Letters without case are let through: most of the scripts that
+    have none write words without spaces, or attach particles to them.
+    """
+    for offset in (start, end):
+        pair = text[offset - 1 : offset + 1] if offset else ""
+        if len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal()):
+            raise UserError(
+                f"the input: the {role} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
+                f"{_around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
+            )
+
+
+def _is_cased(character: str) -> bool:
+    return character.isupper() or character.islower()
+
+
+def _quoted(row: Any, message: str) -> str:
+    """The text around the span that an error message is about, to end the message with."""
+    units = _units(row) if isinstance(row, Mapping) else None
+    if not isinstance(units, (str, list)):
+        return ""
+    role = "tail" if "the tail" in message else "head"
+    span = row.get(role, row.get(role[0]))
+    if not (isinstance(span, (list, tuple)) and len(span) == 2 and all(isinstance(bound, int) for bound in span)):
+        span = (0, 0)
+    return f" The text there: {_around(units, *span)!r}."
+
+
+def _around(units: str | Sequence, start: int, end: int) -> str:
+    """A span with what stands around it: 40 characters, or 8 tokens."""
+    reach = 40 if isinstance(units, str) else 8
+    first = max(0, min(start, len(units)) - reach)
+    last = max(0, min(end, len(units))) + reach
+    cut = units[first:last]
+    words = cut if isinstance(cut, str) else " ".join(map(str, cut))
+    return f"{'...' if first else ''}{words}{'...' if last < len(units) else ''}"
+
+
+def _unpadded(attentions: torch.Tensor | None, tokens: int) -> list:
+    """Cuts `(1, layers, heads, padded, (1 + scales) * padded)` to the real tokens: one array a layer."""
+    if attentions is None:
+        return []
+    blocks = attentions[0].unflatten(-1, (-1, attentions.shape[-2]))
+    return list(blocks[..., :tokens, :, :tokens].flatten(-2).float().numpy())
