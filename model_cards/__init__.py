@@ -1,0 +1,1 @@
+"""The model card that a checkpoint gets, as a template for `huggingface_hub`."""

@@ -1,0 +1,48 @@
+"""The demonstration of `run_re.py`: a corpus and an encoder made on the spot, trained, reloaded and looked at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from msattn.data.demo import write_demo
+
+FOLDER = Path("outputs/demo")
+SENTENCE = "The <e1>storm</e1> caused heavy <e2>damage</e2> along the coast."
+
+
+def demo_arguments() -> list[str]:
+    """Writes the demonstration's files and returns the arguments that `run_re.py` trains with on them."""
+    paths = write_demo(FOLDER / "data")
+    return [
+        *("--model_name_or_path", str(paths.encoder)),
+        *("--train_file", str(paths.train), "--validation_file", str(paths.validation)),
+        *("--test_file", str(paths.test)),
+        *("--head", "multiscale", "--mask_mode", "ste", "--fusion_residual", "True"),
+        *("--output_dir", str(FOLDER / "model")),
+        *("--do_train", "--do_eval", "--do_predict"),
+        *("--num_train_epochs", "10", "--per_device_train_batch_size", "32", "--learning_rate", "1e-3"),
+        *("--warmup_steps", "0.1", "--logging_steps", "50", "--save_strategy", "no", "--report_to", "none"),
+        *("--log_level", "warning"),
+    ]
+
+
+def show_demo(folder: Path) -> None:
+    """Uses the saved model as a stranger would: reloaded in a new process, on a sentence of one's own."""
+    code = f"""
+from msattn import AutoModelForRelationExtraction
+from transformers import pipeline
+
+model = AutoModelForRelationExtraction.from_pretrained({str(folder)!r})
+extract = pipeline("relation-extraction", model=model, tokenizer={str(folder)!r})
+print({SENTENCE!r}, "->", extract({SENTENCE!r}))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    picture = FOLDER / "attention.png"
+    for output in (picture, picture.with_suffix(".html")):
+        subprocess.run(
+            [sys.executable, "-m", "msattn.analysis", "--model", folder, "--text", SENTENCE, "--output", output],
+            check=True,
+        )
+    print(f"The attention of that sentence: {picture} and {picture.with_suffix('.html')}")

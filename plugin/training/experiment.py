@@ -1,0 +1,192 @@
+"""One experiment: train, evaluate and predict with one seed or with several, and leave a record of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import (
+    DataCollatorWithPadding,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.utils import logging
+
+from msattn.errors import UserError
+from msattn.training.checkpoints import last_checkpoint
+from msattn.training.model_card import ModelCardFacts, write_model_card
+from msattn.training.trainer import FineTuningTrainer
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class ExperimentArguments:
+    """How often and how long."""
+
+    seeds: list[int] | None = field(
+        default=None, metadata={"help": "Run once a seed, in folders seed-N, and report mean and spread."}
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={"help": "Stop when --metric_for_best_model has not improved for so many evaluations."},
+    )
+
+
+@dataclass
+class Experiment:
+    """
+    What the scripts share once their data are ready.
+
+    Args:
+        model_init (`Callable`): Builds the model; called after the seed is set.
+        tokenizer (`PreTrainedTokenizerBase`): Pads the batches and is saved with the model.
+        compute_metrics (`Callable`): `EvalPrediction` to a dict of numbers.
+        card (`ModelCardFacts`): What the model card says about task and data.
+        train_dataset (`datasets.Dataset`, *optional*): Encoded training examples.
+        eval_datasets (`Mapping[str, datasets.Dataset]`): Encoded development sets by metric prefix.
+        test_datasets (`Mapping[str, datasets.Dataset]`): The same for `--do_predict`. Labels are optional.
+        write_predictions (`Callable`, *optional*): `(prefix, logits, folder)`, called for each set that was scored.
+        new_layers_learning_rate (`float`, *optional*): See [`FineTuningTrainer`].
+    """
+
+    model_init: Callable[[], PreTrainedModel]
+    tokenizer: PreTrainedTokenizerBase
+    compute_metrics: Callable[[EvalPrediction], dict[str, float]]
+    card: ModelCardFacts
+    train_dataset: Dataset | None = None
+    eval_datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    test_datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    write_predictions: Callable[[str, np.ndarray, Path], None] | None = None
+    new_layers_learning_rate: float | None = None
+
+    def run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
+        """
+        Runs every seed.
+
+        Returns:
+            `dict[str, float]`: The metrics; over several seeds their means, with their standard deviations as `*_std`.
+
+        Raises:
+            UserError: The arguments ask for what is not there, or do not go together.
+        """
+        self._check(args, experiment_args)
+        if not experiment_args.seeds:
+            return self._run(args, experiment_args)
+        runs = {}
+        for seed in experiment_args.seeds:
+            seeded = copy.copy(args)
+            seeded.seed = seed
+            seeded.output_dir = str(Path(args.output_dir) / f"seed-{seed}")
+            runs[seed] = self._run(seeded, experiment_args)
+        summary = summarize(list(runs.values()))
+        if args.should_save:
+            write_json(Path(args.output_dir) / "all_results.json", {**summary, "seeds": runs})
+            (Path(args.output_dir) / "results.md").write_text(seed_table(runs) + "\n", encoding="utf-8")
+        if args.should_log:
+            print(seed_table(runs))
+        return summary
+
+    def _check(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> None:
+        for wanted, data, what in (
+            (args.do_train, self.train_dataset, "do_train needs training data"),
+            (args.do_eval, self.eval_datasets, "do_eval needs validation data"),
+            (args.do_predict, self.test_datasets, "do_predict needs test data"),
+        ):
+            if wanted and not data:
+                raise UserError(f"--{what}, and none was given.")
+        if not (args.do_train or args.do_eval or args.do_predict):
+            raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
+        if args.do_train and args.eval_strategy != "no" and not self.eval_datasets:
+            raise UserError(f"--eval_strategy {args.eval_strategy.value} needs validation data, and none was given.")
+        if experiment_args.early_stopping_patience is not None and not args.load_best_model_at_end:
+            raise UserError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")
+        if experiment_args.seeds and args.push_to_hub:
+            raise UserError("--push_to_hub takes one model: give --seed N in place of --seeds.")
+
+    def _run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
+        set_seed(args.seed)
+        patience = experiment_args.early_stopping_patience
+        # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
+        trainer = FineTuningTrainer(
+            model=self.model_init(),
+            args=args,
+            train_dataset=self.train_dataset,
+            eval_dataset=next(iter(self.eval_datasets.values()), None),
+            processing_class=self.tokenizer,
+            data_collator=DataCollatorWithPadding(
+                self.tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
+            ),
+            compute_metrics=self.compute_metrics,
+            callbacks=None if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)],
+            new_layers_learning_rate=self.new_layers_learning_rate,
+        )
+        results: dict[str, float] = {}
+
+        def record(split: str, metrics: dict[str, float]) -> None:
+            trainer.log_metrics(split, metrics)
+            trainer.save_metrics(split, metrics)
+            results.update(metrics)
+
+        if args.do_train:
+            output = trainer.train(resume_from_checkpoint=last_checkpoint(args))
+            trainer.save_model()
+            trainer.save_state()
+            record("train", {**output.metrics, "train_samples": len(self.train_dataset)})
+        wanted = {**(self.eval_datasets if args.do_eval else {}), **(self.test_datasets if args.do_predict else {})}
+        for prefix, dataset in wanted.items():
+            output = trainer.predict(dataset, metric_key_prefix=prefix)
+            record(prefix, {**output.metrics, f"{prefix}_samples": len(dataset)})
+            if self.write_predictions and trainer.is_world_process_zero():
+                self.write_predictions(prefix, output.predictions, Path(args.output_dir))
+        if args.do_train:
+            if trainer.is_world_process_zero():
+                write_model_card(Path(args.output_dir), trainer, self.card, results)
+            if args.push_to_hub:
+                trainer.push_to_hub()
+        return results
+
+
+def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of every number over the runs, and, as `*_std`, its sample standard deviation."""
+    summary = {}
+    for name in runs[0]:
+        values = [run[name] for run in runs if isinstance(run.get(name), (int, float))]
+        if len(values) == len(runs):
+            summary[name] = statistics.fmean(values)
+            summary[f"{name}_std"] = statistics.stdev(values) if len(values) > 1 else 0.0
+    return summary
+
+
+def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
+    """A Markdown table: a row a seed, then mean and standard deviation; timings and counts are left out."""
+    summary = summarize(list(runs.values()))
+    names = [
+        name
+        for name in summary
+        if name.startswith(("eval_", "test_", "predict_"))
+        and not name.endswith(("_std", "_runtime", "_samples", "_per_second", "_model_preparation_time"))
+        and name != "eval_epoch"
+    ]
+    rows: list[Sequence[Any]] = [("seed", *names), ("---",) * (len(names) + 1)]
+    rows += [(seed, *(f"{run[name]:.4g}" for name in names)) for seed, run in runs.items()]
+    rows.append(("mean", *(f"{summary[name]:.4g}" for name in names)))
+    rows.append(("std", *(f"{summary[f'{name}_std']:.2g}" for name in names)))
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+def write_json(path: Path, content: Mapping) -> None:
+    """Writes a JSON file, and the folder that it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,105 @@
+"""The model card of a training run: what it was trained on, how, and how well it does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from transformers import Trainer
+from transformers.modelcard import extract_hyperparameters_from_trainer, make_markdown_table, parse_log_history
+
+
+@dataclass
+class ModelCardFacts:
+    """
+    What a script knows about its task and data.
+
+    Args:
+        task_type (`str`): The Hub's name of the task, such as `"text-classification"`.
+        task_name (`str`): Its name in words.
+        dataset_type (`str`): The data set's identifier on the Hub, or a short name.
+        dataset_name (`str`): Its name in words.
+        metrics (`Mapping[str, str]`): Metric keys without their prefix, such as `"f1"`, and their names in words.
+        usage (`Callable[[str], str]`): From the model's path or name to Python code that uses it.
+        description (`str`): What the model is.
+        tags (`list[str]`): Tags for the Hub.
+    """
+
+    task_type: str
+    task_name: str
+    dataset_type: str
+    dataset_name: str
+    metrics: Mapping[str, str]
+    usage: Callable[[str], str]
+    description: str
+    tags: list[str] = field(default_factory=list)
+
+
+def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
+    """
+    Writes `README.md` with the results as `model-index`.
+
+    Args:
+        folder (`Path`): The checkpoint's folder.
+        trainer (`Trainer`): The trainer after training.
+        facts (`ModelCardFacts`): Task and data.
+        results (`Mapping`): Metrics by their logged names, `eval_f1` for example.
+    """
+    base_model = trainer.model.config._name_or_path
+    rows = [
+        (split, name, value)
+        for key, name in facts.metrics.items()
+        for prefix, split in (("eval", "validation"), ("test", "test"))
+        if isinstance(value := results.get(f"{prefix}_{key}"), (int, float))
+    ]
+    data = ModelCardData(
+        language="en",
+        library_name="transformers",
+        tags=["msattn", *facts.tags],
+        datasets=[facts.dataset_type] if "/" in facts.dataset_type else None,
+        base_model=base_model if base_model and not os.path.isdir(base_model) else None,
+        pipeline_tag=facts.task_type,
+        model_name=folder.resolve().name,
+        eval_results=[
+            EvalResult(
+                task_type=facts.task_type,
+                task_name=facts.task_name,
+                dataset_type=facts.dataset_type,
+                dataset_name=facts.dataset_name,
+                dataset_split=split,
+                metric_type=name.lower().replace(" ", "_"),
+                metric_name=name,
+                metric_value=round(value, 5),
+            )
+            for split, name, value in rows
+        ]
+        or None,
+    )
+    history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
+    card = ModelCard.from_template(
+        data,
+        template_str=(resources.files("msattn.model_cards") / "TEMPLATE.md").read_text(encoding="utf-8"),
+        name=folder.resolve().name,
+        facts=facts,
+        usage=facts.usage(trainer.args.hub_model_id or str(folder)),
+        rows=[(split, name, f"{value:.4g}") for split, name, value in rows],
+        hyperparameters=extract_hyperparameters_from_trainer(trainer),
+        history=make_markdown_table(history) if history else "",
+        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        versions={name: version(name) for name in ("msattn", "transformers", "torch", "datasets", "tokenizers")},
+    )
+    path = folder / "README.md"
+    card.save(path)
+    return path
+
+
+def trainer_history(trainer: Trainer) -> list[dict[str, Any]]:
+    """The evaluations during training, one dict each."""
+    return parse_log_history(trainer.state.log_history)[1] or []

@@ -1,0 +1,133 @@
+"""Arguments that choose a BERT-MS, or one of its baselines, and the model and tokenizer that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.errors import UserError
+
+CONFIG_FIELDS = (
+    "scales",
+    "mask_mode",
+    "mask_temperature",
+    "conv_alignment",
+    "fusion_heads",
+    "fusion_layers",
+    "fusion_residual",
+    "renormalize",
+    "pooling",
+)
+
+
+@dataclass
+class MultiScaleArguments:
+    """The model: what is left out stays as the checkpoint has it, or as the paper has it for a plain BERT."""
+
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "A BERT or BERT-MS checkpoint: a folder, or a name on the Hub."}
+    )
+    tokenizer_name: str | None = field(default=None, metadata={"help": "Tokenizer, if not the model's own."})
+    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
+    cache_dir: str | None = field(default=None, metadata={"help": "Where to keep what comes from the Hub."})
+    token: str | None = field(default=None, metadata={"help": "Token for private repositories on the Hub."})
+    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that a Hub repository brings along."})
+    attn_implementation: str | None = field(
+        default=None, metadata={"help": "Attention of the encoder: eager, sdpa, flash_attention_2, ..."}
+    )
+    scales: list[int] | None = field(default=None, metadata={"help": "Phrase lengths, such as 3 or 3 5."})
+    mask_mode: str | None = field(
+        default=None,
+        metadata={
+            "help": "Mask between words and phrases: hard (the paper's), ste, sigmoid, entmax or none.",
+            "choices": ["hard", "ste", "sigmoid", "entmax", "none"],
+        },
+    )
+    mask_temperature: float | None = field(default=None, metadata={"help": "Temperature of ste and sigmoid."})
+    conv_alignment: str | None = field(
+        default=None,
+        metadata={"help": "A phrase ends at its word (causal) or is centred (same).", "choices": ["causal", "same"]},
+    )
+    fusion_heads: int | None = field(default=None, metadata={"help": "Heads of the fusion attention."})
+    fusion_layers: int | None = field(default=None, metadata={"help": "Fusion layers; 0 is the plain BERT."})
+    fusion_residual: bool | None = field(default=None, metadata={"help": "Add a fusion layer's input to its output."})
+    renormalize: bool | None = field(default=None, metadata={"help": "Let the rows of the masked attention sum to 1."})
+    pooling: str | None = field(
+        default=None,
+        metadata={
+            "help": "What the classifier reads.",
+            "choices": ["mean", "cls", "max", "entity_start"],
+        },
+    )
+    new_layers_learning_rate: float | None = field(
+        default=None,
+        metadata={"help": "Learning rate of everything above the encoder, if not --learning_rate."},
+    )
+
+    def config_overrides(self) -> dict[str, Any]:
+        """The fields of the model's configuration that were given."""
+        values = {name: getattr(self, name) for name in CONFIG_FIELDS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def hub_options(self) -> dict[str, Any]:
+        """What the `from_pretrained` of model, configuration and tokenizer all take."""
+        return {
+            "revision": self.model_revision,
+            "cache_dir": self.cache_dir,
+            "token": self.token,
+            "trust_remote_code": self.trust_remote_code,
+        }
+
+
+def load_tokenizer(args: MultiScaleArguments) -> PreTrainedTokenizerBase:
+    """
+    The fast tokenizer of the model, padding on the right.
+
+    Raises:
+        UserError: There is none.
+    """
+    name = args.tokenizer_name or args.model_name_or_path
+    if name is None:
+        raise UserError("--model_name_or_path is missing: give a BERT checkpoint, a folder or a name on the Hub.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name}: no tokenizer could be loaded ({error})") from error
+    if not tokenizer.is_fast:
+        raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def load_model(
+    model_class: type[PreTrainedModel], args: MultiScaleArguments, vocabulary: int, **overrides: Any
+) -> PreTrainedModel:
+    """
+    Loads a checkpoint into a BERT-MS class, with room for a vocabulary that has grown.
+
+    Args:
+        model_class (`type`): A class of `msattn.modeling.modeling_multiscale_bert`.
+        args (`MultiScaleArguments`): Names the checkpoint and what differs from it.
+        vocabulary (`int`): `len(tokenizer)`.
+        **overrides: Fields of the configuration.
+
+    Raises:
+        UserError: The checkpoint is missing, broken, of another family, or does not fit the arguments.
+    """
+    name = args.model_name_or_path
+    try:
+        model = model_class.from_pretrained(
+            name,
+            attn_implementation=args.attn_implementation,
+            **args.hub_options(),
+            **(args.config_overrides() | overrides),
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as error:
+        raise UserError(f"{name}: the model could not be loaded ({error})") from error
+    if vocabulary > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(vocabulary)
+    return model

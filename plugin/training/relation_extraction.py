@@ -1,0 +1,303 @@
+"""Relation extraction as an experiment: data, labels, model and scores from arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, load_dataset
+from scipy.special import softmax
+from sklearn.metrics import classification_report
+from transformers import AutoConfig, EvalPrediction, TrainingArguments
+
+from msattn import metrics
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.data.entity_markers import add_entity_markers, encode_relation_dataset
+from msattn.data.relations import read_relations, relation_labels, to_relations
+from msattn.errors import UserError
+from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
+from msattn.training.cli import existing_file
+from msattn.training.experiment import Experiment
+from msattn.training.model_card import ModelCardFacts
+from msattn.training.multiscale import MultiScaleArguments, load_model, load_tokenizer
+
+# The rows of the paper's Table 1 that this code reproduces, and the control that has the size but no phrases.
+HEADS: dict[str, dict[str, Any]] = {
+    "multiscale": {},
+    "bert": {"fusion_layers": 0, "pooling": "cls"},
+    "bert-entity": {"fusion_layers": 0, "pooling": "entity_start"},
+    "plain-attention": {"scales": (), "mask_mode": "none"},
+}
+NEGATIVE_LABELS = ("Other", "no_relation", "NA", "NONE")
+
+
+@dataclass
+class RelationModelArguments:
+    """What sits on top of the encoder."""
+
+    head: str | None = field(
+        default=None,
+        metadata={
+            "help": "multiscale (BERT-MS, the default for a plain BERT checkpoint), or a baseline: bert ([CLS]), "
+            "bert-entity (entity markers) or plain-attention (as large as multiscale, but words only).",
+            "choices": list(HEADS),
+        },
+    )
+
+
+@dataclass
+class RelationDataArguments:
+    """The data: local files, or a data set of the Hub."""
+
+    train_file: str | None = field(
+        default=None, metadata={"help": "Training examples: SemEval text, JSON lines, JSON, CSV or Parquet."}
+    )
+    validation_file: str | None = field(default=None, metadata={"help": "Development examples."})
+    test_file: str | None = field(default=None, metadata={"help": "Test examples, with or without labels."})
+    file_format: str = field(
+        default="auto",
+        metadata={"help": "Format of the files: auto, semeval, opennre, jsonl, json, csv or parquet."},
+    )
+    dataset_name: str | None = field(default=None, metadata={"help": "Name of a data set on the Hub."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Its configuration."})
+    label_file: str | None = field(
+        default=None,
+        metadata={"help": "JSON list of the labels, or object from label to number; else those of the training data."},
+    )
+    validation_split_percentage: float | None = field(
+        default=None, metadata={"help": "Cut this share of the training data off for development."}
+    )
+    split_seed: int = field(default=42, metadata={"help": "Seed of that cut, the same for every --seeds."})
+    max_length: int | None = field(
+        default=None, metadata={"help": "Most tokens in an example; longer ones are windowed around the entities."}
+    )
+    on_overflow: str = field(
+        default="error",
+        metadata={"help": "Where both entities do not fit: error, or skip.", "choices": ["error", "skip"]},
+    )
+    negative_label: str | None = field(
+        default=None,
+        metadata={"help": f"The label of no relation. Default: {', '.join(NEGATIVE_LABELS)}, if there."},
+    )
+    max_train_samples: int | None = field(default=None, metadata={"help": "Use so many training examples at most."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "The same for development."})
+    max_predict_samples: int | None = field(default=None, metadata={"help": "The same for the test."})
+    preprocessing_num_workers: int | None = field(default=None, metadata={"help": "Processes that tokenise."})
+
+
+def relation_experiment(
+    model_args: MultiScaleArguments,
+    head_args: RelationModelArguments,
+    data_args: RelationDataArguments,
+    training_args: TrainingArguments,
+) -> Experiment:
+    """
+    Reads and encodes the data and says how the model is built and scored.
+
+    Raises:
+        UserError: Files, labels, model or arguments are not as they should be.
+    """
+    tokenizer = load_tokenizer(model_args)
+    add_entity_markers(tokenizer)
+    raw, labels = _read(data_args, model_args)
+    label2id = {label: number for number, label in enumerate(labels)}
+    negative = data_args.negative_label or next((label for label in NEGATIVE_LABELS if label in label2id), None)
+    if negative is not None and negative not in label2id:
+        raise UserError(f"--negative_label {negative}: not one of the labels {', '.join(labels)}.")
+
+    def encoded(split: str, at_most: int | None) -> Dataset | None:
+        if split not in raw:
+            return None
+        dataset = raw[split]
+        if at_most is not None:
+            dataset = dataset.select(range(min(at_most, len(dataset))))
+        labelled = dataset[0]["label"] is not None
+        if split != "test" and not labelled:
+            raise UserError(f"the {split} data have no labels; only test data may come without.")
+        with training_args.main_process_first(desc=f"encoding {split}"):
+            return encode_relation_dataset(
+                dataset,
+                tokenizer,
+                max_length=data_args.max_length,
+                label2id=label2id if labelled else None,
+                on_overflow=data_args.on_overflow,
+                num_proc=data_args.preprocessing_num_workers,
+            )
+
+    train = encoded("train", data_args.max_train_samples) if training_args.do_train else None
+    wants_eval = training_args.do_eval or training_args.eval_strategy != "no"
+    validation = encoded("validation", data_args.max_eval_samples) if wants_eval else None
+    test = encoded("test", data_args.max_predict_samples) if training_args.do_predict else None
+
+    eval_datasets = {} if validation is None else {"eval": validation}
+    test_datasets = {} if test is None else {"test": test}
+    overrides = HEADS[head_args.head] if head_args.head else {}
+    return Experiment(
+        model_init=partial(
+            load_model,
+            BertForMultiScaleRE,
+            model_args,
+            len(tokenizer),
+            **overrides,
+            id2label=dict(enumerate(labels)),
+            label2id=label2id,
+        ),
+        tokenizer=tokenizer,
+        compute_metrics=partial(relation_metrics, labels=labels, negative=negative),
+        card=_card(data_args, labels),
+        train_dataset=train,
+        eval_datasets=eval_datasets,
+        test_datasets=test_datasets,
+        write_predictions=partial(_write_predictions, datasets=eval_datasets | test_datasets, labels=labels),
+        new_layers_learning_rate=model_args.new_layers_learning_rate,
+    )
+
+
+def relation_metrics(prediction: EvalPrediction, labels: Sequence[str], negative: str | None) -> dict[str, float]:
+    """
+    Accuracy, micro-F1 without the negative label and macro-F1, in percent; on SemEval's labels `f1` is the official
+    score, on others the micro-F1.
+    """
+    names = np.asarray(labels)
+    predictions = names[prediction.predictions.argmax(axis=-1)].tolist()
+    references = names[prediction.label_ids].tolist()
+    general = metrics.load("relation_classification").compute(
+        predictions=predictions,
+        references=references,
+        negative_label=negative,
+        scores=softmax(prediction.predictions.astype(np.float64), axis=-1),
+        labels=list(labels),
+    )
+    values = {
+        "f1": general["f1"],
+        "accuracy": general["accuracy"],
+        "micro_f1": general["f1"],
+        "macro_f1": general["macro_f1"],
+        "auc": general["auc"],
+    }
+    percent = {name: 100 * value for name, value in values.items()}
+    if set(labels) <= set(SEMEVAL_LABELS):
+        percent["f1"] = score_semeval(predictions, references).official.macro[2]
+    return percent
+
+
+def _read(data_args: RelationDataArguments, model_args: MultiScaleArguments) -> tuple[dict[str, Dataset], list[str]]:
+    """The splits that there are, and the labels: of the label file, the training data or the checkpoint."""
+    labels = _label_file(data_args.label_file)
+    raw: dict[str, Dataset] = {}
+    for split in ("train", "validation", "test"):
+        dataset = _read_split(split, data_args, model_args, labels)
+        if dataset is not None:
+            raw[split] = dataset
+            labels = labels or (relation_labels(dataset) if split == "train" else None)
+        if split == "train":
+            labels = labels or _checkpoint_labels(model_args)
+    if not raw:
+        raise UserError("there are no data: give --train_file, --validation_file or --test_file, or --dataset_name.")
+    if not labels:
+        raise UserError(
+            "the labels are not known: give training data, --label_file, or a model that was trained here."
+        )
+    share = data_args.validation_split_percentage
+    if share is not None:
+        if "validation" in raw or "train" not in raw:
+            raise UserError("--validation_split_percentage needs training data and no validation data of its own.")
+        if not 0 < share < 100:
+            raise UserError(f"--validation_split_percentage must be between 0 and 100, got {share}.")
+        parts = raw["train"].train_test_split(share / 100, seed=data_args.split_seed)
+        raw["train"], raw["validation"] = parts["train"], parts["test"]
+    return raw, labels
+
+
+def _read_split(
+    split: str, data_args: RelationDataArguments, model_args: MultiScaleArguments, labels: list[str] | None
+) -> Dataset | None:
+    path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
+    if path is not None:
+        return read_relations(path, data_args.file_format, labels)
+    name = data_args.dataset_name
+    if name is None:
+        return None
+    try:
+        hub = load_dataset(name, data_args.dataset_config_name, cache_dir=model_args.cache_dir, token=model_args.token)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--dataset_name {name}: {error}") from error
+    return to_relations(hub[split], f"{name}, {split}", labels) if split in hub else None
+
+
+def _label_file(path: str | None) -> list[str] | None:
+    if existing_file(path, "label_file") is None:
+        return None
+    try:
+        content = json.loads(Path(str(path)).read_text(encoding="utf-8-sig"))
+        labels = sorted(content, key=content.get) if isinstance(content, dict) else list(content)
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{path}: expected a JSON list of labels, or an object from label to number ({error})."
+        ) from None
+    if not labels or not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
+        raise UserError(f"{path}: expected different labels, each a string.")
+    return labels
+
+
+def _checkpoint_labels(model_args: MultiScaleArguments) -> list[str] | None:
+    """Labels of a trained checkpoint; a pre-trained encoder has none."""
+    config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.hub_options())
+    if config.model_type != MultiScaleBertConfig.model_type:
+        return None
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _write_predictions(
+    prefix: str, logits: np.ndarray, folder: Path, datasets: Mapping[str, Dataset], labels: Sequence[str]
+) -> None:
+    """`<prefix>_predictions.tsv`, and where the labels are known `<prefix>_report.txt`, which is printed as well."""
+    dataset = datasets[prefix]
+    predictions = np.asarray(labels)[logits.argmax(axis=-1)].tolist()
+    lines = [f"{identifier}\t{label}\n" for identifier, label in zip(dataset["id"], predictions, strict=True)]
+    (folder / f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
+    if "labels" not in dataset.column_names:
+        return
+    references = [labels[number] for number in dataset["labels"]]
+    if set(labels) <= set(SEMEVAL_LABELS):
+        report = score_semeval(predictions, references).report()
+    else:
+        report = classification_report(references, predictions, digits=4, zero_division=0)
+    (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+    print(report)
+
+
+def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardFacts:
+    source = data_args.dataset_name or Path(str(data_args.train_file)).name
+    official = set(labels) <= set(SEMEVAL_LABELS)
+    return ModelCardFacts(
+        task_type="text-classification",
+        task_name="Relation Extraction",
+        dataset_type=source,
+        dataset_name=source,
+        metrics={
+            "f1": "Official macro-F1" if official else "Micro-F1",
+            "macro_f1": "Macro-F1 over labels",
+            "accuracy": "Accuracy",
+        },
+        description=(
+            f"A relation extractor for {len(labels)} labels: BERT with multi-scale fusion self-attention, or its "
+            "baseline, under an entity-marker head."
+        ),
+        usage=_usage,
+        tags=["relation-extraction", "multi-scale-attention"],
+    )
+
+
+def _usage(name: str) -> str:
+    return f'''import msattn
+from transformers import pipeline
+
+extract = pipeline("relation-extraction", model="{name}")
+extract("The <e1>storm</e1> caused heavy <e2>damage</e2>.")'''
