@@ -1,0 +1,30 @@
+"""Prints the lowest version of every dependency that setup.cfg allows, as requirements for pip."""
+
+from __future__ import annotations
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+
+SETUP_CFG = Path(__file__).parents[2] / "setup.cfg"
+
+
+def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
+    """The requirements of a package with each lower bound as the version, such as `"torch==2.13"`.
+
+    Raises:
+        ValueError: a requirement has no lower bound.
+    """
+    parser = ConfigParser()
+    parser.read(setup_cfg, encoding="utf-8")
+    lowest = []
+    for requirement in parser["options"]["install_requires"].split():
+        match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)
+        if match is None:
+            raise ValueError(f"{setup_cfg}: {requirement} must start with its lowest version, as in numpy>=2.0.")
+        lowest.append("==".join(match.groups()))
+    return lowest
+
+
+if __name__ == "__main__":
+    print(*lowest_requirements(), sep="\n")

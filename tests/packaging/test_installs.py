@@ -1,0 +1,83 @@
+"""Builds and installs a copy of the sources, without the network, in every way that pip offers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "configuration": "msattn/configuration",
+    "model_cards": "msattn/model_cards",
+    "modeling": "msattn/modeling",
+    "plugin": "msattn",
+}
+
+
+def pip(*arguments: str | Path, python: str | Path = sys.executable) -> None:
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A checkout whose path holds a space, without what an earlier build has left behind."""
+    folder = tmp_path_factory.mktemp("a checkout")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(sources, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, sources)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_msattn_and_nothing_else(sources, wheel):
+    version = wheel.name.split("-")[1]
+    expected = {
+        f"{package}/{file.relative_to(sources / folder).as_posix()}"
+        for folder, package in PACKAGES.items()
+        for file in (sources / folder).rglob("*")
+        if file.is_file()
+    }
+    names = set(zipfile.ZipFile(wheel).namelist())
+    metadata = f"msattn-{version}.dist-info/"
+    assert {name for name in names if not name.startswith(metadata)} == expected
+    assert {"msattn/py.typed", "msattn/model_cards/TEMPLATE.md", f"{metadata}licenses/LICENSE"} <= names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--editable",), ("--config-settings", "editable_mode=strict", "--editable")],
+    ids=["wheel", "editable", "strict"],
+)
+def test_an_installation_imports_from_the_root_and_from_elsewhere(options, sources, wheel, tmp_path):
+    environment = tmp_path / "environment"
+    venv.create(environment, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(environment)}))
+    # The dependencies are those of the environment that runs the tests, after the new one's own packages.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    python = environment / "bin" / "python"
+    pip("install", "--no-deps", "--no-build-isolation", *options, sources if options else wheel, python=python)
+    checks = {
+        sources: "import msattn.configuration, msattn.metrics, msattn.modeling, importlib.resources as resources;"
+        "(resources.files('msattn.model_cards') / 'TEMPLATE.md').read_text(); print(msattn.__file__)",
+        tmp_path: "import importlib.util; print(importlib.util.find_spec('msattn').origin)",
+    }
+    for folder, code in checks.items():
+        run = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert Path(run.stdout.strip()).is_relative_to(sources if options else environment), run.stdout
