@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise
-from typing import Any
+from itertools import pairwise
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
@@ -160,14 +159,17 @@ def _marked(
     For each text: the ids before the first marker, those from it to the last marker, those after it, and where in the
     middle part `[E1]` and `[E2]` stand.
     """
-    markers: list[Any] = tokenizer.convert_tokens_to_ids(list(ENTITY_MARKERS))
+    markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
     if None in markers or tokenizer.unk_token_id in markers:
         raise ValueError("the tokenizer lacks the entity markers; call add_entity_markers(tokenizer) first")
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise ValueError("the tokenizer needs a classification and a separator token")
+    if not texts:
+        # The tokenizer fails on an empty batch.
+        return []
     segments = []
     for text, head, tail in zip(texts, heads, tails, strict=True):
-        first, second = sorted((head, tail))
+        first, second = sorted((list(head), list(tail)))
         bounds = [0, *first, *second, len(text)]
         segments += [text[start:end] for start, end in pairwise(bounds)]
     ids = tokenizer(
@@ -183,8 +185,9 @@ def _marked(
     marked = []
     for row, (head, tail) in enumerate(zip(heads, tails, strict=True)):
         left, first, between, second, right = ids[5 * row : 5 * row + 5]
-        opened, closed, opened_next, closed_next = markers if head < tail else markers[2:] + markers[:2]
-        core = list(chain([opened], first, [closed], between, [opened_next], second, [closed_next]))
+        head_first = head[0] < tail[0]
+        opened, closed, opened_next, closed_next = markers if head_first else markers[2:] + markers[:2]
+        core = [opened, *first, closed, *between, opened_next, *second, closed_next]
         starts = [0, len(first) + len(between) + 2]
-        marked.append((left, core, right, starts if head < tail else starts[::-1]))
+        marked.append((left, core, right, starts if head_first else starts[::-1]))
     return marked

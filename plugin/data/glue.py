@@ -154,7 +154,7 @@ def _read_split(spec: GlueTask, split: str, path: Path) -> datasets.Dataset:
 
 def _rows(spec: GlueTask, split: str, path: Path) -> Iterator[dict[str, Any]]:
     # No quoting at all: a quotation mark is part of the text.
-    lines = ((where, line.rstrip("\n").split("\t")) for where, line in text_lines(path))
+    lines = ((where, line.rstrip("\n").split("\t")) for where, line in text_lines(path) if line != "\n")
     header = list(COLA_HEADER) if split in spec.headerless else next(lines, ("", []))[1]
     labelled = not split.startswith("test")
     for name in [*spec.columns.values(), *([spec.label_column] if labelled else [])]:

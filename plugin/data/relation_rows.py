@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msattn.data.text_lines import is_unicode
 from msattn.errors import UserError
 
 TAG = re.compile(r"(</?e[12]>)")
@@ -57,8 +56,10 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
 
     identifier = _string(row.get("id"), "id", where)
     label = _string(_first(row, "relation", "label"), "label", where)
-    if not is_unicode(f"{identifier}{text}{label}"):
-        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.")
+    try:
+        f"{identifier}{text}{label}".encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
     return {"id": identifier, "text": text, "head": head, "tail": tail, "label": label}
 
 
@@ -93,6 +94,8 @@ def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str
     """Checks a span and returns it in characters."""
     size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
     try:
+        if isinstance(value, str) or bool in map(type, value):
+            raise TypeError
         start, end = [int(bound) if isinstance(bound, str) else operator.index(bound) for bound in value]
     except (TypeError, ValueError):
         raise UserError(f"{where}: the {role} needs two whole numbers, [start, end), but has {value!r}.") from None

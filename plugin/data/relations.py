@@ -102,8 +102,8 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
     Sorted labels of all the given splits. Those without a training example are named in a warning: SemEval has a label
     with one training row, which a development part can swallow.
     """
-    trained = {label for label in train["label"] if label is not None}
-    every = trained.union(*(set(other["label"]) for other in others)) - {None}
+    trained = set(train.unique("label")) - {None}
+    every = trained.union(*(other.unique("label") for other in others)) - {None}
     if every - trained:
         logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
     return sorted(every)

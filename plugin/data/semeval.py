@@ -30,7 +30,7 @@ def semeval_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]
             if example:
                 yield example
             example = (where, _sentence(line, where)) if "\t" in line and not line.startswith("Comment:") else None
-        elif example is None or "relation" in example[1] or " " in line:
+        elif example is None or "relation" in example[1] or "</e1>" in line:
             raise UserError(f'{where}: expected `id TAB "sentence"` and then a label, but found {line[:60]!r}.')
         else:
             example[1]["relation"] = line

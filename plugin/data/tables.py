@@ -17,6 +17,6 @@ def rows_to_dataset(rows: Iterable[dict[str, Any]], features: Features) -> Datas
     Unlike `Dataset.from_generator` it leaves no copy in the cache, which could outlive a change of the file, and lets
     an error of the rows through as it is.
     """
-    rows, schema = iter(rows), features.arrow_schema
-    batches = iter(lambda: list(islice(rows, 1000)), [])
+    iterator, schema = iter(rows), features.arrow_schema
+    batches = iter(lambda: list(islice(iterator, 1000)), [])
     return Dataset(pa.Table.from_batches([pa.RecordBatch.from_pylist(batch, schema) for batch in batches], schema))

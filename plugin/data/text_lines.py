@@ -46,16 +46,8 @@ def text_lines(path: str | os.PathLike, newline: str | None = None) -> Iterator[
     ):
         for number, line in enumerate(file, start=1):
             where = f"{os.fspath(path)}:{number}"
-            if not is_unicode(line):
-                raise UserError(f"{where}: the line is not UTF-8; save the file in that encoding.")
-            bar.update(file.buffer.tell() - bar.n)
+            try:
+                bar.update(len(line.encode()))
+            except UnicodeEncodeError:
+                raise UserError(f"{where}: the line is not UTF-8; save the file in that encoding.") from None
             yield where, line
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a string can be written as UTF-8, which one with lone surrogates cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import datasets
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Value
+
+from msattn.data import GLUE_TASKS, read_glue
+from msattn.errors import UserError
+
+STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
+MNLI = (
+    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+    "\tsentence1\tsentence2"
+)
+PARSES = "0\t1\t1n\tfiction\t(a)\t(b)\t(a)\t(b)"
+
+# Task, file, content, and the first row read from it.
+FILES = [
+    ("cola", "train", 'gj04\t1\t\tA "cat naps.\ngj04\t0\t*\tCat a.', {"sentence": 'A "cat naps.', "label": 1}),
+    ("cola", "test", "index\tsentence\n0\tA cat.\n", {"sentence": "A cat.", "label": -1}),
+    ("sst2", "train", "sentence\tlabel\nno \t0\r\n", {"sentence": "no ", "label": 0}),
+    ("sst2", "test", "index\tsentence\n0\tyes\u2028no\x85 \n", {"sentence": "yes\u2028no\x85 ", "label": -1}),
+    (
+        "mrpc",
+        "train",
+        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t" a\t b "\n',
+        {"sentence1": '" a', "sentence2": ' b "', "label": 1},
+    ),
+    (
+        "mrpc",
+        "test",
+        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\ta\tb\n",
+        {"sentence1": "a", "sentence2": "b", "label": -1},
+    ),
+    (
+        "qqp",
+        "train",
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n5\t1\t2\ta?\tb?\t0\n",
+        {"question1": "a?", "question2": "b?", "label": 0},
+    ),
+    ("qqp", "test", "id\tquestion1\tquestion2\n0\ta?\tb?\n", {"question1": "a?", "question2": "b?", "label": -1}),
+    (
+        "stsb",
+        "dev",
+        f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\t3.250\n",
+        {"sentence1": "a", "sentence2": "b", "label": 3.25},
+    ),
+    ("stsb", "test", f"{STSB}\n0\tg\tf\ty\t1\tn\tn\ta\tb\n", {"sentence1": "a", "sentence2": "b", "label": -1.0}),
+    (
+        "mnli",
+        "train",
+        f"{MNLI}\tlabel1\tgold_label\n{PARSES}\ta\tb\tneutral\tcontradiction\n",
+        {"premise": "a", "hypothesis": "b", "label": 2},
+    ),
+    (
+        "mnli",
+        "dev_mismatched",
+        f"{MNLI}\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n{PARSES}\ta\tb{5 * chr(9)}neutral\tentailment\n",
+        {"premise": "a", "hypothesis": "b", "label": 0},
+    ),
+    ("mnli", "test_matched", f"{MNLI}\n{PARSES}\ta\tb\n", {"premise": "a", "hypothesis": "b", "label": -1}),
+    (
+        "qnli",
+        "dev",
+        'index\tquestion\tsentence\tlabel\n0\ta?\t"b\tnot_entailment\n',
+        {"question": "a?", "sentence": '"b', "label": 1},
+    ),
+    (
+        "rte",
+        "train",
+        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n\n",
+        {"sentence1": "a", "sentence2": "b", "label": 0},
+    ),
+    (
+        "wnli",
+        "train",
+        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n",
+        {"sentence1": "a", "sentence2": "b", "label": 1},
+    ),
+]
+SPLITS = {"train": "train", "dev": "validation", "test": "test", "dev_mismatched": "validation_mismatched"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(task, stem, content):
+        path = tmp_path / GLUE_TASKS[task].folder / f"{stem}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(("task", "stem", "content", "row"), FILES, ids=[f"{f[0]}-{f[1]}" for f in FILES])
+def test_own_layout(write, tmp_path, task, stem, content, row):
+    write(task, stem, content)
+    (split,) = read_glue(task, tmp_path)
+    assert split == SPLITS.get(stem, stem)
+    rows = read_glue(task, tmp_path, splits=[split])[split]
+    assert rows[0] == {**row, "idx": 0}
+    label = rows.features["label"]
+    assert label == Value("float32") if task == "stsb" else label.names == list(GLUE_TASKS[task].labels)
+    assert list(rows.column_names) == [*GLUE_TASKS[task].columns, "label", "idx"]
+
+
+def test_all_splits(write, tmp_path):
+    header = "index\tsentence1\tsentence2\tlabel\n"
+    for stem, rows in (("train", 3), ("dev", 2)):
+        write("rte", stem, header + "0\ta\tb\tentailment\n" * rows)
+    data = read_glue("rte", tmp_path)
+    assert isinstance(data, DatasetDict)
+    assert {split: len(rows) for split, rows in data.items()} == {"train": 3, "validation": 2}
+    assert data["train"]["idx"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("task", "stem", "content", "line", "message"),
+    [
+        ("cola", "train", "a\t1\t\tb\na\t1\tb\n", 2, "3 columns, but CoLA has 4"),
+        ("sst2", "train", "sentence\tlabel\na\t1\tb\n", 2, "3 columns, but SST-2 has 2"),
+        ("sst2", "dev", "index\tsentence\n0\ta\n", 1, "lacks the column 'label'"),
+        ("sst2", "dev", "", 1, "lacks the column"),
+        ("mrpc", "train", '"Quality"\t#1 ID\t#2 ID\t#1 String\t#2 String\n', 1, "lacks the column 'Quality'"),
+        ("sst2", "dev", "sentence\tlabel\na\t2\n", 2, "'2' is not a label of SST-2; it has negative, positive"),
+        ("rte", "train", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n", 2, "'neutral' is not a label"),
+        ("stsb", "dev", f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\thigh\n", 2, "'high' is not a number"),
+        ("qqp", "test", "id\tquestion1\tquestion2\n0\ta\tb\tc\n", 2, "4 columns"),
+    ],
+)
+def test_errors_name_the_line(write, tmp_path, task, stem, content, line, message):
+    path = write(task, stem, content)
+    with pytest.raises(UserError) as error:
+        read_glue(task, tmp_path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert message in str(error.value)
+
+
+def test_not_utf8(write, tmp_path):
+    path = write("sst2", "train", "sentence\tlabel\n")
+    path.write_bytes(b"sentence\tlabel\ncaf\xe9\t1\n")
+    with pytest.raises(UserError, match="train.tsv:2: the line is not UTF-8"):
+        read_glue("sst2", tmp_path)
+
+
+def test_missing_parts_are_named(write, tmp_path):
+    with pytest.raises(UserError, match="QNLI: there is no such folder"):
+        read_glue("qnli", tmp_path)
+    path = write("qnli", "dev", "index\tquestion\tsentence\tlabel\n")
+    with pytest.raises(UserError, match="QNLI/train.tsv: there is no such file, and the train split needs it"):
+        read_glue("qnli", tmp_path, splits=["train", "validation"])
+    with pytest.raises(UserError, match="no example"):
+        read_glue("qnli", tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match="none of the files train.tsv, dev.tsv, test.tsv"):
+        read_glue("qnli", tmp_path)
+    with pytest.raises(UserError, match="task must be one of cola, .*not 'CoLA'"):
+        read_glue("CoLA", tmp_path)
+    with pytest.raises(UserError, match="splits train, validation_matched, .*not 'validation'"):
+        read_glue("mnli", tmp_path, splits=["validation"])
+
+
+def test_short_rows_of_qqp_are_counted(write, tmp_path, caplog):
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    write("qqp", "train", header + "1\t1\t2\ta\tb\t1\n2\t3\t4\ta\n3\t1\t2\tc\td\t0\n")
+    rows = read_glue("qqp", tmp_path)["train"]
+    assert rows["idx"] == [0, 2]
+    assert "1 rows lack columns and were left out" in caplog.text
+
+
+def test_hub(monkeypatch):
+    split = Dataset.from_dict({"sentence": ["a"], "label": [1], "idx": [0]})
+    asked = []
+
+    def load_dataset(*names):
+        asked.append(names)
+        return DatasetDict({"train": split, "validation": split, "test": split})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert set(read_glue("cola")) == {"train", "validation", "test"}
+    assert set(read_glue("cola", splits=["validation"])) == {"validation"}
+    assert asked == [("nyu-mll/glue", "cola")] * 2
+
+    def unreachable(*names):
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(UserError, match=r"cannot be loaded from the Hub \(offline\); give a folder"):
+        read_glue("cola")
+
+
+def test_label_names_are_those_of_the_files():
+    assert list(GLUE_TASKS) == ["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
+    assert ClassLabel(names=list(GLUE_TASKS["mnli"].labels)).str2int("neutral") == 1

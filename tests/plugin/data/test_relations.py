@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+
+from msattn.data import read_relations, relation_labels, to_relations
+from msattn.errors import UserError
+
+SEMEVAL = (
+    '1\t"The <e1>cat</e1> sat on the <e2>mat</e2>."\nOther\nComment:\n\n'
+    '2\t""War" pre-<e1>war</e1> "<e2>war</e2>""\nCause-Effect(e2,e1)\nComment: a "note"\twith a tab\n\n'
+)
+OPENNRE = {
+    "token": ["\u00a0", "B", "\n ", "in", "new", "york"],
+    "h": {"name": "york", "pos": [4, 6]},
+    "t": {"name": "b", "pos": [1, 2]},
+    "relation": "place of birth",
+}
+SPANS = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10], "label": "does"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str | bytes, name: str = "data.txt"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def entities(row):
+    return tuple(row["text"][slice(*row[role])] for role in ("head", "tail"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_semeval_blocks(write, end, bom):
+    rows = read_relations(write(bom + SEMEVAL.replace("\n", end)))
+    assert rows["id"] == ["1", "2"]
+    assert rows["label"] == ["Other", "Cause-Effect(e2,e1)"]
+    assert rows["text"] == ["The cat sat on the mat.", '"War" pre-war "war"']
+    assert [entities(row) for row in rows] == [("cat", "mat"), ("war", "war")]
+    assert rows[1]["head"] == [10, 13]
+
+
+def test_semeval_second_entity_first_and_without_labels(write):
+    rows = read_relations(write('7\t"<e2>mat</e2><e1>cat</e1>"\n8\t"a <e1>b</e1>\u2028\x85<e2>c</e2>"'))
+    assert [entities(row) for row in rows] == [("cat", "mat"), ("b", "c")]
+    assert rows["label"] == [None, None]
+    assert rows.features["label"] == Value("string")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ('1\t"The <e1>cat</e1> sat."\nOther\n', 1, "<e2> is missing"),
+        ('1\t"The <e1>cat</e1> <e1>sat</e1> <e2>b</e2>."\nOther\n', 1, "<e1> occurs twice"),
+        ('1\t"The <e1></e1> sat <e2>b</e2>."\nOther\n', 1, "entity e1 is empty"),
+        ('1\t"The </e1>a<e1> sat <e2>b</e2>."\nOther\n', 1, "reversed"),
+        ('1\t"The <e1>a <e2>b</e1> c</e2>"\nOther\n', 1, "overlap"),
+        (SEMEVAL + '3\t"The <e1>a</e1> <e2>b</e2>"\n', 9, "no label"),
+        ('1\t"<e1>a</e1> <e2>b</e2>"\n\n2\t"<e1>a</e1> <e2>b</e2>"\nOther\n', 3, "a label, unlike"),
+        (SEMEVAL + '3\t"The <e1>a</e1> <e', 9, "quotation mark"),
+        (SEMEVAL + "3\t", 9, "quotation mark"),
+        (SEMEVAL + "30", 9, "found '30'"),
+        ('1\t"<e1>a</e1> <e2>b</e2>"\nOther\nSome-Thing\n', 3, "found 'Some-Thing'"),
+        ('1\t"<e1>a</e1> <e2>b</e2>"\n2 "<e1>a</e1> <e2>b</e2>"\n', 2, "id TAB"),
+        ("8001\tOther\n", 1, "quotation mark"),
+    ],
+)
+def test_semeval_errors_name_the_line(write, content, line, message):
+    path = write(content)
+    with pytest.raises(UserError) as error:
+        read_relations(path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert message in str(error.value)
+
+
+def test_token_spans_become_characters_by_position(write):
+    rows = read_relations(write(json.dumps(OPENNRE) + "\r\n\r\n"))
+    assert rows["text"] == ["\u00a0 B \n  in new york"]
+    assert entities(rows[0]) == ("new york", "B")
+    assert rows["label"] == ["place of birth"]
+    assert rows["id"] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        SPANS,
+        {"text": "A cat naps.", "h": {"pos": [2, 5]}, "t": {"pos": [6, 10]}, "relation": "does"},
+        {"text": "A cat naps.", "head_start": 2, "head_end": 5, "tail_start": 6, "tail_end": 10, "label": "does"},
+        {"sentence": "A <e1>cat</e1> <e2>naps</e2>.", "relation": "does"},
+        {
+            "tokens": ["A", "cat", "naps."],
+            "head": {"text": "cat", "indices": [[1], [2]]},
+            "tail": {"text": "naps", "indices": [[2]]},
+            "relation": "does",
+        },
+    ],
+    ids=["spans", "opennre text", "flat", "tags", "fewrel hub"],
+)
+@pytest.mark.parametrize("file_format", ["jsonl", "json", "parquet"])
+def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
+    path = tmp_path / f"data.{file_format}"
+    if file_format == "jsonl":
+        write(json.dumps(row) + "\n" + json.dumps(row), path.name)
+    elif file_format == "json":
+        write("\ufeff" + json.dumps([row, row], indent=1), path.name)
+    else:
+        pq.write_table(pa.Table.from_pylist([row, row]), path)
+    for given in ("auto", file_format):
+        rows = read_relations(path, given)
+        assert rows["id"] == ["1", "2"]
+        assert rows["label"] == ["does", "does"]
+        assert entities(rows[1])[0] == "cat"
+        assert entities(rows[1])[1].startswith("naps")
+
+
+def test_fewrel_file(write):
+    example = {"tokens": ["A", "cat", "naps"], "h": ["cat", "Q1", [[1]]], "t": ["naps", "Q2", [[2]]]}
+    rows = read_relations(write(json.dumps({"P1": [example, example], "P2": [example]})))
+    assert rows["label"] == ["P1", "P1", "P2"]
+    assert entities(rows[2]) == ("cat", "naps")
+
+
+def test_unlabelled_json_line_of_lists_is_a_row(write):
+    assert len(read_relations(write('{"tokens": ["a", "b"], "head": [0, 1], "tail": [1, 2]}'))) == 1
+
+
+def test_csv(write):
+    header = "text,head_start,head_end,tail_start,tail_end,label,id\r\n"
+    rows = read_relations(write("\ufeff" + header + '"A ""cat"", it\r\nnaps",3,6,13,17,does,x\r\n', "data.csv"))
+    assert rows["id"] == ["x"]
+    assert entities(rows[0]) == ("cat", "naps")
+    rows = read_relations(write("text,label\n<e1>a</e1><e2>b</e2>,\n\n", "tags.CSV"))
+    assert rows["label"] == [None]
+    assert entities(rows[0]) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ("text,label\na,b,c\n", 2, "3 fields, but the header names 2"),
+        ('text,label\n"a,b\n', 2, "not CSV"),
+        ("name,label\na,b\n", 2, '"text"'),
+        ("text,head_start,head_end,tail_start,tail_end\nabc,0,one,1,2\n", 2, "two whole numbers"),
+        ("text,head_start,head_end,tail_start\nabc,0,1,1\n", 2, "two whole numbers"),
+    ],
+)
+def test_csv_errors_name_the_line(write, content, line, message):
+    path = write(content, "data.csv")
+    with pytest.raises(UserError) as error:
+        read_relations(path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"head": [5, 2]}, "0 <= start < end <= 11, the number of characters"),
+        ({"head": [2, 2]}, "0 <= start < end"),
+        ({"head": [-1, 2]}, "0 <= start < end"),
+        ({"tail": [6, 12]}, "0 <= start < end <= 11"),
+        ({"tail": [4, 6]}, "overlap"),
+        ({"tail": [2, 5]}, "overlap"),
+        ({"tail": [6.0, 10.0]}, "two whole numbers"),
+        ({"tail": [True, 10]}, "two whole numbers"),
+        ({"tail": "68"}, "two whole numbers"),
+        ({"tail": None}, "two whole numbers"),
+        ({"tail": {}}, "two whole numbers"),
+        ({"tail": [1, 2, 3]}, "two whole numbers"),
+        ({"tail": [[[]]]}, "two whole numbers"),
+        ({"head": None, "tail": None}, "<e1> is missing"),
+        ({"text": None}, '"text" or "sentence"'),
+        ({"text": ["A"]}, '"text" or "sentence"'),
+        ({"token": "A cat"}, "list of strings"),
+        ({"token": ["A", 1]}, "list of strings"),
+        ({"token": ["A", "", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
+        ({"token": ["A"]}, "the number of tokens"),
+        ({"text": "A cat naps\ud800"}, "half a character"),
+        ({"label": ["does"]}, "the label must be a string"),
+        ({"label": "did"}, "unknown label 'did'; the known ones are does"),
+        ({"label": ""}, "no label"),
+    ],
+)
+def test_bad_rows_name_the_line(write, change, message):
+    path = write(json.dumps(SPANS) + "\n\n" + json.dumps({**SPANS, **change}) + "\n")
+    with pytest.raises(UserError) as error:
+        read_relations(path, labels=["does"])
+    assert str(error.value).startswith(f"{path}:3: ")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "place", "message"),
+    [
+        (b"", "data.txt", "", "empty"),
+        (b"\n \n", "data.txt", "", "empty"),
+        (b"", "data.csv", "", "no example"),
+        (b"[]", "data.json", "", "no example"),
+        (b"text,label\n", "data.csv", "", "no example"),
+        (b"Hello.\n", "data.txt", ":1", "give file_format, one of semeval"),
+        (b'{"text": "a"', "data.jsonl", ":1", "not a JSON object"),
+        (b'{"text": "a"}\n{"te', "data.jsonl", ":1", "<e1> is missing"),
+        (b"{}\n", "data.jsonl", ":1", '"text"'),
+        (b"[1]\n[1, 2", "data.json", ":2", "not JSON"),
+        (b'["a"]', "data.json", ", example 1", "not str"),
+        (b'1\t"caf\xe9 <e1>a</e1> <e2>b</e2>"\n', "data.txt", ":1", "not UTF-8"),
+        (b"\xff\xfe1\x00\t\x00", "data.txt", ":1", "not UTF-8"),
+        (b"PAR1", "data.parquet", "", "Parquet"),
+    ],
+)
+def test_bad_files(write, content, name, place, message):
+    path = write(content, name)
+    with pytest.raises(UserError) as error:
+        read_relations(path)
+    assert str(error.value).startswith(f"{path}{place}: ")
+    assert message in str(error.value)
+
+
+def test_bad_byte_on_a_later_line(write):
+    path = write(SEMEVAL.encode() + b'3\t"\xff <e1>a</e1> <e2>b</e2>"\nOther\n')
+    with pytest.raises(UserError, match=r":9: the line is not UTF-8"):
+        read_relations(path)
+
+
+def test_json_line_that_is_no_object(write):
+    path = write(json.dumps(SPANS) + "\n3\n")
+    with pytest.raises(UserError, match=r":2: .*not int"):
+        read_relations(path)
+
+
+@pytest.mark.parametrize("name", ["none.txt", "none.parquet", "none.csv"])
+def test_missing_file_and_folder(tmp_path, name):
+    with pytest.raises(UserError, match=f"{name}: .*cannot be read"):
+        read_relations(tmp_path / name)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_relations(tmp_path, "jsonl")
+
+
+def test_unknown_format(write):
+    with pytest.raises(UserError, match="must be one of auto, semeval, .*not 'xml'"):
+        read_relations(write(SEMEVAL), "xml")
+
+
+def test_changed_file_is_read_anew(write):
+    assert len(read_relations(write(SEMEVAL))) == 2
+    assert len(read_relations(write(SEMEVAL[: SEMEVAL.index("2\t")]))) == 1
+
+
+def test_to_relations_takes_rows_as_the_hub_has_them():
+    features = Features({"sentence": Value("string"), "relation": ClassLabel(names=["Other", "Cause-Effect(e1,e2)"])})
+    data = Dataset.from_dict(
+        {"sentence": ["<e1>a</e1> <e2>b</e2>", "c <e1>d</e1> <e2>e</e2>"], "relation": [1, 0]}, features=features
+    )
+    rows = to_relations(data, "hub")
+    assert rows["label"] == ["Cause-Effect(e1,e2)", "Other"]
+    assert entities(rows[1]) == ("d", "e")
+    assert to_relations(rows).to_list() == rows.to_list()
+    unlabelled = data.map(lambda row: {"relation": -1})
+    assert to_relations(unlabelled)["label"] == [None, None]
+    with pytest.raises(UserError, match="hub, row 1: unknown label"):
+        to_relations(data, "hub", labels=["Other"])
+
+
+def test_relation_labels_warn_of_one_without_training_example(caplog):
+
+    def split(*labels):
+        return to_relations([{**SPANS, "label": label} for label in labels])
+
+    assert relation_labels(split("b", "a", "b"), split("a"), split(None)) == ["a", "b"]
+    assert not caplog.records
+    assert relation_labels(split("b"), split("a", "b")) == ["a", "b"]
+    assert "No training example has the label a." in caplog.text
