@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import ast
+import json
+import resource
+import sys
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from msattn import BertForMultiScaleRE, BertForMultiScaleSequenceClassification, MultiScaleBertModel
+from msattn.modeling import hub_export
+from msattn.modeling.hub_export import flat_sources, replaced_when_complete
+from tests.tiny_models import tiny_relation_extractor
+
+SOURCES = {
+    "configuration_multiscale_bert.py",
+    "hub_export.py",
+    "modeling_multiscale_bert.py",
+    "multiscale_fusion.py",
+}
+
+
+class Subclass(BertForMultiScaleRE):
+    pass
+
+
+@pytest.fixture
+def model():
+    return tiny_relation_extractor()[0]
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_checkpoint_carries_its_code(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert names(tmp_path) == SOURCES | {"config.json", "model.safetensors"}
+    for source in SOURCES:
+        for node in ast.walk(ast.parse((tmp_path / source).read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level <= 1 and not (node.module or "").startswith("msattn")
+
+
+@pytest.mark.parametrize(
+    "cls, auto_classes",
+    [
+        (MultiScaleBertModel, []),
+        (BertForMultiScaleRE, ["AutoModelForRelationExtraction", "AutoModelForSequenceClassification"]),
+        (BertForMultiScaleSequenceClassification, ["AutoModelForSequenceClassification"]),
+    ],
+)
+def test_auto_map(model, cls, auto_classes, tmp_path):
+    cls(model.config).save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
+        "AutoConfig": "configuration_multiscale_bert.MultiScaleBertConfig",
+        "AutoModel": "modeling_multiscale_bert.MultiScaleBertModel",
+        **dict.fromkeys(auto_classes, f"modeling_multiscale_bert.{cls.__name__}"),
+    }
+
+
+def test_saving_leaves_the_configuration_as_it_was(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert not hasattr(model.config, "auto_map")
+    model.config.auto_map = {"AutoModel": "someone/else--modeling.Model"}
+    model.save_pretrained(tmp_path)
+    assert model.config.auto_map == {"AutoModel": "someone/else--modeling.Model"}
+
+
+def test_a_class_from_elsewhere_is_saved_without_code(model, tmp_path):
+    Subclass(model.config).save_pretrained(tmp_path)
+    assert names(tmp_path) == {"config.json", "model.safetensors"}
+
+
+def test_only_the_main_process_writes(model, tmp_path):
+    model.save_pretrained(tmp_path, is_main_process=False)
+    assert not names(tmp_path)
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):
+    model, _ = tiny_relation_extractor(hidden_size=64)
+    model.save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with torch.no_grad():
+        model.classifier.bias += 1
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["model.safetensors"]) - 1, limits[1]))
+    try:
+        with pytest.raises(Exception, match="File too large"):
+            model.save_pretrained(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert loaded.classifier.bias.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_old_shards_go_and_other_files_stay(model, tmp_path):
+    (tmp_path / "tokenizer.json").touch()
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    sharded = {name for name in names(tmp_path) if "-of-" in name}
+    assert len(sharded) > 1
+    model.save_pretrained(tmp_path)
+    assert not sharded & names(tmp_path)
+    assert {"model.safetensors", "tokenizer.json"} <= names(tmp_path)
+
+
+def test_nothing_is_replaced_before_all_is_written(tmp_path):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(OSError, match="disk"):
+        with replaced_when_complete(tmp_path) as folder:
+            (folder / "a").write_text("new")
+            raise OSError("disk full")
+    assert names(tmp_path) == {"a"}
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_imports_are_followed_and_flattened(tmp_path):
+    (tmp_path / "configuration").mkdir()
+    (tmp_path / "modeling").mkdir()
+    (tmp_path / "configuration" / "configuration_x.py").write_text("import math\n")
+    (tmp_path / "modeling" / "layers.py").write_text("from ..configuration.configuration_x import math\n")
+    (tmp_path / "modeling" / "modeling_x.py").write_text(
+        "import json\nfrom ..configuration.configuration_x import (\n    math,\n)\n"
+        "def later():\n    from .layers import math\n"
+    )
+    assert flat_sources(tmp_path / "modeling" / "modeling_x.py") == {
+        "configuration_x.py": "import math\n",
+        "layers.py": "from .configuration_x import math\n",
+        "modeling_x.py": "import json\nfrom .configuration_x import (\n    math,\n)\n"
+        "def later():\n    from .layers import math\n",
+    }
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    for folder in ("configuration", "modeling"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "layers.py").touch()
+    (tmp_path / "modeling" / "modeling_x.py").write_text(
+        "from .layers import a\nfrom ..configuration.layers import b\n"
+    )
+    with pytest.raises(ValueError, match="layers.py"):
+        flat_sources(tmp_path / "modeling" / "modeling_x.py")
+
+
+def test_the_exporter_needs_only_the_standard_library():
+    tree = ast.parse(open(hub_export.__file__).read())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= set(sys.stdlib_module_names)

@@ -1,0 +1,41 @@
+"""Models and tokenizers small enough to build in every test."""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import BertTokenizerFast
+
+from msattn import BertForMultiScaleRE, MultiScaleBertConfig
+from msattn.data.entity_markers import add_entity_markers
+
+WORDS = "the author book of a in house dog cat taxi wrote . , ##s ##payer un".split()
+LABELS = ("Other", "Product-Producer(e2,e1)", "Content-Container(e1,e2)")
+
+
+def tiny_tokenizer() -> BertTokenizerFast:
+    """The entity markers are the ids 21 to 24."""
+    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = BertTokenizerFast(tokenizer_object=backend, model_max_length=64)
+    add_entity_markers(tokenizer)
+    return tokenizer
+
+
+def tiny_relation_extractor(**config) -> tuple[BertForMultiScaleRE, BertTokenizerFast]:
+    """An untrained model, the same every time, and its tokenizer."""
+    tokenizer = tiny_tokenizer()
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "id2label": dict(enumerate(LABELS)),
+        "label2id": {label: number for number, label in enumerate(LABELS)},
+    }
+    torch.manual_seed(0)
+    return BertForMultiScaleRE(MultiScaleBertConfig(**{**sizes, **config})).eval(), tokenizer
