@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from lowest_requirements import lowest_requirements
+
+ROOT = Path(__file__).parents[2]
+
+
+def dependencies() -> set[str]:
+    return {requirement.split("==")[0] for requirement in lowest_requirements()}
+
+
+def imported_modules(path: Path) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            modules.add(node.module.split(".")[0])
+    return modules
+
+
+def test_what_the_package_imports_is_a_dependency():
+    files = [file for folder in ("configuration", "modeling", "plugin") for file in (ROOT / folder).rglob("*.py")]
+    imported = set().union(*map(imported_modules, files)) - set(sys.stdlib_module_names) - {"msattn"}
+    distributions = packages_distributions()
+    undeclared = {module for module in imported if not dependencies() & {*distributions.get(module, ())}}
+    assert not undeclared
+
+
+def test_the_guide_says_why_each_dependency_is_there():
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Dependencies")[1]
+    assert set(re.findall(r"^\| (\w[\w-]+) \|", guide, flags=re.MULTILINE)) - {"package"} == dependencies()
+
+
+def test_a_dependency_without_a_lower_bound_is_refused(tmp_path):
+    (tmp_path / "setup.cfg").write_text("[options]\ninstall_requires =\n    numpy>=2.0\n    scipy<2\n")
+    with pytest.raises(ValueError, match=r"setup\.cfg: scipy<2 must start with its lowest version"):
+        lowest_requirements(tmp_path / "setup.cfg")
