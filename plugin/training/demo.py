@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from msattn.data.demo import write_demo
+from msattn.data.demo import DEMO_SENTENCE, write_demo
 
 FOLDER = Path("outputs/demo")
-SENTENCE = "The <e1>storm</e1> caused heavy <e2>damage</e2> along the coast."
 
 
 def demo_arguments() -> list[str]:
@@ -17,8 +16,8 @@ def demo_arguments() -> list[str]:
     paths = write_demo(FOLDER / "data")
     return [
         *("--model_name_or_path", str(paths.encoder)),
-        *("--train_file", str(paths.train), "--validation_file", str(paths.validation)),
-        *("--test_file", str(paths.test)),
+        *("--train_file", str(paths.train_file), "--validation_file", str(paths.validation_file)),
+        *("--test_file", str(paths.test_file)),
         *("--head", "multiscale", "--mask_mode", "ste", "--fusion_residual", "True"),
         *("--output_dir", str(FOLDER / "model")),
         *("--do_train", "--do_eval", "--do_predict"),
@@ -36,13 +35,13 @@ from transformers import pipeline
 
 model = AutoModelForRelationExtraction.from_pretrained({str(folder)!r})
 extract = pipeline("relation-extraction", model=model, tokenizer={str(folder)!r})
-print({SENTENCE!r}, "->", extract({SENTENCE!r}))
+print({DEMO_SENTENCE!r}, "->", extract({DEMO_SENTENCE!r}))
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     picture = FOLDER / "attention.png"
     for output in (picture, picture.with_suffix(".html")):
         subprocess.run(
-            [sys.executable, "-m", "msattn.analysis", "--model", folder, "--text", SENTENCE, "--output", output],
+            [sys.executable, "-m", "msattn.analysis", "--model", folder, "--text", DEMO_SENTENCE, "--output", output],
             check=True,
         )
     print(f"The attention of that sentence: {picture} and {picture.with_suffix('.html')}")

@@ -257,7 +257,7 @@ def _checkpoint_labels(model_args: MultiScaleArguments) -> list[str] | None:
 def _write_predictions(
     prefix: str, logits: np.ndarray, folder: Path, datasets: Mapping[str, Dataset], labels: Sequence[str]
 ) -> None:
-    """`<prefix>_predictions.tsv`, and where the labels are known `<prefix>_report.txt`, which is printed as well."""
+    """`<prefix>_predictions.tsv`, and where the labels are known `<prefix>_report.txt`, whose table is shown."""
     dataset = datasets[prefix]
     predictions = np.asarray(labels)[logits.argmax(axis=-1)].tolist()
     lines = [f"{identifier}\t{label}\n" for identifier, label in zip(dataset["id"], predictions, strict=True)]
@@ -266,11 +266,12 @@ def _write_predictions(
         return
     references = [labels[number] for number in dataset["labels"]]
     if set(labels) <= set(SEMEVAL_LABELS):
-        report = score_semeval(predictions, references).report()
+        scores = score_semeval(predictions, references)
+        report, shown = scores.report(), scores.official.report()
     else:
-        report = classification_report(references, predictions, digits=4, zero_division=0)
+        report = shown = classification_report(references, predictions, digits=4, zero_division=0)
     (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
-    print(report)
+    print(shown)
 
 
 def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardFacts:
