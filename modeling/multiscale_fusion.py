@@ -110,7 +110,8 @@ class MultiScaleFusion(nn.Module):
 
         Returns:
             The output S `(batch, tokens, hidden_size)` (Eq. 19), zero at padding, and ATTfin
-            `(batch, heads, tokens, (1 + len(scales)) * tokens)` (Eq. 17: words, then each scale's phrases) or `None`.
+            `(batch, heads, tokens, (1 + len(scales)) * tokens)` (Eq. 17: words, then each scale's phrases; zero at
+            padding) or `None`.
         """
         batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
@@ -135,6 +136,8 @@ class MultiScaleFusion(nn.Module):
             total = attention.sum(dim=(-1, -2), keepdim=True)
             attention = attention / total.clamp_min(torch.finfo(total.dtype).tiny)
         attention = attention.flatten(-2).to(value.dtype)  # Eq. 17
+        if output_attentions:
+            attention = attention.masked_fill(padding.unsqueeze(1), 0)
         output = (attention @ value).transpose(1, 2).flatten(-2)  # Eq. 19
         output = output.masked_fill(padding, 0)
         return output, attention if output_attentions else None
@@ -158,10 +161,9 @@ class MultiScaleFusion(nn.Module):
             query = self._split_heads(self.mask_query(words))
             key = self._split_heads(self.mask_key(words))
             cut = _masked(query @ key.transpose(-1, -2) * self.scaling, real[:, None, None])
-            if self.mask_mode == "entmax":
-                cut = entmax15(cut.float() if cut.dtype in (torch.float16, torch.bfloat16) else cut, dim=-1)
-            else:
-                cut = cut.softmax(dim=-1)  # Eq. 12
+            # Attention close to uniform is the usual case, and half precision cannot tell on which side of 1/n it is.
+            cut = cut.float() if cut.dtype in (torch.float16, torch.bfloat16) else cut
+            cut = entmax15(cut, dim=-1) if self.mask_mode == "entmax" else cut.softmax(dim=-1)  # Eq. 12
             relative = cut * real.sum(dim=-1)[:, None, None, None]  # n CUT: 1 is the uniform level
         num_scales = attention.shape[-2] - 1
         if self.mask_mode == "hard":
@@ -172,8 +174,8 @@ class MultiScaleFusion(nn.Module):
         else:
             mask = torch.sigmoid((relative - 1) / self.mask_temperature)
             if self.mask_mode == "ste":
-                mask = (relative > 1).to(mask.dtype) + mask - mask.detach()
-        mask = mask.unsqueeze(-2)
+                mask = (relative > 1).to(mask.dtype) + (mask - mask.detach())
+        mask = mask.to(attention.dtype).unsqueeze(-2)
         return attention * torch.cat([mask] + [1 - mask] * num_scales, dim=-2)  # Eq. 14-16
 
 
