@@ -7,7 +7,6 @@ from .modeling_multiscale_bert import (
 )
 from .multiscale_fusion import MultiScaleFusion
 
-
 __all__ = [
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",

@@ -1,4 +1,4 @@
-"""BERT with multi-scale fusion self-attention on top (BERT-MS), for relation extraction and sequence classification."""
+"""BERT with multi-scale fusion self-attention on top (BERT-MS): relation extraction and sequence classification."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
     r"""
     BERT followed by `config.fusion_layers` layers of [`MultiScaleFusion`]; `last_hidden_state` is S of Eq. 19.
 
-    The encoder's weights have the names that they have in [`BertModel`], so `from_pretrained` takes any BERT checkpoint
-    and initialises only the fusion layers:
+    The encoder's weights have the names that they have in [`BertModel`], so `from_pretrained` takes any BERT
+    checkpoint and initialises only the fusion layers:
 
     ```python
     >>> model = MultiScaleBertModel.from_pretrained("google-bert/bert-base-uncased", scales=[3, 5])
