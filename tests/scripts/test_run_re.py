@@ -1,0 +1,203 @@
+"""`run_re.py` from its arguments to the files that it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from transformers import AutoTokenizer
+
+from msattn import AutoModelForRelationExtraction
+from msattn.data.relations import read_relations
+from tests.scripts.relation_runs import arguments, logged, read_json, run, same_weights
+
+TIMINGS = ("_runtime", "_per_second")
+
+
+def scores(metrics: dict) -> dict:
+    return {name: value for name, value in metrics.items() if not name.endswith(TIMINGS)}
+
+
+@pytest.fixture(scope="module")
+def options(demo) -> dict:
+    """One run, as it stands in an argument file."""
+    return {
+        "model_name_or_path": str(demo.encoder),
+        "train_file": str(demo.train_file),
+        "validation_file": str(demo.validation_file),
+        "test_file": str(demo.test_file),
+        "do_train": True,
+        "do_eval": True,
+        "do_predict": True,
+        "head": "multiscale",
+        "scales": [3, 5],
+        "mask_mode": "ste",
+        "fusion_residual": True,
+        "num_train_epochs": 3,
+        "learning_rate": 1e-3,
+        "max_train_samples": 160,
+        "max_eval_samples": 24,
+        "max_predict_samples": 40,
+        "per_device_train_batch_size": 16,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(options, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    file = folder / "arguments.json"
+    file.write_text(json.dumps({**options, "output_dir": str(folder / "model")}))
+    run([str(file)])
+    return folder / "model"
+
+
+def test_leaves_a_model_and_a_record(trained, demo):
+    losses = logged(trained)
+    assert statistics.fmean(losses[-10:]) < losses[0]
+
+    metrics = read_json(trained / "all_results.json")
+    assert (metrics["train_samples"], metrics["eval_samples"], metrics["test_samples"]) == (160, 24, 40)
+    for split in ("train", "eval", "test"):
+        assert read_json(trained / f"{split}_results.json").items() <= metrics.items()
+
+    model = AutoModelForRelationExtraction.from_pretrained(trained)
+    tokenizer = AutoTokenizer.from_pretrained(trained)
+    assert (model.config.scales, model.config.mask_mode, model.config.fusion_residual) == ((3, 5), "ste", True)
+    assert model.config.vocab_size == len(tokenizer) == model.get_input_embeddings().num_embeddings
+    assert model.config.id2label[0] == "Cause-Effect(e1,e2)" and model.config.num_labels == 10
+
+    rows = [line.split("\t") for line in (trained / "test_predictions.tsv").read_text().splitlines()]
+    gold = read_relations(demo.test_file).select(range(40))
+    assert [identifier for identifier, _ in rows] == gold["id"]
+    right = sum(label == true for (_, label), true in zip(rows, gold["label"], strict=True))
+    assert 100 * right / 40 == pytest.approx(metrics["test_accuracy"])
+    assert f"macro-averaged F1 = {metrics['test_f1']:.2f}%" in (trained / "test_report.txt").read_text()
+
+
+def test_model_card_carries_the_results(trained):
+    card = ModelCard.load(trained / "README.md")
+    metrics = read_json(trained / "all_results.json")
+    results = {(r.dataset_split, r.metric_type, r.metric_name): r.metric_value for r in card.data.eval_results}
+    assert results[("test", "f1", "Official macro-F1")] == round(metrics["test_f1"], 5)
+    assert results[("validation", "accuracy", "Accuracy")] == round(metrics["eval_accuracy"], 5)
+    assert "multi-scale-attention" in card.data.tags
+    assert 'pipeline("relation-extraction"' in card.text
+
+
+def test_the_same_seed_gives_the_same_numbers_and_weights(trained, options, tmp_path):
+    file = tmp_path / "arguments.yaml"
+    file.write_text(yaml.safe_dump({**options, "output_dir": str(tmp_path / "model")}))
+    run([str(file)])
+    assert logged(tmp_path / "model") == logged(trained)
+    assert scores(read_json(tmp_path / "model/all_results.json")) == scores(read_json(trained / "all_results.json"))
+    assert same_weights(tmp_path / "model", trained)
+
+
+def test_scores_a_trained_checkpoint_on_a_test_file_alone(trained, demo, tmp_path):
+    output = tmp_path / "scored"
+    no_training = {"model_name_or_path": trained, "train_file": None, "max_train_samples": None}
+    run(arguments(demo, output, "do_predict", test_file=demo.test_file, max_predict_samples=40, **no_training))
+    expected = {name: value for name, value in read_json(trained / "test_results.json").items() if name != "epoch"}
+    found = read_json(output / "test_results.json")
+    for name, value in scores(expected).items():
+        assert found[name] == pytest.approx(value, abs=1e-4), name
+    assert (output / "test_predictions.tsv").read_text() == (trained / "test_predictions.tsv").read_text()
+    assert not (output / "README.md").exists()
+
+
+def test_predicts_an_unlabelled_test_file(trained, demo, tmp_path):
+    blocks = demo.test_file.read_text().split("\n\n")[:12]
+    unlabelled = tmp_path / "unlabelled.txt"
+    unlabelled.write_text("".join(block.splitlines()[0] + "\n" for block in blocks))
+    output = tmp_path / "predicted"
+    no_training = {"model_name_or_path": trained, "train_file": None, "max_train_samples": None}
+    run(arguments(demo, output, "do_predict", test_file=unlabelled, **no_training))
+    lines = (output / "test_predictions.tsv").read_text().splitlines()
+    assert lines == (trained / "test_predictions.tsv").read_text().splitlines()[:12]
+    assert not (output / "test_report.txt").exists()
+    assert "test_f1" not in read_json(output / "test_results.json")
+
+
+@pytest.mark.parametrize(
+    "head, fields",
+    [
+        ("bert", {"fusion_layers": 0, "pooling": "cls"}),
+        ("bert-entity", {"fusion_layers": 0, "pooling": "entity_start"}),
+        ("plain-attention", {"fusion_layers": 1, "scales": (), "mask_mode": "none"}),
+    ],
+)
+def test_baseline_heads(head, fields, demo, tmp_path):
+    run(arguments(demo, tmp_path, "do_train", head=head, max_steps=2))
+    model = AutoModelForRelationExtraction.from_pretrained(tmp_path)
+    assert {name: getattr(model.config, name) for name in fields} == fields
+    logits = model(torch.tensor([[2, 9, 8, 3]]), entity_starts=torch.tensor([[1, 2]])).logits
+    assert logits.shape == (1, 10)
+
+
+def test_several_seeds_end_in_mean_and_spread(demo, tmp_path, capsys):
+    split = {"max_train_samples": 400, "validation_split_percentage": 5}
+    run(arguments(demo, tmp_path, "do_train", "do_eval", seeds=[1, 2], max_steps=2, **split))
+    runs = [read_json(tmp_path / f"seed-{seed}" / "all_results.json") for seed in (1, 2)]
+    summary = read_json(tmp_path / "all_results.json")
+    values = [metrics["eval_loss"] for metrics in runs]
+    assert values[0] != values[1]
+    assert summary["eval_loss"] == pytest.approx(statistics.fmean(values))
+    assert summary["eval_loss_std"] == pytest.approx(statistics.stdev(values))
+    assert summary["seeds"] == {"1": runs[0], "2": runs[1]}
+    assert [metrics["eval_samples"] for metrics in runs] == [60, 60]
+    # Both seeds were scored on the same cut.
+    cuts = [
+        [line.split("\t")[0] for line in (tmp_path / f"seed-{seed}" / "eval_predictions.tsv").read_text().splitlines()]
+        for seed in (1, 2)
+    ]
+    assert cuts[0] == cuts[1]
+
+    table = (tmp_path / "results.md").read_text()
+    assert table in capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert [row[0] for row in rows] == ["seed", "---", "1", "2", "mean", "std"]
+    column = rows[0].index("eval_loss")
+    assert rows[2][column] == f"{values[0]:.4g}" and rows[4][column] == f"{statistics.fmean(values):.4g}"
+
+
+def test_stops_early(demo, tmp_path):
+    patience = {
+        "learning_rate": 0,  # nothing gets better
+        "early_stopping_patience": 2,
+        "metric_for_best_model": "accuracy",
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "save_total_limit": 1,
+    }
+    run(
+        arguments(
+            demo,
+            tmp_path,
+            "do_train",
+            "load_best_model_at_end",
+            validation_file=demo.validation_file,
+            max_eval_samples=8,
+            **patience,
+        )
+    )
+    assert read_json(tmp_path / "trainer_state.json")["global_step"] == 3
+
+
+def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
+    labels = sorted(set(read_relations(demo.train_file)["label"]), reverse=True) + ["Entity-Origin(e1,e2)"]
+    file = tmp_path / "labels.json"
+    file.write_text(json.dumps(labels))
+    run(arguments(demo, tmp_path / "model", "do_train", label_file=file, max_steps=1, max_train_samples=8))
+    model = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model")
+    assert [model.config.id2label[number] for number in range(11)] == labels
