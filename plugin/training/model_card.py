@@ -30,6 +30,8 @@ class ModelCardFacts:
         usage (`Callable[[str], str]`): From the model's path or name to Python code that uses it.
         description (`str`): What the model is.
         tags (`list[str]`): Tags for the Hub.
+        dataset_config (`str`, *optional*): The data set's configuration on the Hub.
+        splits (`Mapping[str, str]`): Metric prefixes and the splits that they stand for.
     """
 
     task_type: str
@@ -40,6 +42,8 @@ class ModelCardFacts:
     usage: Callable[[str], str]
     description: str
     tags: list[str] = field(default_factory=list)
+    dataset_config: str | None = None
+    splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
 
 
 def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
@@ -54,9 +58,9 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
     """
     base_model = trainer.model.config._name_or_path
     rows = [
-        (split, name, value)
+        (split, key, name, value)
         for key, name in facts.metrics.items()
-        for prefix, split in (("eval", "validation"), ("test", "test"))
+        for prefix, split in facts.splits.items()
         if isinstance(value := results.get(f"{prefix}_{key}"), (int, float))
     ]
     data = ModelCardData(
@@ -73,12 +77,13 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
                 task_name=facts.task_name,
                 dataset_type=facts.dataset_type,
                 dataset_name=facts.dataset_name,
+                dataset_config=facts.dataset_config,
                 dataset_split=split,
-                metric_type=name.lower().replace(" ", "_"),
+                metric_type=key,
                 metric_name=name,
                 metric_value=round(value, 5),
             )
-            for split, name, value in rows
+            for split, key, name, value in rows
         ]
         or None,
     )
@@ -89,7 +94,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         name=folder.resolve().name,
         facts=facts,
         usage=facts.usage(trainer.args.hub_model_id or str(folder)),
-        rows=[(split, name, f"{value:.4g}") for split, name, value in rows],
+        rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
         hyperparameters=extract_hyperparameters_from_trainer(trainer),
         history=make_markdown_table(history) if history else "",
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
