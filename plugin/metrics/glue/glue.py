@@ -86,5 +86,5 @@ class Glue(evaluate.Metric):
             reference_urls=["https://gluebenchmark.com"],
         )
 
-    def _compute(self, predictions: list, references: list) -> dict[str, float]:  # type: ignore[override]
+    def _compute(self, predictions: list, references: list) -> dict[str, float]:
         return TASKS[self.config_name](predictions, references)

@@ -49,7 +49,7 @@ class RelationClassification(evaluate.Metric):
             features=[datasets.Features({"predictions": kind, "references": kind}) for kind in kinds],
         )
 
-    def _compute(  # type: ignore[override]
+    def _compute(
         self,
         predictions: list,
         references: list,

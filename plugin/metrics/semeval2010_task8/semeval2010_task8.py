@@ -51,7 +51,7 @@ class SemEval2010Task8(evaluate.Metric):
             reference_urls=["https://aclanthology.org/S10-1006/"],
         )
 
-    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:  # type: ignore[override]
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         scores = score_semeval(predictions, references)
         relations = {
             label.lstrip("_"): {"precision": row.precision, "recall": row.recall, "f1": row.f1, "support": row.actual}
