@@ -127,7 +127,6 @@ class MultiScaleFusion(nn.Module):
 
         query = self._split_heads(self.query(words))  # Eq. 5
         key = self._split_heads(self.key(stack))  # Eq. 6 and 7
-        value = self._split_heads(self.value(stack))  # Eq. 18
         # (batch, heads, tokens, 1 + scales, tokens): each scale has a softmax of its own, Eq. 8 and 9
         scores = (query @ key.transpose(-1, -2) * self.scaling).unflatten(-1, (-1, tokens))
         attention = _masked(scores, real[:, None, None, None]).softmax(dim=-1)
@@ -135,10 +134,15 @@ class MultiScaleFusion(nn.Module):
         if self.renormalize:
             total = attention.sum(dim=(-1, -2), keepdim=True)
             attention = attention / total.clamp_min(torch.finfo(total.dtype).tiny)
-        attention = attention.flatten(-2).to(value.dtype)  # Eq. 17
+        attention = attention.flatten(-2).to(key.dtype)  # Eq. 17
         if output_attentions:
             attention = attention.masked_fill(padding.unsqueeze(1), 0)
-        output = (attention @ value).transpose(1, 2).flatten(-2)  # Eq. 19
+        if self.num_heads == 1:
+            # Eq. 18 and 19 as (ATTfin [H; Hc]) W^V: one projection instead of 1 + S.
+            output = self.value(attention.squeeze(1) @ stack)
+        else:
+            value = self._split_heads(self.value(stack))  # Eq. 18
+            output = (attention @ value).transpose(1, 2).flatten(-2)  # Eq. 19
         output = output.masked_fill(padding, 0)
         return output, attention if output_attentions else None
 
