@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -40,5 +41,9 @@ def last_checkpoint(args: TrainingArguments) -> str | None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether the Trainer wrote everything: the state comes last."""
-    return (checkpoint / "trainer_state.json").is_file()
+    """Whether the Trainer wrote everything: the state comes last, and JSON that breaks off cannot be read."""
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True

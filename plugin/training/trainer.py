@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils.data import Sampler
 from transformers import Trainer
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 
 class FineTuningTrainer(Trainer):
@@ -30,6 +33,13 @@ class FineTuningTrainer(Trainer):
             self._split_groups(optimizer, *args or (self.model,))
         return optimizer
 
+    def _get_train_sampler(self, *args: Any) -> Sampler | None:
+        sampler = super()._get_train_sampler(*args)
+        if not isinstance(sampler, LengthGroupedSampler):
+            return sampler
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        return RepeatableLengthGroupedSampler(sampler, lambda: seed + int(self.state.epoch or 0))
+
     def _split_groups(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
         prefix = f"{self.model.base_model_prefix}."
         new = {
@@ -42,3 +52,24 @@ class FineTuningTrainer(Trainer):
             if moved:
                 group["params"] = [parameter for parameter in group["params"] if parameter not in new]
                 optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
+
+
+class RepeatableLengthGroupedSampler(LengthGroupedSampler):
+    """
+    A [`LengthGroupedSampler`] whose order depends on one number alone.
+
+    The original draws from the global generator. A run that is resumed within its second epoch, say, then sees
+    another order than the run that was not interrupted, and so may each process of a distributed run.
+
+    Args:
+        sampler (`LengthGroupedSampler`): Has the lengths and the batch size.
+        seed (`Callable`): The seed of the epoch that begins.
+    """
+
+    def __init__(self, sampler: LengthGroupedSampler, seed: Callable[[], int]):
+        super().__init__(sampler.batch_size, lengths=sampler.lengths, generator=torch.Generator())
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        self.generator.manual_seed(self.seed())
+        return super().__iter__()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from msattn.training.trainer import FineTuningTrainer, RepeatableLengthGroupedSampler
+from tests.tiny_models import tiny_relation_extractor
+
+
+def optimizer_of(tmp_path, new_layers_learning_rate, **config):
+    model, _ = tiny_relation_extractor(**config)
+    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, weight_decay=0.1, use_cpu=True)
+    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=new_layers_learning_rate)
+    return model, trainer.create_optimizer()
+
+
+def settings(model, optimizer) -> dict[str, tuple[float, float]]:
+    """Learning rate and weight decay of every parameter that is trained; none is there twice."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            assert names[parameter] not in found
+            found[names[parameter]] = group["lr"], group["weight_decay"]
+    return found
+
+
+def test_one_rate_for_all_unless_asked(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None)
+    assert {rate for rate, _ in settings(model, optimizer).values()} == {1e-4}
+
+
+@pytest.mark.parametrize("mask_mode", ["hard", "ste"])
+def test_fusion_and_classifier_learn_at_their_own_rate(mask_mode, tmp_path):
+    model, optimizer = optimizer_of(tmp_path, 5e-4, mask_mode=mask_mode)
+    found = settings(model, optimizer)
+    assert found.keys() == {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    new = {name for name, (rate, _) in found.items() if rate == 5e-4}
+    assert new == {name for name in found if name.startswith(("bert.fusion.", "classifier."))}
+    assert {rate for name, (rate, _) in found.items() if name not in new} == {1e-4}
+
+
+def test_weight_decay_is_that_of_one_rate(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None)
+    same, split = optimizer_of(tmp_path, 5e-4)
+    decays = {name: decay for name, (_, decay) in settings(model, optimizer).items()}
+    assert decays == {name: decay for name, (_, decay) in settings(same, split).items()}
+    assert set(decays.values()) == {0.0, 0.1} and decays["classifier.bias"] == 0.0
+
+
+def test_the_schedule_scales_both_rates(tmp_path):
+    model, _ = tiny_relation_extractor()
+    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, use_cpu=True)
+    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=5e-4)
+    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    for _ in range(2):
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {0.5e-4, 2.5e-4}
+
+
+def test_grouping_by_length_depends_on_the_seed_alone():
+    lengths = torch.randint(1, 50, (300,), generator=torch.Generator().manual_seed(0)).tolist()
+    original = LengthGroupedSampler(4, lengths=lengths)
+    orders = []
+    for seed in (1, 1, 2):
+        torch.rand(len(orders))  # moves the global generator on
+        orders.append(list(RepeatableLengthGroupedSampler(original, lambda seed=seed: seed)))
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == list(range(300))
+    batches = [[lengths[index] for index in orders[0][start : start + 4]] for start in range(0, 200, 4)]
+    assert max(max(batch) - min(batch) for batch in batches) < 10
