@@ -26,4 +26,4 @@ class AutoModelForRelationExtraction(_BaseAutoModelClass):
 
 
 # Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
-transformers.models.auto.AutoModelForRelationExtraction = AutoModelForRelationExtraction  # type: ignore[attr-defined]
+transformers.models.auto.AutoModelForRelationExtraction = AutoModelForRelationExtraction
