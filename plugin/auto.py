@@ -22,7 +22,7 @@ class AutoModelForRelationExtraction(_BaseAutoModelClass):
     >>> model = AutoModelForRelationExtraction.from_pretrained("outputs/semeval")
     ```"""
 
-    _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())  # type: ignore[assignment]
+    _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
 
 
 # Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
