@@ -1,8 +1,5 @@
 """The pipeline `"relation-extraction"`: sentences with two marked entities in, relations out."""
 
-# The base class types its hooks and settings more narrowly than Transformers' own pipelines use them.
-# mypy: disable-error-code="override, assignment, union-attr, index"
-
 from __future__ import annotations
 
 import inspect
