@@ -62,12 +62,17 @@ class MultiScaleBertConfig(BertConfig):
     renormalize: bool = False
     pooling: Literal["mean", "cls", "max", "entity_start"] | None = None
 
+    def __post_init__(self, **kwargs):
+        self.scales = tuple(self.scales)  # JSON knows only lists
+        self.architectures = self.architectures or []  # an Auto class that serves two models cannot read None
+        super().__post_init__(**kwargs)
+
     def validate_fusion(self):
         """Part of the `@strict` validation, which runs at construction."""
         if any(scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
             raise ValueError(f"scales must be different whole numbers of at least 1, got {list(self.scales)}")
-        if not self.mask_temperature > 0:
-            raise ValueError(f"mask_temperature must be above 0, got {self.mask_temperature}")
+        if not 0 < self.mask_temperature < float("inf"):
+            raise ValueError(f"mask_temperature must be above 0 and finite, got {self.mask_temperature}")
         if self.fusion_heads < 1 or self.hidden_size % self.fusion_heads:
             raise ValueError(
                 f"fusion_heads must divide hidden_size ({self.hidden_size}) into equal parts, got {self.fusion_heads}"
@@ -76,6 +81,12 @@ class MultiScaleBertConfig(BertConfig):
             raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
         if self.is_decoder:
             raise ValueError("is_decoder must be False: every word attends to words and phrases on both sides")
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        # Transformers sets the arguments of `from_pretrained` one by one, after the validation at construction.
+        own = {name: kwargs.pop(name) for name in MultiScaleBertConfig.__annotations__ if name in kwargs}
+        return super().from_dict(config_dict | own, **kwargs)
 
     @classmethod
     def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):
