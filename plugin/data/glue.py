@@ -92,7 +92,10 @@ GLUE_TASKS: dict[str, GlueTask] = {
 
 
 def read_glue(
-    task: str, glue_dir: str | os.PathLike | None = None, splits: Sequence[str] | None = None
+    task: str,
+    glue_dir: str | os.PathLike | None = None,
+    splits: Sequence[str] | None = None,
+    cache_dir: str | None = None,
 ) -> DatasetDict:
     """
     Reads a GLUE task.
@@ -103,6 +106,7 @@ def read_glue(
             Folder that holds the task's own (`CoLA`, `SST-2`, ...) with its original TSV files. The Hub's
             `nyu-mll/glue` if `None`.
         splits (`Sequence[str]`, *optional*): Those needed. All that are there if `None`.
+        cache_dir (`str`, *optional*): Where to keep what comes from the Hub.
 
     Returns:
         `datasets.DatasetDict`: `train`, `validation` and `test` (for `mnli`, the last two with `_matched` and
@@ -119,7 +123,7 @@ def read_glue(
             raise UserError(f"{task} has the splits {', '.join(spec.files)}, not {split!r}.")
     if glue_dir is None:
         try:
-            loaded = datasets.load_dataset("nyu-mll/glue", task)
+            loaded = datasets.load_dataset("nyu-mll/glue", task, cache_dir=cache_dir)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"nyu-mll/glue cannot be loaded from the Hub ({error}); give a folder with GLUE's TSV files."

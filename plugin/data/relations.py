@@ -61,7 +61,7 @@ def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: S
         UserError: If the file is missing, empty or not what its format says; the message names file and line.
     """
     if file_format == "auto":
-        file_format = _guess_format(path)
+        file_format = guess_format(path)
     if file_format not in READERS:
         raise UserError(f"file_format must be one of {', '.join(['auto', *READERS])}, not {file_format!r}.")
     return _relations(READERS[file_format](path), os.fspath(path), labels)
@@ -131,7 +131,7 @@ def _checked(rows: Located, labels: set[str] | None) -> Iterator[dict[str, Any]]
         yield example
 
 
-def _guess_format(path: str | os.PathLike) -> str:
+def guess_format(path: str | os.PathLike) -> str:
     suffix = Path(path).suffix.lower()
     if suffix in (".csv", ".parquet"):
         return suffix[1:]

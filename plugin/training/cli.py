@@ -10,6 +10,7 @@ from typing import Any
 
 import datasets
 import transformers
+from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
 from safetensors import SafetensorError
 from transformers import HfArgumentParser, TrainingArguments
@@ -30,7 +31,8 @@ def run_cli(main: Callable[[], Any]) -> None:
         reason = f"a checkpoint could not be written (is the disk full?): {error}"
     else:
         return
-    sys.exit(f"error: {' '.join(reason.split())}")
+    print(f"error: {' '.join(reason.split())}", file=sys.stderr)
+    sys.exit(2)
 
 
 def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
@@ -62,6 +64,7 @@ def set_up_logging(args: TrainingArguments) -> None:
     """Log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     level = args.get_process_log_level()
+    logging.getLogger("msattn").setLevel(level)
     for library in (datasets.utils.logging, transformers.utils.logging):
         library.set_verbosity(level)
     if not args.should_log:
@@ -73,3 +76,14 @@ def existing_file(path: str | None, argument: str) -> str | None:
     if path is not None and not Path(path).is_file():
         raise UserError(f"--{argument} {path}: there is no such file.")
     return path
+
+
+def hold_out(dataset: Dataset, percentage: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The rest of `dataset`, and the part that `--validation_split_percentage` cuts off."""
+    if not 0 < percentage < 100:
+        raise UserError(f"--validation_split_percentage must be between 0 and 100, got {percentage}.")
+    try:
+        parts = dataset.train_test_split(percentage / 100, seed=seed)
+    except ValueError as error:
+        raise UserError(f"--validation_split_percentage {percentage}: {error}") from None
+    return parts["train"], parts["test"]

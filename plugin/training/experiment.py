@@ -175,7 +175,7 @@ def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
     names = [
         name
         for name in summary
-        if name.startswith(("eval_", "test_", "predict_"))
+        if name.startswith(("eval_", "dev_", "test_"))
         and not name.endswith(("_std", "_runtime", "_samples", "_per_second", "_model_preparation_time"))
         and name != "eval_epoch"
     ]

@@ -7,8 +7,9 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.errors import UserError
 
 CONFIG_FIELDS = (
@@ -85,14 +86,13 @@ class MultiScaleArguments:
 
 def load_tokenizer(args: MultiScaleArguments) -> PreTrainedTokenizerBase:
     """
-    The fast tokenizer of the model, padding on the right.
+    The fast tokenizer of the model. It pads on the right; `model_max_length` is not above the model's positions.
 
     Raises:
         UserError: There is none.
     """
+    positions = getattr(_load_config(args), "max_position_embeddings", None)
     name = args.tokenizer_name or args.model_name_or_path
-    if name is None:
-        raise UserError("--model_name_or_path is missing: give a BERT checkpoint, a folder or a name on the Hub.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
     except (OSError, ValueError) as error:
@@ -100,7 +100,27 @@ def load_tokenizer(args: MultiScaleArguments) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
     tokenizer.padding_side = "right"
+    if positions is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
     return tokenizer
+
+
+def checkpoint_labels(args: MultiScaleArguments) -> list[str] | None:
+    """Labels of a trained checkpoint; a pre-trained encoder has none."""
+    config = _load_config(args)
+    if config.model_type != MultiScaleBertConfig.model_type:
+        return None
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _load_config(args: MultiScaleArguments) -> PreTrainedConfig:
+    name = args.model_name_or_path
+    if name is None:
+        raise UserError("--model_name_or_path is missing: give a BERT checkpoint, a folder or a name on the Hub.")
+    try:
+        return AutoConfig.from_pretrained(name, **args.hub_options())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name}: no configuration could be loaded ({error})") from error
 
 
 def load_model(

@@ -13,19 +13,18 @@ import numpy as np
 from datasets import Dataset, load_dataset
 from scipy.special import softmax
 from sklearn.metrics import classification_report
-from transformers import AutoConfig, EvalPrediction, TrainingArguments
+from transformers import EvalPrediction, TrainingArguments
 
 from msattn import metrics
-from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.data.entity_markers import add_entity_markers, encode_relation_dataset
 from msattn.data.relations import read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
-from msattn.training.cli import existing_file
+from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import MultiScaleArguments, load_model, load_tokenizer
+from msattn.training.multiscale import MultiScaleArguments, checkpoint_labels, load_model, load_tokenizer
 
 # The rows of the paper's Table 1 that this code reproduces, and the control that has the size but no phrases.
 HEADS: dict[str, dict[str, Any]] = {
@@ -197,7 +196,7 @@ def _read(data_args: RelationDataArguments, model_args: MultiScaleArguments) -> 
             raw[split] = dataset
             labels = labels or (relation_labels(dataset) if split == "train" else None)
         if split == "train":
-            labels = labels or _checkpoint_labels(model_args)
+            labels = labels or checkpoint_labels(model_args)
     if not raw:
         raise UserError("there are no data: give --train_file, --validation_file or --test_file, or --dataset_name.")
     if not labels:
@@ -208,10 +207,7 @@ def _read(data_args: RelationDataArguments, model_args: MultiScaleArguments) -> 
     if share is not None:
         if "validation" in raw or "train" not in raw:
             raise UserError("--validation_split_percentage needs training data and no validation data of its own.")
-        if not 0 < share < 100:
-            raise UserError(f"--validation_split_percentage must be between 0 and 100, got {share}.")
-        parts = raw["train"].train_test_split(share / 100, seed=data_args.split_seed)
-        raw["train"], raw["validation"] = parts["train"], parts["test"]
+        raw["train"], raw["validation"] = hold_out(raw["train"], share, data_args.split_seed)
     return raw, labels
 
 
@@ -244,14 +240,6 @@ def _label_file(path: str | None) -> list[str] | None:
     if not labels or not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
         raise UserError(f"{path}: expected different labels, each a string.")
     return labels
-
-
-def _checkpoint_labels(model_args: MultiScaleArguments) -> list[str] | None:
-    """Labels of a trained checkpoint; a pre-trained encoder has none."""
-    config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.hub_options())
-    if config.model_type != MultiScaleBertConfig.model_type:
-        return None
-    return [config.id2label[number] for number in range(config.num_labels)]
 
 
 def _write_predictions(

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
-import run_glue
 import torch
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertModel, pipeline
 
+import run_glue
 from msattn.data import GLUE_TASKS
 from msattn.training.cli import run_cli
 from tests.tiny_models import WORDS, tiny_tokenizer
@@ -167,6 +168,16 @@ def test_every_task(run, glue_dir, tmp_path, task):
     assert {result.metric_type for result in card.eval_results} == MEASURES.get(task, {"accuracy"})
 
 
+def test_a_task_from_the_hub(run, tmp_path, monkeypatch):
+    columns = {"sentence": ["dog", "cat"] * 4, "idx": list(range(8))}
+    labelled, bare = (datasets.Dataset.from_dict({**columns, "label": label}) for label in ([0, 1] * 4, [-1] * 8))
+    hub = datasets.DatasetDict({"train": labelled, "validation": labelled, "test": bare})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names, cache_dir: hub)
+    results = run("do_train", "do_eval", "do_predict", task_name="sst2")
+    assert "eval_accuracy" in results and "test_loss" not in results
+    assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 9
+
+
 @pytest.mark.parametrize(
     ("head", "options", "expected"),
     [
@@ -220,7 +231,7 @@ def test_argument_file_seeds_and_early_stopping(encoder, glue_dir, tmp_path, mon
     assert [result.dataset_split for result in card.eval_results] == ["held out of train", "validation"]
 
 
-def test_own_csv(run, fails, tmp_path, encoder):
+def test_own_csv(run, fails, tmp_path):
     texts = ['a "dog", in', "null", "the\ncat", "NA"]
     rows = [f'{number},"{texts[number % 4]}",un,{number % 2}' for number in range(8)]
     for name, lines in {"train": rows, "dev": rows[:4]}.items():
@@ -270,14 +281,14 @@ def test_own_sentences_are_learned_saved_and_used(run, tmp_path):
     assert classify("the book in a house")[0]["label"] == "book"
 
 
-def test_own_scores(run, tmp_path, encoder):
+def test_own_scores(run, tmp_path):
     rows = [{"sentence1": "dog", "sentence2": WORDS[n], "note": "x", "label": n / 2} for n in range(12)]
     train = json_lines(tmp_path / "train.jsonl", rows)
     (tmp_path / "dev.json").write_text(json.dumps(rows[:5]))
     results = run("do_train", "do_eval", train_file=train, validation_file=tmp_path / "dev.json")
     assert {"eval_pearson", "eval_spearmanr", "eval_combined_score", "eval_mse"} <= results.keys()
     lines = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
-    assert len(lines) == 6 and float(lines[1].split("\t")[1]) is not None
+    assert len(lines) == 6 and all(float(line.split("\t")[1]) for line in lines[1:])
     again = run(
         "do_eval",
         model_name_or_path=tmp_path / "out",

@@ -172,16 +172,16 @@ def test_hub(monkeypatch):
     split = Dataset.from_dict({"sentence": ["a"], "label": [1], "idx": [0]})
     asked = []
 
-    def load_dataset(*names):
-        asked.append(names)
+    def load_dataset(*names, cache_dir):
+        asked.append((*names, cache_dir))
         return DatasetDict({"train": split, "validation": split, "test": split})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert set(read_glue("cola")) == {"train", "validation", "test"}
-    assert set(read_glue("cola", splits=["validation"])) == {"validation"}
-    assert asked == [("nyu-mll/glue", "cola")] * 2
+    assert set(read_glue("cola", splits=["validation"], cache_dir="kept")) == {"validation"}
+    assert asked == [("nyu-mll/glue", "cola", None), ("nyu-mll/glue", "cola", "kept")]
 
-    def unreachable(*names):
+    def unreachable(*names, **options):
         raise ConnectionError("offline")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)

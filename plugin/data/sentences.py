@@ -1,0 +1,121 @@
+"""Sentences and sentence pairs with a label: from tables of one's own to model inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from datasets import Dataset, Features, Value
+from transformers import PreTrainedTokenizerBase
+
+from msattn.data.glue import GLUE_TASKS
+from msattn.data.relations import READERS, guess_format
+from msattn.data.tables import rows_to_dataset
+from msattn.errors import UserError
+
+FORMATS = ("csv", "json", "jsonl", "parquet")
+NOT_TEXTS = ("label", "id", "idx", "index")
+
+
+def read_sentences(path: str | os.PathLike, columns: Sequence[str] | None = None) -> Dataset:
+    """
+    Reads a CSV, JSON, JSON lines or Parquet file.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+        columns (`Sequence[str]`, *optional*):
+            The one or two columns of text. Those of a GLUE task if `None`, such as `sentence1` and `sentence2`, or
+            else the first one or two that hold strings and are not called `label`, `id`, `idx` or `index`.
+
+    Returns:
+        `datasets.Dataset`: The columns of text, and `label` (str) unless no row has one.
+
+    Raises:
+        UserError: If the file is not what its name says, a text is missing, or only some rows have a label.
+    """
+    file_format = guess_format(path)
+    if file_format not in FORMATS:
+        raise UserError(f"{os.fspath(path)}: the file must be CSV, JSON, JSON lines or Parquet.")
+    rows = iter(READERS[file_format](path))
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{os.fspath(path)}: there is no example in it.")
+    columns = columns or _text_columns(*first)
+    features = Features(dict.fromkeys([*columns, "label"], Value("string")))
+    dataset = rows_to_dataset(_checked(chain([first], rows), columns), features)
+    return dataset.remove_columns("label") if dataset[0]["label"] is None else dataset
+
+
+def encode_sentences(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    columns: Sequence[str],
+    max_length: int | None = None,
+    pad_to_max_length: bool = False,
+    num_proc: int | None = None,
+) -> tuple[Dataset, int]:
+    """
+    Turns texts into model inputs.
+
+    Args:
+        dataset (`datasets.Dataset`): Texts, and `label` (a number) where they are labelled.
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        columns (`Sequence[str]`): The one or two columns of text.
+        max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on.
+        pad_to_max_length (`bool`, *optional*, defaults to `False`): Pad here, and not batch by batch.
+        num_proc (`int`, *optional*): Number of processes.
+
+    Returns:
+        `tuple[datasets.Dataset, int]`: The tokenizer's outputs with `labels`, and how many examples were truncated.
+    """
+
+    def encode(rows: Mapping[str, list]) -> dict[str, list]:
+        inputs = tokenizer(
+            *(rows[column] for column in columns),
+            padding="max_length" if pad_to_max_length else False,
+            truncation=True,
+            max_length=max_length,
+        )
+        return {**inputs, "truncated": [bool(encoding.overflowing) for encoding in inputs.encodings]}
+
+    unused = [name for name in dataset.column_names if name != "label"]
+    encoded = dataset.map(encode, batched=True, remove_columns=unused, num_proc=num_proc, desc="Tokenising")
+    if "label" in encoded.column_names:
+        encoded = encoded.rename_column("label", "labels")
+    return encoded.remove_columns("truncated"), sum(encoded["truncated"])
+
+
+def _text_columns(where: str, row: Any) -> list[str]:
+    names = list(row) if isinstance(row, dict) else []
+    # Pairs first: the sentence of CoLA is also half of a pair of QNLI.
+    for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
+        if set(columns) <= set(names):
+            return columns
+    texts = [name for name in names if isinstance(row[name], str) and name not in NOT_TEXTS][:2]
+    if not texts:
+        raise UserError(f"{where}: there is no column of text beside label among {', '.join(names) or 'no columns'}.")
+    return texts
+
+
+def _checked(rows: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | None]]:
+    labelled = None
+    for where, row in rows:
+        for column in columns:
+            if not isinstance(row, dict) or not isinstance(row.get(column), str):
+                raise UserError(f"{where}: the row has no text in {column!r}.")
+        label = row.get("label")
+        if isinstance(label, (list, dict)):
+            raise UserError(f"{where}: the label must be a string or a number, not {label!r}.")
+        label = None if label in (None, "") else str(label)
+        example = {**{column: row[column] for column in columns}, "label": label}
+        try:
+            "".join(filter(None, example.values())).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
+        if labelled is None:
+            labelled = label is not None
+        if labelled != (label is not None):
+            raise UserError(f"{where}: the example has {'no' if labelled else 'a'} label, unlike those before it.")
+        yield example
