@@ -43,6 +43,15 @@ class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
     # The loss is a mean over the batch: with gradient accumulation the Trainer has to divide it.
     accepts_loss_kwargs = False
 
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        for module in model.modules():
+            if isinstance(module, MultiScaleFusion):
+                module.freeze_unreachable()  # the loaded parameters are new ones
+        return loaded
+
 
 class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
     r"""

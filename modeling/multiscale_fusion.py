@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-
 try:
     from entmax import entmax15
 except ImportError:  # needed by one mask mode only
@@ -90,11 +89,14 @@ class MultiScaleFusion(nn.Module):
         self.value = nn.Linear(hidden_size, hidden_size, bias=False)
         self.mask_query = nn.Linear(hidden_size, hidden_size, bias=False)
         self.mask_key = nn.Linear(hidden_size, hidden_size, bias=False)
-        if mask_mode in ("hard", "none"):
-            # No gradient can reach them: say so, or DistributedDataParallel waits for one.
+        self.convs = nn.ModuleList(nn.Conv1d(hidden_size, hidden_size, scale, bias=False) for scale in scales)
+        self.freeze_unreachable()
+
+    def freeze_unreachable(self) -> None:
+        """Marks the weights that no gradient can reach, or `DistributedDataParallel` would wait for one."""
+        if self.mask_mode in ("hard", "none"):
             self.mask_query.requires_grad_(False)
             self.mask_key.requires_grad_(False)
-        self.convs = nn.ModuleList(nn.Conv1d(hidden_size, hidden_size, scale, bias=False) for scale in scales)
 
     def forward(
         self,
