@@ -2,7 +2,7 @@
 What multi-scale fusion adds to a BERT of the same shape: time of a train step and of inference, and memory.
 
 All models run in one process and take turns, so that a slow moment of the machine touches each of them; times are
-compared turn by turn. The median ratio stands beside the one that the multiply-adds predict.
+compared turn by turn. The median ratio stands beside the one that the multiply-adds predict. Needs Linux.
 """
 
 from __future__ import annotations
@@ -184,25 +184,41 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
 
 
 def markdown(columns: str, rows: list[list[str]]) -> str:
+    """A table; `columns` are its headings, with " | " between them."""
     lines = [columns.split(" | "), ["---"] * len(rows[0]), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def describe(arguments: argparse.Namespace) -> str:
-    info = Path("/proc/cpuinfo")
-    processors = [line.split(": ")[1] for line in info.read_text().splitlines() if line.startswith("model name")]
-    device = f"{(processors or [platform.processor()])[0]}, {os.cpu_count()} cores, {arguments.threads} used"
+    """The machine and the way of measuring."""
+    information = Path("/proc/cpuinfo").read_text().splitlines()
+    processor = next(
+        (line.split(": ")[1] for line in information if line.startswith("model name")), platform.machine()
+    )
+    device = f"{processor}, {os.cpu_count()} cores, {arguments.threads} used"
     if arguments.device.startswith("cuda"):
         device = torch.cuda.get_device_name(arguments.device)
     return (
-        f"{device}; torch {torch.__version__}, transformers {transformers.__version__}. {arguments.shape}, "
-        f"{arguments.batch} sentences a batch, {arguments.dtype}; medians of {arguments.repeats} turns "
-        f"({'processor' if arguments.clock == 'cpu' else 'wall'} time)."
+        f"{device}; torch {torch.__version__}, transformers {transformers.__version__}; {arguments.dtype}; "
+        f"medians of {arguments.repeats} turns, {'processor' if arguments.clock == 'cpu' else 'wall'} time."
     )
 
 
 def parse_scales(text: str) -> tuple[int, ...]:
     return tuple(int(scale) for scale in text.split(","))
+
+
+def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=5, help="turns that each model takes")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the weights")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of torch")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="what is measured; cpu, with --threads 1, where the machine has other work",
+    )
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -219,16 +235,7 @@ def parse_arguments() -> argparse.Namespace:
         help="phrase lengths of each model to compare: 3 3,5 for two models",
     )
     parser.add_argument("--batch", type=int, default=4, help="sentences in a batch")
-    parser.add_argument("--repeats", type=int, default=5, help="turns that each model takes")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the weights")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of torch")
-    parser.add_argument(
-        "--clock",
-        choices=["wall", "cpu"],
-        default="wall",
-        help="what is measured; cpu, with --threads 1, where the machine has other work",
-    )
+    add_measurement_arguments(parser)
     return parser.parse_args()
 
 
@@ -238,7 +245,7 @@ def main() -> None:
     rows = compare(arguments)
     times = "N | scales | plain | with fusion | ratio | predicted | ratio / predicted | added / predicted"
     memory = "N | scales | plain, kept for backward | ratio | plain, peak | ratio"
-    print(describe(arguments))
+    print(f"{arguments.shape}, {arguments.batch} sentences a batch. {describe(arguments)}")
     print(f"\nTrain step (forward, backward, AdamW)\n\n{markdown(times, rows['train step'])}")
     print(f"\nInference\n\n{markdown(times, rows['inference'])}")
     print(f"\nMemory of a train step\n\n{markdown(memory, rows['memory'])}")
