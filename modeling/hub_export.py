@@ -129,7 +129,7 @@ class HubExportMixin:
     @contextmanager
     def _exported_code(self, folder: Path) -> Iterator[None]:
         """Write the sources to `folder` and name them in the configuration while the block saves it."""
-        cls = type(self)
+        cls = _model_class(self)
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             yield
             return
@@ -137,7 +137,7 @@ class HubExportMixin:
             (folder / name).write_text(text, encoding="utf-8")
 
         config = self.config  # type: ignore[attr-defined]
-        base_model = type(self.base_model)  # type: ignore[attr-defined]
+        base_model = _model_class(self.base_model)  # type: ignore[attr-defined]
         loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(cls._hub_auto_classes, cls)}
         before = vars(config).get("auto_map")
         config.auto_map = {
@@ -151,3 +151,8 @@ class HubExportMixin:
                 del config.auto_map
             else:
                 config.auto_map = before
+
+
+def _model_class(model: Any) -> type:
+    """The class of a model. FSDP2 gives what it shards a class of torch, derived from that."""
+    return next(cls for cls in type(model).__mro__ if not cls.__module__.startswith("torch."))

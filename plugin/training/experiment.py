@@ -117,6 +117,9 @@ class Experiment:
 
     def _run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
         set_seed(args.seed)
+        if args.ddp_find_unused_parameters is None:
+            # All that is trained takes part in every step; by default the Trainer has each step searched for the rest.
+            args.ddp_find_unused_parameters = False
         patience = experiment_args.early_stopping_patience
         # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
         trainer = FineTuningTrainer(

@@ -1,0 +1,144 @@
+"""Two processes train as one process does with the doubled batch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib.metadata import version
+
+import pytest
+import yaml
+from packaging.version import Version
+
+from msattn import AutoModelForRelationExtraction
+from msattn.data.demo import DemoPaths
+from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
+
+SCRIPT = str(ROOT / "run_re.py")
+CONFIGS = ROOT / "accelerate_configs"
+ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch", "--config_file"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+# accelerate shards on GPUs only; everything behind that decision works on a CPU as well.
+AS_IF_ON_GPUS = """
+import run_re
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
+from msattn.training.cli import run_cli
+
+initialise = AcceleratorState.__init__
+
+def initialise_as_if_on_gpus(self, *args, **kwargs):
+    if not AcceleratorState._shared_state:
+        PartialState(cpu=True)
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    initialise(self, *args, **kwargs)
+
+AcceleratorState.__init__ = initialise_as_if_on_gpus
+run_cli(run_re.main)
+"""
+
+
+@pytest.fixture(scope="module")
+def no_dropout(demo, tmp_path_factory) -> DemoPaths:
+    """Dropout draws other numbers in another split of the batch."""
+    encoder = shutil.copytree(demo.encoder, tmp_path_factory.mktemp("no_dropout") / "encoder")
+    config = read_json(encoder / "config.json")
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (encoder / "config.json").write_text(json.dumps(config | without))
+    return DemoPaths(demo.train_file, demo.validation_file, demo.test_file, encoder)
+
+
+def options(demo, **others) -> dict:
+    """A test set that two processes cannot share evenly."""
+    return {"mask_mode": "hard", "test_file": demo.test_file, "max_predict_samples": 21, "seed": 2, **others}
+
+
+@pytest.fixture(scope="module")
+def one_process(no_dropout, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one_process")
+    run(
+        arguments(
+            no_dropout,
+            folder,
+            "do_train",
+            "do_predict",
+            per_device_train_batch_size=16,
+            **options(no_dropout),
+        )
+    )
+    return folder
+
+
+def assert_same_run(folder, expected):
+    assert len(logged(expected)) == 4
+    assert logged(folder) == pytest.approx(logged(expected), abs=1e-5)
+    assert logged(folder, "grad_norm") == pytest.approx(logged(expected, "grad_norm"), rel=1e-4)
+    predictions = "test_predictions.tsv"
+    assert (folder / predictions).read_text() == (expected / predictions).read_text()
+    for name in ("test_f1", "test_accuracy", "test_samples"):
+        assert read_json(folder / "all_results.json")[name] == read_json(expected / "all_results.json")[name]
+
+
+def test_gradient_accumulation(one_process, no_dropout, tmp_path):
+    batches = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
+    run(arguments(no_dropout, tmp_path, "do_train", "do_predict", **options(no_dropout, **batches)))
+    assert_same_run(tmp_path, one_process)
+
+
+def test_accelerate_launch(one_process, no_dropout, tmp_path):
+    batch = options(no_dropout, per_device_train_batch_size=8)
+    done = launch(
+        [*ACCELERATE, str(CONFIGS / "ddp_cpu.yaml"), SCRIPT],
+        arguments(no_dropout, tmp_path, "do_train", "do_predict", **batch),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "find_unused_parameters" not in done.stderr
+    assert_same_run(tmp_path, one_process)
+
+
+def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_dropout, tmp_path):
+    batches = options(no_dropout, per_device_train_batch_size=4, gradient_accumulation_steps=2, seeds=[1, 2])
+    done = launch([*TORCHRUN, SCRIPT], arguments(no_dropout, tmp_path, "do_train", "do_predict", **batches))
+    assert done.returncode == 0, done.stderr
+    assert_same_run(tmp_path / "seed-2", one_process)
+    assert done.stdout.count("| seed |") == 1
+
+
+@pytest.mark.skipif(Version(version("accelerate")) < Version("1.6"), reason="accelerate has FSDP2 from 1.6 on")
+def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, tmp_path):
+    config = yaml.safe_load((CONFIGS / "fsdp2.yaml").read_text())
+    on_cpu = tmp_path / "fsdp2.yaml"
+    on_cpu.write_text(yaml.safe_dump({**config, "use_cpu": True, "main_process_port": 0}))
+    script = tmp_path / "as_if_on_gpus.py"
+    script.write_text(AS_IF_ON_GPUS)
+    done = launch(
+        [*ACCELERATE, str(on_cpu), str(script)],
+        arguments(
+            no_dropout,
+            tmp_path / "model",
+            "do_train",
+            "do_predict",
+            **options(no_dropout, per_device_train_batch_size=8, save_strategy="epoch"),
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    # What only a sharded run leaves.
+    assert (tmp_path / "model" / "checkpoint-4" / "pytorch_model_fsdp.bin").exists()
+    assert_same_run(tmp_path / "model", one_process)
+
+    for folder in (tmp_path / "model", tmp_path / "model" / "checkpoint-4"):
+        model, report = AutoModelForRelationExtraction.from_pretrained(folder, output_loading_info=True)
+        assert not report["missing_keys"] and not report["unexpected_keys"]
+        assert model.config.auto_map["AutoModelForRelationExtraction"] == (
+            "modeling_multiscale_bert.BertForMultiScaleRE"
+        )
+        assert (folder / "modeling_multiscale_bert.py").exists()
+
+
+@pytest.mark.parametrize("name", ["ddp.yaml", "ddp_cpu.yaml", "fsdp2.yaml"])
+def test_every_configuration_is_one_that_accelerate_reads(name):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    assert load_config_from_file(str(CONFIGS / name)).num_processes == 2
