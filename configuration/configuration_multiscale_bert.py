@@ -64,7 +64,8 @@ class MultiScaleBertConfig(BertConfig):
 
     def __post_init__(self, **kwargs):
         self.scales = tuple(self.scales)  # JSON knows only lists
-        self.architectures = self.architectures or []  # an Auto class that serves two models cannot read None
+        # An Auto class that serves two models cannot read None.
+        self.architectures: list[str] = self.architectures or []
         super().__post_init__(**kwargs)
 
     def validate_fusion(self):

@@ -138,7 +138,7 @@ class HubExportMixin:
 
         config = self.config  # type: ignore[attr-defined]
         base_model = _model_class(self.base_model)  # type: ignore[attr-defined]
-        loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(cls._hub_auto_classes, cls)}
+        loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(self._hub_auto_classes, cls)}
         before = vars(config).get("auto_map")
         config.auto_map = {
             auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"

@@ -77,6 +77,7 @@ class MultiScaleFusion(nn.Module):
             raise ValueError(f"mask_temperature must be above 0, got {mask_temperature}")
         if mask_mode == "entmax" and entmax15 is None:
             raise ImportError('mask_mode="entmax" needs the package entmax: pip install entmax')
+        self.scales = tuple(scales)
         self.num_heads = num_heads
         self.scaling = (hidden_size // num_heads) ** -0.5
         self.mask_mode = mask_mode
@@ -124,7 +125,10 @@ class MultiScaleFusion(nn.Module):
 
         # An encoder's output at padding is not zero and would leak into the phrases next to it.
         words = hidden_states.masked_fill(padding, 0)
-        phrases = [self._convolve(conv, words).masked_fill(padding, 0) for conv in self.convs]
+        phrases = [
+            self._convolve(conv, width, words).masked_fill(padding, 0)
+            for conv, width in zip(self.convs, self.scales, strict=True)
+        ]
         stack = torch.cat([words, *phrases], dim=1) if phrases else words
 
         query = self._split_heads(self.query(words))  # Eq. 5
@@ -148,9 +152,8 @@ class MultiScaleFusion(nn.Module):
         output = output.masked_fill(padding, 0)
         return output, attention if output_attentions else None
 
-    def _convolve(self, conv: nn.Module, words: torch.Tensor) -> torch.Tensor:
+    def _convolve(self, conv: nn.Module, width: int, words: torch.Tensor) -> torch.Tensor:
         """Phrases of one scale, `(batch, tokens, hidden_size)` (Eq. 3 and 4)."""
-        width = conv.kernel_size[0]
         left = width - 1 if self.conv_alignment == "causal" else width // 2
         padded = nn.functional.pad(words.transpose(1, 2), (left, width - 1 - left))
         return conv(padded).transpose(1, 2)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import datasets
 import transformers
+import yaml
 from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
 from safetensors import SafetensorError
@@ -35,6 +39,13 @@ def run_cli(main: Callable[[], Any]) -> None:
     sys.exit(2)
 
 
+class ArgumentParser(HfArgumentParser):
+    """An [`HfArgumentParser`] that raises what it has to say, without the list of some two hundred arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (--help lists the arguments)")
+
+
 def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
     """
     Reads dataclasses from the command line, or from the one JSON or YAML file that it names.
@@ -47,17 +58,46 @@ def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None 
         UserError: The file is missing, broken or has an unknown key, or the values do not go together.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(list(dataclass_types))
+    # An abbreviated argument would be one more way to mistype another.
+    parser = ArgumentParser(list(dataclass_types), allow_abbrev=False)
+    known = [field.name for dataclass_type in dataclass_types for field in fields(dataclass_type) if field.init]
+    source = ""
+    if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):
+        source = f"{argv[0]}: "
+        content = _argument_file(argv[0])
+        for name in content:
+            if name not in known:
+                raise UserError(f"{source}{_unknown(str(name), known)}")
+        # All else takes the way of the command line, so that it is checked as there.
+        parser.set_defaults(**{name: value for name, value in content.items() if isinstance(value, (list, dict))})
+        argv = [
+            f"--{name}={value}" for name, value in content.items() if not isinstance(value, (list, dict, type(None)))
+        ]
     try:
-        if len(argv) == 1 and argv[0].endswith(".json"):
-            return parser.parse_json_file(argv[0])
-        if len(argv) == 1 and argv[0].endswith((".yaml", ".yml")):
-            return parser.parse_yaml_file(argv[0])
-        return parser.parse_args_into_dataclasses(args=argv)
-    except FileNotFoundError:
-        raise UserError(f"{argv[0]}: there is no such file; give arguments, or a JSON or YAML file of them.") from None
+        *parsed, unknown = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{argv[0] + ': ' if len(argv) == 1 else ''}{error}") from error
+        raise UserError(f"{source}{error}") from error
+    if unknown:
+        raise UserError(_unknown(unknown[0].partition("=")[0], known))
+    return tuple(parsed)
+
+
+def _argument_file(path: str) -> dict[str, Any]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; give arguments, or a JSON or YAML file of them.") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: the file cannot be read ({error}).") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected an object with the arguments' names and values.")
+    return content
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
+    return f"there is no argument {name}" + (f"; did you mean {close[0]}?" if close else " (--help lists them).")
 
 
 def set_up_logging(args: TrainingArguments) -> None:

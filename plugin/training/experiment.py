@@ -142,7 +142,7 @@ class Experiment:
             trainer.save_metrics(split, metrics)
             results.update(metrics)
 
-        if args.do_train:
+        if args.do_train and self.train_dataset is not None:
             output = trainer.train(resume_from_checkpoint=last_checkpoint(args))
             trainer.save_model()
             trainer.save_state()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -117,6 +118,8 @@ def _load_config(args: MultiScaleArguments) -> PreTrainedConfig:
     name = args.model_name_or_path
     if name is None:
         raise UserError("--model_name_or_path is missing: give a BERT checkpoint, a folder or a name on the Hub.")
+    if not Path(name).is_dir() and (Path(name).is_absolute() or not 1 <= len(Path(name).parts) <= 2):
+        raise UserError(f"--model_name_or_path {name}: there is no such folder.")
     try:
         return AutoConfig.from_pretrained(name, **args.hub_options())
     except (OSError, ValueError) as error:
@@ -146,7 +149,11 @@ def load_model(
             **args.hub_options(),
             **(args.config_overrides() | overrides),
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as error:
+    except StrictDataclassError as error:
+        raise UserError(str(error.__cause__ or error)) from error
+    except SafetensorError as error:
+        raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{name}: the model could not be loaded ({error})") from error
     if vocabulary > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(vocabulary)

@@ -232,7 +232,7 @@ def _label_file(path: str | None) -> list[str] | None:
         return None
     try:
         content = json.loads(Path(str(path)).read_text(encoding="utf-8-sig"))
-        labels = sorted(content, key=content.get) if isinstance(content, dict) else list(content)
+        labels = sorted(content, key=content.__getitem__) if isinstance(content, dict) else list(content)
     except (ValueError, TypeError) as error:
         raise UserError(
             f"{path}: expected a JSON list of labels, or an object from label to number ({error})."
