@@ -1,0 +1,200 @@
+"""The attention of multi-scale fusion, from words to words and to phrases, for one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.data.entity_markers import ENTITY_MARKERS, encode_relations
+from msattn.errors import UserError
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FusedAttention:
+    """
+    How much every token of a sentence attends to every token and to every phrase (Eq. 17 of the multi-scale fusion
+    paper), averaged over heads.
+
+    Args:
+        tokens (`list[str]`): The N tokens.
+        words (`np.ndarray` of shape `(N, N)`): Weights `[query, token]`.
+        phrases (`dict[int, np.ndarray]`): For each scale k the weights `[query, phrase]`, of shape `(N, N)`.
+        alignment (`str`, *optional*, defaults to `"causal"`):
+            Phrase j of k tokens ends at token j (`"causal"`) or is centred on it (`"same"`).
+        head, tail (`tuple[int, int]`, *optional*): `[start, end)` of the two entities in tokens, markers included.
+        label (`str`, *optional*): What the model predicts for the sentence.
+
+    Raises:
+        UserError: The arguments do not fit together.
+    """
+
+    tokens: list[str]
+    words: np.ndarray
+    phrases: dict[int, np.ndarray]
+    alignment: str = "causal"
+    head: Span | None = None
+    tail: Span | None = None
+    label: str | None = None
+
+    def __post_init__(self):
+        shape = (len(self.tokens), len(self.tokens))
+        if not self.tokens:
+            raise UserError("There is no token to show the attention of.")
+        if self.alignment not in ("causal", "same"):
+            raise UserError(f'alignment must be "causal" or "same", not {self.alignment!r}.')
+        for name, weights in {"words": self.words, **{f"phrases[{k}]": self.phrases[k] for k in self.phrases}}.items():
+            if weights.shape != shape:
+                raise UserError(f"{name} must have the shape {shape} for {shape[0]} tokens, not {weights.shape}.")
+            if not (np.isfinite(weights).all() and (weights >= 0).all()):
+                raise UserError(f"{name} must hold attention weights: finite and not negative.")
+        for entity in self.entities:
+            if not 0 <= entity[0] < entity[1] <= shape[0]:
+                raise UserError(f"An entity must be [start, end) within the {shape[0]} tokens, not {list(entity)}.")
+
+    @classmethod
+    def from_output(
+        cls,
+        attentions: torch.Tensor,
+        tokens: Sequence[str],
+        scales: Sequence[int],
+        alignment: str = "causal",
+        head: Span | None = None,
+        tail: Span | None = None,
+        label: str | None = None,
+    ) -> FusedAttention:
+        """
+        Takes one sentence of a model's `fusion_attentions`.
+
+        Args:
+            attentions (`torch.Tensor` of shape `(heads, N, (1 + len(scales)) * N)`): One layer, without padding.
+            tokens (`Sequence[str]`): The N tokens.
+            scales (`Sequence[int]`): The scales in the order of the columns, as in the model's configuration.
+
+        Raises:
+            UserError: The shape is not that of these tokens and scales.
+        """
+        width = (1 + len(scales)) * len(tokens)
+        if attentions.dim() != 3 or tuple(attentions.shape[1:]) != (len(tokens), width):
+            raise UserError(
+                f"The attention of {len(tokens)} tokens with {len(scales)} scales must have the shape "
+                f"(heads, {len(tokens)}, {width}), not {tuple(attentions.shape)}."
+            )
+        mean = attentions.detach().double().mean(dim=0).cpu().numpy()
+        words, *phrases = np.split(mean, 1 + len(scales), axis=1)
+        return cls(list(tokens), words, dict(zip(scales, phrases, strict=True)), alignment, head, tail, label)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        text: str,
+        head: Span | None = None,
+        tail: Span | None = None,
+    ) -> FusedAttention:
+        """
+        Runs a multi-scale model on a sentence and keeps the attention of its last fusion layer.
+
+        Args:
+            model (`PreTrainedModel`): Any model of the family `multiscale_bert`.
+            tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+            text (`str`): The sentence, cut to what the model can read.
+            head, tail (`tuple[int, int]`, *optional*):
+                `[start, end)` of the two entities in characters of `text`, for a relation extractor.
+
+        Raises:
+            UserError: The model has no fusion layer, or the text and its entities are not what the model reads.
+        """
+        if not getattr(model.config, "fusion_layers", 0):
+            raise UserError("The model has no fusion layer, so there is no fused attention to show.")
+        if (head is None) != (tail is None):
+            raise UserError("Give both entities, head and tail, or neither.")
+        if head is None and getattr(model, "pooling", None) == "entity_start":
+            raise UserError(
+                "The model extracts relations: say which two entities of the text, head and tail, it reads."
+            )
+        limit = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        if head is not None and tail is not None:
+            encoded = {k: v[0] for k, v in encode_relations(tokenizer, [text], [head], [tail], limit).items()}
+            if encoded["input_ids"] is None:
+                raise UserError(f"The entities are too far apart: both must fit into {limit} tokens.")
+        else:
+            encoded = dict(tokenizer(text, truncation=True, max_length=limit))
+        starts = encoded.pop("entity_starts", None)
+        inputs: dict[str, Any] = {k: torch.tensor([v], device=model.device) for k, v in encoded.items()}
+        if getattr(model, "pooling", None) == "entity_start":
+            inputs["entity_starts"] = torch.tensor([starts], device=model.device)
+
+        training = model.training
+        model.eval()
+        with torch.no_grad():
+            outputs = model(**inputs, output_attentions=True, return_dict=True)
+        model.train(training)
+
+        tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        entities: list[Span | None] = [None, None]
+        if starts is not None:
+            closings = [
+                tokens.index(marker, start) for marker, start in zip(ENTITY_MARKERS[1::2], starts, strict=True)
+            ]
+            entities = [(start, closing + 1) for start, closing in zip(starts, closings, strict=True)]
+        return cls.from_output(
+            outputs.fusion_attentions[-1][0],
+            tokens,
+            model.config.scales,
+            model.config.conv_alignment,
+            head=entities[0],
+            tail=entities[1],
+            label=_predicted_label(model, outputs),
+        )
+
+    @property
+    def entities(self) -> list[Span]:
+        return [span for span in (self.head, self.tail) if span is not None]
+
+    def phrase(self, scale: int, position: int) -> Span:
+        """`[start, end)` of the tokens that phrase `position` of a scale covers."""
+        start = position - (scale - 1 if self.alignment == "causal" else scale // 2)
+        return max(start, 0), min(start + scale, len(self.tokens))
+
+    def positions(self, query: int | str | Sequence[int | str] | None = None) -> list[int]:
+        """
+        Tokens that a query means: positions; words, word-pieces merged and case ignored; or, by default, the tokens
+        whose states a relation extractor reads (the entities' first), else all.
+
+        Raises:
+            UserError: There is no such token.
+        """
+        if query is None:
+            return [start for start, _ in self.entities] or list(range(len(self.tokens)))
+        if not isinstance(query, (int, str)):
+            return list(dict.fromkeys(position for part in query for position in self.positions(part)))
+        if isinstance(query, int):
+            if not 0 <= query < len(self.tokens):
+                raise UserError(f"There is no token {query}: the sentence has the tokens 0 to {len(self.tokens) - 1}.")
+            return [query]
+        merged: list[tuple[str, list[int]]] = []
+        for position, token in enumerate(self.tokens):
+            if token.startswith("##") and merged:
+                merged[-1] = (merged[-1][0] + token[2:], [*merged[-1][1], position])
+            else:
+                merged.append((token, [position]))
+        found = [position for word, positions in merged if word.lower() == query.lower() for position in positions]
+        if not found:
+            raise UserError(f"There is no word {query!r} in the sentence: {' '.join(word for word, _ in merged)}")
+        return found
+
+
+def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:
+    """The class of a single-label classifier."""
+    logits = getattr(outputs, "logits", None)
+    if logits is None or model.config.num_labels < 2 or model.config.problem_type == "multi_label_classification":
+        return None
+    return model.config.id2label[int(logits[0].argmax())]
