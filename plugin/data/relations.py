@@ -37,6 +37,10 @@ RELATION_FEATURES = Features(
 )
 
 
+class UnknownLabelError(UserError):
+    """An example has a label that is not among those that may occur."""
+
+
 def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: Sequence[str] | None = None) -> Dataset:
     """
     Reads relation extraction examples from a file.
@@ -127,7 +131,9 @@ def _checked(rows: Located, labels: set[str] | None) -> Iterator[dict[str, Any]]
         if labelled != (label is not None):
             raise UserError(f"{where}: the example has {'no' if labelled else 'a'} label, unlike those before it.")
         if labels is not None and label is not None and label not in labels:
-            raise UserError(f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}.")
+            raise UnknownLabelError(
+                f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}."
+            )
         yield example
 
 

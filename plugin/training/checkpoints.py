@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
 from transformers import TrainingArguments
 from transformers.utils import logging
 
@@ -41,9 +42,12 @@ def last_checkpoint(args: TrainingArguments) -> str | None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether the Trainer wrote everything: the state comes last, and JSON that breaks off cannot be read."""
+    """Whether the Trainer wrote everything: its state comes last, and neither JSON nor weights break off."""
     try:
         json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        for weights in checkpoint.glob("*.safetensors"):
+            with safe_open(weights, framework="pt"):
+                pass
+    except (OSError, ValueError, SafetensorError):
         return False
     return True

@@ -16,7 +16,6 @@ import transformers
 import yaml
 from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
-from safetensors import SafetensorError
 from transformers import HfArgumentParser, TrainingArguments
 
 from msattn.errors import UserError
@@ -26,13 +25,13 @@ def run_cli(main: Callable[[], Any]) -> None:
     """Runs a script's `main`; a mistake of the user, or a full disk, becomes one line and the exit code 2."""
     try:
         main()
-    except (UserError, StrictDataclassError, SafetensorError, HfHubHTTPError, OSError) as error:
+    except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:
         reason = str(error)
-    except RuntimeError as error:
-        # How torch.save reports a disk that is full.
-        if "PytorchStreamWriter" not in str(error):
+    except Exception as error:
+        # torch.save and the tokenizers have exceptions of their own for a disk that is full.
+        if "PytorchStreamWriter" not in str(error) and "os error" not in str(error):
             raise
-        reason = f"a checkpoint could not be written (is the disk full?): {error}"
+        reason = f"a file could not be written (is the disk full?): {error}"
     else:
         return
     print(f"error: {' '.join(reason.split())}", file=sys.stderr)

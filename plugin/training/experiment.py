@@ -143,7 +143,12 @@ class Experiment:
             results.update(metrics)
 
         if args.do_train and self.train_dataset is not None:
-            output = trainer.train(resume_from_checkpoint=last_checkpoint(args))
+            try:
+                output = trainer.train(resume_from_checkpoint=last_checkpoint(args))
+            except KeyError as error:
+                if "metric_for_best_model" not in str(error):
+                    raise
+                raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
             trainer.save_model()
             trainer.save_state()
             record("train", {**output.metrics, "train_samples": len(self.train_dataset)})

@@ -118,7 +118,7 @@ def _load_config(args: MultiScaleArguments) -> PreTrainedConfig:
     name = args.model_name_or_path
     if name is None:
         raise UserError("--model_name_or_path is missing: give a BERT checkpoint, a folder or a name on the Hub.")
-    if not Path(name).is_dir() and (Path(name).is_absolute() or not 1 <= len(Path(name).parts) <= 2):
+    if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise UserError(f"--model_name_or_path {name}: there is no such folder.")
     try:
         return AutoConfig.from_pretrained(name, **args.hub_options())
@@ -153,7 +153,7 @@ def load_model(
         raise UserError(str(error.__cause__ or error)) from error
     except SafetensorError as error:
         raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
-    except (OSError, ValueError, RuntimeError) as error:
+    except (ImportError, OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{name}: the model could not be loaded ({error})") from error
     if vocabulary > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(vocabulary)

@@ -17,7 +17,7 @@ from transformers import EvalPrediction, TrainingArguments
 
 from msattn import metrics
 from msattn.data.entity_markers import add_entity_markers, encode_relation_dataset
-from msattn.data.relations import read_relations, relation_labels, to_relations
+from msattn.data.relations import UnknownLabelError, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
@@ -104,6 +104,10 @@ def relation_experiment(
     """
     tokenizer = load_tokenizer(model_args)
     add_entity_markers(tokenizer)
+    if data_args.max_length is not None and not 0 < data_args.max_length <= tokenizer.model_max_length:
+        raise UserError(
+            f"--max_length {data_args.max_length}: the model takes 1 to {tokenizer.model_max_length} tokens."
+        )
     raw, labels = _read(data_args, model_args)
     label2id = {label: number for number, label in enumerate(labels)}
     negative = data_args.negative_label or next((label for label in NEGATIVE_LABELS if label in label2id), None)
@@ -114,11 +118,13 @@ def relation_experiment(
         if split not in raw:
             return None
         dataset = raw[split]
-        if at_most is not None:
-            dataset = dataset.select(range(min(at_most, len(dataset))))
         labelled = dataset[0]["label"] is not None
         if split != "test" and not labelled:
             raise UserError(f"the {split} data have no labels; only test data may come without.")
+        if at_most is not None:
+            if at_most < 1:
+                raise UserError(f"{split}: at least one example has to be left, not {at_most}.")
+            dataset = dataset.select(range(min(at_most, len(dataset))))
         with training_args.main_process_first(desc=f"encoding {split}"):
             return encode_relation_dataset(
                 dataset,
@@ -191,7 +197,12 @@ def _read(data_args: RelationDataArguments, model_args: MultiScaleArguments) -> 
     labels = _label_file(data_args.label_file)
     raw: dict[str, Dataset] = {}
     for split in ("train", "validation", "test"):
-        dataset = _read_split(split, data_args, model_args, labels)
+        try:
+            dataset = _read_split(split, data_args, model_args, labels)
+        except UnknownLabelError as error:
+            if "train" not in raw or data_args.label_file:
+                raise
+            raise UserError(f"{error} The training data have no other; name all labels in a --label_file.") from None
         if dataset is not None:
             raw[split] = dataset
             labels = labels or (relation_labels(dataset) if split == "train" else None)
@@ -201,7 +212,7 @@ def _read(data_args: RelationDataArguments, model_args: MultiScaleArguments) -> 
         raise UserError("there are no data: give --train_file, --validation_file or --test_file, or --dataset_name.")
     if not labels:
         raise UserError(
-            "the labels are not known: give training data, --label_file, or a model that was trained here."
+            "the labels are not known: give labelled training data, --label_file, or a model that was trained here."
         )
     share = data_args.validation_split_percentage
     if share is not None:

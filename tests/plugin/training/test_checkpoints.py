@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
+from safetensors.torch import save_file
 from transformers import TrainingArguments
 
 from msattn.errors import UserError
@@ -9,7 +13,7 @@ from msattn.training.checkpoints import last_checkpoint
 
 def write_checkpoint(folder, state: str | None = "{}"):
     folder.mkdir(parents=True)
-    (folder / "model.safetensors").touch()
+    save_file({"weight": torch.zeros(3)}, folder / "model.safetensors")
     if state is not None:
         (folder / "trainer_state.json").write_text(state)
     return str(folder)
@@ -31,6 +35,13 @@ def test_last_is_the_highest_step(wanted, tmp_path):
 def test_an_incomplete_checkpoint_is_passed_over(broken, tmp_path):
     write_checkpoint(tmp_path / "checkpoint-10")
     write_checkpoint(tmp_path / "checkpoint-20", broken)
+    assert resume(tmp_path, "last") == str(tmp_path / "checkpoint-10")
+
+
+def test_broken_weights_are_passed_over(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint-10")
+    weights = Path(write_checkpoint(tmp_path / "checkpoint-20")) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
     assert resume(tmp_path, "last") == str(tmp_path / "checkpoint-10")
 
 
