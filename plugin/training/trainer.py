@@ -1,14 +1,17 @@
-"""A Trainer whose new layers may learn at a rate of their own."""
+"""A Trainer whose new layers may learn at a rate of their own, and whose batches are of like lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers.trainer_utils import PredictionOutput
 
 
 class FineTuningTrainer(Trainer):
@@ -40,6 +43,16 @@ class FineTuningTrainer(Trainer):
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         return RepeatableLengthGroupedSampler(sampler, lambda: seed + int(self.state.epoch or 0))
 
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
+        return LongestFirstSampler(eval_dataset)
+
+    def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
+        """As in [`Trainer`]: the predictions come in the order of the data set, whatever the order of the batches."""
+        output = super().predict(test_dataset, *args, **kwargs)
+        back = np.argsort(list(LongestFirstSampler(test_dataset)))
+        labels = None if output.label_ids is None else output.label_ids[back]
+        return PredictionOutput(output.predictions[back], labels, output.metrics)
+
     def _split_groups(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
         prefix = f"{self.model.base_model_prefix}."
         new = {
@@ -52,6 +65,25 @@ class FineTuningTrainer(Trainer):
             if moved:
                 group["params"] = [parameter for parameter in group["params"] if parameter not in new]
                 optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
+
+
+class LongestFirstSampler(Sampler[int]):
+    """
+    Goes through a data set from its longest example to its shortest, so that a batch holds little padding.
+
+    Args:
+        dataset (`datasets.Dataset`): With the column `input_ids`.
+    """
+
+    def __init__(self, dataset: Dataset):
+        lengths = [len(input_ids) for input_ids in dataset["input_ids"]]
+        self.order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
 
 
 class RepeatableLengthGroupedSampler(LengthGroupedSampler):

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import TrainingArguments
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from msattn.training.trainer import FineTuningTrainer, RepeatableLengthGroupedSampler
+from msattn.training.trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
 from tests.tiny_models import tiny_relation_extractor
 
 
@@ -72,3 +73,32 @@ def test_grouping_by_length_depends_on_the_seed_alone():
     assert sorted(orders[0]) == list(range(300))
     batches = [[lengths[index] for index in orders[0][start : start + 4]] for start in range(0, 200, 4)]
     assert max(max(batch) - min(batch) for batch in batches) < 10
+
+
+@pytest.mark.parametrize("strategy", ["random", "group_by_length"])
+def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    lengths = [5, 12, 3, 12, 7, 4, 9]
+    rows = [
+        {
+            "input_ids": [1 + (5 * row + token) % 20 for token in range(length)],
+            "entity_starts": [0, 2],
+            "labels": row % 3,
+        }
+        for row, length in enumerate(lengths)
+    ]
+    args = TrainingArguments(
+        str(tmp_path), per_device_eval_batch_size=2, train_sampling_strategy=strategy, use_cpu=True
+    )
+    trainer = FineTuningTrainer(
+        model, args, processing_class=tokenizer, data_collator=DataCollatorWithPadding(tokenizer)
+    )
+    output = trainer.predict(Dataset.from_list(rows))
+    with torch.no_grad():
+        expected = [
+            model(torch.tensor([row["input_ids"]]), entity_starts=torch.tensor([row["entity_starts"]])).logits[0]
+            for row in rows
+        ]
+    torch.testing.assert_close(torch.from_numpy(output.predictions), torch.stack(expected))
+    assert output.label_ids.tolist() == [row["labels"] for row in rows]
+    assert list(LongestFirstSampler(Dataset.from_list(rows))) == [1, 3, 6, 4, 0, 5, 2]
