@@ -125,10 +125,7 @@ class MultiScaleFusion(nn.Module):
 
         # An encoder's output at padding is not zero and would leak into the phrases next to it.
         words = hidden_states.masked_fill(padding, 0)
-        phrases = [
-            self._convolve(conv, width, words).masked_fill(padding, 0)
-            for conv, width in zip(self.convs, self.scales, strict=True)
-        ]
+        phrases = [self._convolve(conv, width, words) for conv, width in zip(self.convs, self.scales, strict=True)]
         stack = torch.cat([words, *phrases], dim=1) if phrases else words
 
         query = self._split_heads(self.query(words))  # Eq. 5
