@@ -20,6 +20,9 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from msattn.errors import UserError
 
+# How torch.save, safetensors and tokenizers tell of a full disk, in exceptions that say no more by their type.
+WRITE_FAILURES = ("PytorchStreamWriter", "unexpected pos", "iostream error", "os error")
+
 
 def run_cli(main: Callable[[], Any]) -> None:
     """Runs a script's `main`; a mistake of the user, or a full disk, becomes one line and the exit code 2."""
@@ -28,8 +31,7 @@ def run_cli(main: Callable[[], Any]) -> None:
     except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:
         reason = str(error)
     except Exception as error:
-        # torch.save and the tokenizers have exceptions of their own for a disk that is full.
-        if "PytorchStreamWriter" not in str(error) and "os error" not in str(error):
+        if not any(mark in str(error) for mark in WRITE_FAILURES):
             raise
         reason = f"a file could not be written (is the disk full?): {error}"
     else:

@@ -98,6 +98,9 @@ def load_tokenizer(args: MultiScaleArguments) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
     except (OSError, ValueError) as error:
         raise UserError(f"{name}: no tokenizer could be loaded ({error})") from error
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        # Without a vocabulary Transformers makes a tokenizer that reads every word as unknown.
+        raise UserError(f"{name}: the tokenizer has no vocabulary; tokenizer.json or vocab.txt is missing.")
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
     tokenizer.padding_side = "right"

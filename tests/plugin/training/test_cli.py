@@ -101,8 +101,9 @@ def test_a_wrong_command_line(argv, message):
         (StrictDataclassError("wrong"), "error: wrong\n"),
         (OSError(28, "No space left on device", "a.txt"), "error: [Errno 28] No space left on device: 'a.txt'\n"),
         (
-            RuntimeError("PytorchStreamWriter failed writing file"),
-            "error: a file could not be written (is the disk full?): PytorchStreamWriter failed writing file\n",
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"),
+            "error: a file could not be written (is the disk full?): [enforce fail at inline_container.cc:672] . "
+            "unexpected pos 64 vs 0\n",
         ),
         (
             Exception("No space left on device (os error 28)"),

@@ -1,0 +1,265 @@
+"""What is wrong with the input comes out as one line, with the exit code 2, and does no harm."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from msattn import AutoModelForRelationExtraction
+from tests.scripts.relation_runs import ROOT, arguments, launch, run, same_weights
+
+SCRIPT = [sys.executable, str(ROOT / "run_re.py")]
+
+
+@pytest.fixture
+def complaint(capsys):
+    """Runs the script in this process and returns the one line that it ends with."""
+
+    def run_and_fail(argv: list[str]) -> str:
+        with pytest.raises(SystemExit) as stop:
+            run(argv)
+        assert stop.value.code == 2
+        return last_line(capsys.readouterr().err)
+
+    return run_and_fail
+
+
+def last_line(stderr: str) -> str:
+    """The error, after which nothing comes and before which there is no traceback."""
+    assert "Traceback" not in stderr
+    *before, line = stderr.splitlines()
+    assert line.startswith("error: ") and not any(other.startswith("error: ") for other in before)
+    return line.removeprefix("error: ")
+
+
+def semeval(*rows: tuple[str, str]) -> bytes:
+    blocks = (f'{number}\t"{text}"\n{label}\nComment:\n\n' for number, (text, label) in enumerate(rows, start=1))
+    return "".join(blocks).encode()
+
+
+def json_lines(*spans: tuple[list[int], list[int]]) -> bytes:
+    rows = ({"text": "a storm and a leak", "h": head, "t": tail, "relation": "Other"} for head, tail in spans)
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+GOOD = ("The <e1>storm</e1> led to a <e2>leak</e2>.", "Cause-Effect(e1,e2)")
+
+FILES = {
+    "empty": ("a.txt", b"", "{file}: the file is empty."),
+    "an entity is missing": (
+        "a.txt",
+        semeval(GOOD, ("The <e1>storm</e1> led to a leak.", "Other")),
+        "{file}:5: the tag <e2> is missing",
+    ),
+    "an entity is there twice": (
+        "a.txt",
+        semeval(GOOD, ("The <e1>storm</e1> led to a <e2>leak</e2> and a <e2>fire</e2>.", "Other")),
+        "{file}:5: the tag <e2> occurs twice; each of the two entities is marked once.",
+    ),
+    "a span is outside": (
+        "a.jsonl",
+        json_lines(([2, 7], [14, 18]), ([2, 7], [14, 19])),
+        "{file}:2: the tail span [14, 19) is wrong; it must have 0 <= start < end <= 18, the number of characters.",
+    ),
+    "the spans overlap": (
+        "a.jsonl",
+        json_lines(([2, 7], [6, 11])),
+        "{file}:1: the two entities overlap, at characters [2, 7] and [6, 11].",
+    ),
+    "half a block": ("a.txt", semeval(GOOD) + b'2\t"The <e1>storm</e1> led', "{file}:5: "),
+    "a block without its label": ("a.txt", semeval(GOOD) + semeval(GOOD).split(b"\n")[0], "{file}:5: "),
+    "half a JSON object": (
+        "a.jsonl",
+        json_lines(([2, 7], [14, 18])) + b'{"text": "a sto',
+        "{file}:2: the line is not a JSON object",
+    ),
+    "not UTF-8": (
+        "a.txt",
+        semeval(GOOD) + semeval(GOOD).replace(b"led", b"l\xe9d"),
+        "{file}:5: the line is not UTF-8",
+    ),
+    "no labels": (
+        "a.txt",
+        b'1\t"The <e1>storm</e1> led to a <e2>leak</e2>."\n',
+        "the labels are not known: give labelled training data",
+    ),
+}
+
+
+@pytest.mark.parametrize("name, content, expected", FILES.values(), ids=FILES)
+def test_training_file(name, content, expected, demo, tmp_path, complaint):
+    file = tmp_path / name
+    file.write_bytes(content)
+    line = complaint(arguments(demo, tmp_path / "model", "do_train", train_file=file))
+    assert line.startswith(expected.format(file=file))
+    assert not (tmp_path / "model").exists()
+
+
+def test_labels_that_the_training_data_lack(demo, tmp_path, complaint):
+    file = tmp_path / "few.txt"
+    file.write_bytes(semeval(GOOD))
+    line = complaint(arguments(demo, tmp_path, "do_train", "do_predict", train_file=file, test_file=demo.test_file))
+    assert line.startswith(f"{demo.test_file}:1: unknown label ")
+    assert "the known ones are Cause-Effect(e1,e2)." in line
+    assert line.endswith("The training data have no other; name all labels in a --label_file.")
+
+
+def test_a_label_that_the_label_file_lacks(demo, tmp_path, complaint):
+    file, labels = tmp_path / "train.txt", tmp_path / "labels.json"
+    file.write_bytes(semeval(GOOD, (GOOD[0], "Cause-Efect(e1,e2)")))
+    labels.write_text('["Cause-Effect(e1,e2)", "Other"]')
+    line = complaint(arguments(demo, tmp_path, "do_train", train_file=file, label_file=labels))
+    assert line == f"{file}:5: unknown label 'Cause-Efect(e1,e2)'; the known ones are Cause-Effect(e1,e2), Other."
+
+
+@pytest.mark.parametrize("content", ["[", "[1]", '["a", "a"]', "[]", "3"])
+def test_a_wrong_label_file(content, demo, tmp_path, complaint):
+    labels = tmp_path / "labels.json"
+    labels.write_text(content)
+    assert complaint(arguments(demo, tmp_path, "do_train", label_file=labels)).startswith(f"{labels}: expected ")
+
+
+OPTIONS = {
+    "no heads of that width": (
+        {"fusion_heads": 5},
+        "fusion_heads must divide hidden_size (128) into equal parts, got 5",
+    ),
+    "no scale": ({"scales": [0]}, "scales must be different whole numbers of at least 1, got [0]"),
+    "no mask mode": ({"mask_mode": "soft"}, "argument --mask_mode/--mask-mode: invalid choice: 'soft'"),
+    "longer than the model": ({"max_length": 1000}, "--max_length 1000: the model takes 1 to 128 tokens."),
+    "too short": ({"max_length": 6}, "example 1: the two entities and what lies between need"),
+    "no example left": ({"max_train_samples": 0}, "train: at least one example has to be left, not 0."),
+    "no number": ({"num_train_epochs": "many"}, "argument --num_train_epochs/--num-train-epochs: invalid float value"),
+    "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean learning_rate?"),
+    "no negative label": ({"negative_label": "none"}, "--negative_label none: not one of the labels Cause-Effect("),
+    "no share": ({"validation_split_percentage": 0}, "--validation_split_percentage must be between 0 and 100"),
+    "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a BERT checkpoint"),
+    "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
+    "no such file": ({"train_file": "missing.txt"}, "--train_file missing.txt: there is no such file."),
+    "no data": ({"train_file": None}, "there are no data: give --train_file, "),
+    "no development data": ({"eval_strategy": "epoch"}, "--do_eval needs validation data, and none was given."),
+    "no best model": ({"early_stopping_patience": 2}, "--early_stopping_patience needs --load_best_model_at_end"),
+    "no checkpoint": (
+        {"resume_from_checkpoint": "missing"},
+        "--resume_from_checkpoint missing: the folder is not a complete checkpoint; try last.",
+    ),
+}
+
+
+@pytest.mark.parametrize("options, expected", OPTIONS.values(), ids=OPTIONS)
+def test_option(options, expected, demo, tmp_path, complaint):
+    assert complaint(arguments(demo, tmp_path, "do_train", **options)).startswith(expected)
+
+
+def test_a_metric_that_nothing_computes(demo, tmp_path, complaint):
+    choice = {"metric_for_best_model": "f2", "eval_strategy": "steps", "save_strategy": "steps"}
+    small = {"max_steps": 1, "eval_steps": 1, "save_steps": 1, "max_eval_samples": 8}
+    options = {"validation_file": demo.validation_file, **choice, **small}
+    line = complaint(arguments(demo, tmp_path, "do_train", "load_best_model_at_end", **options))
+    assert line.startswith("--metric_for_best_model: ") and "'eval_f2'" in line and "'eval_f1'" in line
+
+
+def test_prediction_without_test_data(demo, tmp_path, complaint):
+    assert complaint(arguments(demo, tmp_path, "do_predict")) == "--do_predict needs test data, and none was given."
+
+
+def test_nothing_to_do(demo, tmp_path, complaint):
+    assert complaint(arguments(demo, tmp_path)).startswith("there is nothing to do: give at least one of --do_train")
+
+
+def test_an_unknown_key_in_an_argument_file(tmp_path, complaint):
+    file = tmp_path / "arguments.json"
+    file.write_text('{"output_dir": "model", "learnig_rate": 1}')
+    assert complaint([str(file)]) == f"{file}: there is no argument learnig_rate; did you mean learning_rate?"
+
+
+@pytest.fixture
+def checkpoint(demo, tmp_path) -> Path:
+    return shutil.copytree(demo.encoder, tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_of_another_family(checkpoint, demo, tmp_path, complaint):
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
+    line = complaint(arguments(demo, tmp_path / "model", "do_train", model_name_or_path=checkpoint))
+    assert line.startswith(f"{checkpoint}: ") and "a checkpoint of the family 'roberta'" in line
+
+
+@pytest.mark.parametrize("kept", [5, 10_000, -1])
+def test_truncated_weights(kept, checkpoint, demo, tmp_path, complaint):
+    weights = checkpoint / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept])
+    line = complaint(arguments(demo, tmp_path / "model", "do_train", model_name_or_path=checkpoint))
+    assert line.startswith(f"{checkpoint}: the weights are damaged or not all there (")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_checkpoint_that_lacks_a_file(name, checkpoint, demo, tmp_path, complaint):
+    (checkpoint / name).unlink()
+    line = complaint(arguments(demo, tmp_path / "model", "do_train", model_name_or_path=checkpoint))
+    assert line.startswith(f"{checkpoint}: ")
+
+
+def test_a_run_of_its_own_says_one_line_too(demo, tmp_path):
+    done = launch(SCRIPT, arguments(demo, tmp_path, "do_train", train_file=tmp_path / "missing.txt"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert last_line(done.stderr) == f"--train_file {tmp_path / 'missing.txt'}: there is no such file."
+
+
+@pytest.fixture
+def trained(demo, tmp_path) -> Path:
+    """Two steps, of which the second left a checkpoint."""
+    run(arguments(demo, tmp_path, "do_train", max_steps=2, save_strategy="steps", save_steps=2))
+    return tmp_path
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """Writing beyond that fails, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.5])
+def test_a_full_disk_leaves_the_last_good_checkpoint(share, trained, demo, tmp_path_factory, complaint):
+    """With room for half a model the weights fail, with room for one and a half the optimizer's state does."""
+    good = shutil.copytree(trained, tmp_path_factory.mktemp("good") / "model")
+    room = int(share * (trained / "model.safetensors").stat().st_size)
+    goes_on = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "resume_from_checkpoint": "last"}
+    with files_no_larger_than(room):
+        line = complaint(arguments(demo, trained, "do_train", **goes_on))
+    assert line.startswith("a file could not be written (is the disk full?): ")
+    assert same_weights(trained, good) and same_weights(trained / "checkpoint-2", good / "checkpoint-2")
+    AutoModelForRelationExtraction.from_pretrained(trained)
+
+    run(arguments(demo, trained, "do_train", **goes_on))
+    run(arguments(demo, good, "do_train", **goes_on))
+    assert same_weights(trained, good)
+
+
+def test_a_full_disk_of_a_run_of_its_own(trained, demo):
+    before = (trained / "model.safetensors").read_bytes()
+    limited = f"""
+import resource, run_re
+resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) // 2},) * 2)
+run_re.run_cli(run_re.main)
+"""
+    done = launch([sys.executable, "-c", limited], arguments(demo, trained, "do_train", max_steps=1))
+    assert done.returncode == 2
+    assert last_line(done.stderr).startswith("a file could not be written (is the disk full?): ")
+    assert (trained / "model.safetensors").read_bytes() == before
+    AutoModelForRelationExtraction.from_pretrained(trained)
