@@ -114,6 +114,9 @@ class HubExportMixin:
             kwargs: further arguments of `save_pretrained` and, with `push_to_hub`, of `push_to_hub`; `repo_id`
                 defaults to the folder's name.
         """
+        # Transformers 5.5 would give the layer norms of a loaded BERT the names that they had in TensorFlow, and miss
+        # them when a run is resumed.
+        kwargs.setdefault("save_original_format", False)
         if kwargs.get("distributed_checkpoint") or not is_main_process or os.path.isfile(save_directory):
             return super().save_pretrained(  # type: ignore[misc]
                 save_directory, is_main_process, state_dict, push_to_hub, **kwargs

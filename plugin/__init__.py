@@ -9,7 +9,7 @@ from types import ModuleType
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from msattn.auto import AutoModelForRelationExtraction
+from msattn.auto import AutoModelForRelationExtraction, OneOf
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.errors import UserError
 from msattn.modeling.modeling_multiscale_bert import (
@@ -27,7 +27,7 @@ AutoModel.register(MultiScaleBertConfig, MultiScaleBertModel, exist_ok=True)
 AutoModelForRelationExtraction.register(MultiScaleBertConfig, BertForMultiScaleRE, exist_ok=True)
 # Of the two, the one that the checkpoint's `architectures` names, as its `auto_map` does without msattn.
 AutoModelForSequenceClassification.register(
-    MultiScaleBertConfig, (BertForMultiScaleSequenceClassification, BertForMultiScaleRE), exist_ok=True
+    MultiScaleBertConfig, OneOf((BertForMultiScaleSequenceClassification, BertForMultiScaleRE)), exist_ok=True
 )
 if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     PIPELINE_REGISTRY.register_pipeline(

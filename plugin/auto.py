@@ -9,6 +9,19 @@ from transformers.models.auto.auto_factory import _BaseAutoModelClass, _LazyAuto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 
+class OneOf(tuple):
+    """
+    Classes for a configuration, of which a checkpoint's `architectures` names one; else it is the first.
+
+    Early releases of Transformers 5 take every class that was registered for sentences by its name, in all their text
+    classification, and fail at a plain tuple.
+    """
+
+    @property
+    def __name__(self) -> str:
+        return self[0].__name__
+
+
 class AutoModelForRelationExtraction(_BaseAutoModelClass):
     """
     Loads the relation extraction model that a checkpoint or a configuration asks for, as the Auto classes of

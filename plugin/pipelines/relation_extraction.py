@@ -9,13 +9,23 @@ from itertools import accumulate, islice
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 from transformers import Pipeline
 
 from msattn.errors import UserError
 
 # How many batches are put in order of length at a time: enough for little padding, few enough to stream.
 LOOKAHEAD = 64
+
+
+class Stream(IterableDataset):
+    """What can only be read once. Early releases of Transformers 5 read a generator to its end before they begin."""
+
+    def __init__(self, items: Iterable):
+        self.items = items
+
+    def __iter__(self) -> Iterator:
+        return iter(self.items)
 
 
 class RelationExtractionPipeline(Pipeline):
@@ -93,7 +103,7 @@ class RelationExtractionPipeline(Pipeline):
                 or occurs twice; the two entities and what lies between them exceed `max_length`.
         """
         if isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping, list, Dataset)):
-            inputs = list(inputs) if isinstance(inputs, Sized) else (item for item in inputs)
+            inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
         return [] if inputs == [] else super().__call__(inputs, **kwargs)
 
     def get_iterator(

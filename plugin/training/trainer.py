@@ -28,6 +28,8 @@ class FineTuningTrainer(Trainer):
     def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.new_layers_learning_rate = new_layers_learning_rate
+        # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
+        self.accelerator.gradient_accumulation_steps = 1
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
         fresh = self.optimizer is None

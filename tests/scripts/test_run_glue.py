@@ -348,7 +348,7 @@ def test_mistakes(fails, glue_dir, tmp_path):
     assert "no room for a word" in fails("do_train", max_seq_length=3, **task)
     assert "at least one example" in fails("do_train", max_train_samples=0, **task)
     assert "between 0 and 100" in fails("do_train", validation_split_percentage=100, **task)
-    assert "no configuration could be loaded" in fails("do_train", model_name_or_path=tmp_path / "none", **task)
+    assert "there is no such folder" in fails("do_train", model_name_or_path=tmp_path / "none", **task)
     assert "pooling" in fails("do_train", pooling="entity_start", **task)
     assert "there is no such file" in fails("do_train", train_file=tmp_path / "none.csv")
     assert "--do_eval needs validation data" in fails("do_train", "do_eval", train_file=train)
