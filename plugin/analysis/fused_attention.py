@@ -61,7 +61,7 @@ class FusedAttention:
     @classmethod
     def from_output(
         cls,
-        attentions: torch.Tensor,
+        attentions: torch.Tensor | np.ndarray,
         tokens: Sequence[str],
         scales: Sequence[int],
         alignment: str = "causal",
@@ -70,16 +70,18 @@ class FusedAttention:
         label: str | None = None,
     ) -> FusedAttention:
         """
-        Takes one sentence of a model's `fusion_attentions`.
+        Takes one sentence of the `fusion_attentions` of a model, or of the pipeline with `output_attentions=True`.
 
         Args:
-            attentions (`torch.Tensor` of shape `(heads, N, (1 + len(scales)) * N)`): One layer, without padding.
+            attentions (`torch.Tensor` or `np.ndarray` of shape `(heads, N, (1 + len(scales)) * N)`):
+                One layer, without padding.
             tokens (`Sequence[str]`): The N tokens.
             scales (`Sequence[int]`): The scales in the order of the columns, as in the model's configuration.
 
         Raises:
             UserError: The shape is not that of these tokens and scales.
         """
+        attentions = torch.as_tensor(attentions)
         width = (1 + len(scales)) * len(tokens)
         if attentions.dim() != 3 or tuple(attentions.shape[1:]) != (len(tokens), width):
             raise UserError(

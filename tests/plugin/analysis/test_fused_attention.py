@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from transformers import pipeline
 
 from msattn import BertForMultiScaleSequenceClassification, MultiScaleBertConfig, MultiScaleBertModel, UserError
 from msattn.analysis import FusedAttention
@@ -21,6 +22,17 @@ def test_heads_are_averaged_and_columns_are_words_then_scales():
     assert list(attention.phrases) == [3, 5]
     np.testing.assert_allclose(attention.phrases[3], mean[:, 8:16])
     np.testing.assert_allclose(attention.phrases[5], mean[:, 16:])
+
+
+def test_what_the_pipeline_returns_can_be_drawn():
+    model, tokenizer = tiny_relation_extractor()
+    text, head, tail = "The author of a book .", (4, 10), (16, 20)
+    extractor = pipeline("relation-extraction", model=model, tokenizer=tokenizer)
+    result = extractor({"text": text, "head": head, "tail": tail}, output_attentions=True)
+    found = FusedAttention.from_output(result["fusion_attentions"][-1], result["tokens"], model.config.scales)
+    expected = FusedAttention.from_model(model, tokenizer, text, head, tail)
+    assert found.tokens == expected.tokens
+    np.testing.assert_allclose(found.words, expected.words, atol=1e-6)
 
 
 @pytest.mark.parametrize("alignment", ["causal", "same"])
