@@ -24,7 +24,13 @@ from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceCl
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import MultiScaleArguments, checkpoint_labels, load_model, load_tokenizer
+from msattn.training.multiscale import (
+    CONFIG_FIELDS,
+    MultiScaleArguments,
+    checkpoint_labels,
+    load_model,
+    load_tokenizer,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -380,11 +386,13 @@ def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: in
         },
         metrics=METRIC_NAMES,
         description=(
-            f"A model for {name}: BERT with multi-scale fusion self-attention, or its baseline, under a classifier of "
+            f"A model for {name}: BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or "
+            "`scales: ()` below), as a baseline, under a classifier of "
             f"{'sentence pairs' if texts == 2 else 'sentences'}."
         ),
         usage=partial(_usage, pair=texts == 2),
         tags=["multi-scale-attention", *(["glue"] if task else [])],
+        config_fields=CONFIG_FIELDS,
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import version
@@ -32,6 +34,7 @@ class ModelCardFacts:
         tags (`list[str]`): Tags for the Hub.
         dataset_config (`str`, *optional*): The data set's configuration on the Hub.
         splits (`Mapping[str, str]`): Metric prefixes and the splits that they stand for.
+        config_fields (`Sequence[str]`): Fields of the model's configuration to list.
     """
 
     task_type: str
@@ -44,6 +47,7 @@ class ModelCardFacts:
     tags: list[str] = field(default_factory=list)
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
+    config_fields: Sequence[str] = ()
 
 
 def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
@@ -56,7 +60,8 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         facts (`ModelCardFacts`): Task and data.
         results (`Mapping`): Metrics by their logged names, `eval_f1` for example.
     """
-    base_model = trainer.model.config._name_or_path
+    config = trainer.model.config
+    base_model = config._name_or_path
     rows = [
         (split, key, name, value)
         for key, name in facts.metrics.items()
@@ -95,14 +100,22 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         facts=facts,
         usage=facts.usage(trainer.args.hub_model_id or str(folder)),
         rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
-        hyperparameters=extract_hyperparameters_from_trainer(trainer),
+        hyperparameters={
+            **{name: getattr(config, name) for name in facts.config_fields},
+            **extract_hyperparameters_from_trainer(trainer),
+        },
         history=make_markdown_table(history) if history else "",
-        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=command_line(),
         versions={name: version(name) for name in ("msattn", "transformers", "torch", "datasets", "tokenizers")},
     )
     path = folder / "README.md"
     card.save(path)
     return path
+
+
+def command_line() -> str:
+    """The command that runs, as one types it, except for the values of `--token`, `--hub_token` and the like."""
+    return re.sub(r"(--[\w-]*token[ =])\S+", r"\1...", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
 def trainer_history(trainer: Trainer) -> list[dict[str, Any]]:

@@ -24,7 +24,13 @@ from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import MultiScaleArguments, checkpoint_labels, load_model, load_tokenizer
+from msattn.training.multiscale import (
+    CONFIG_FIELDS,
+    MultiScaleArguments,
+    checkpoint_labels,
+    load_model,
+    load_tokenizer,
+)
 
 # The rows of the paper's Table 1 that this code reproduces, and the control that has the size but no phrases.
 HEADS: dict[str, dict[str, Any]] = {
@@ -285,13 +291,15 @@ def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardF
             "f1": "Official macro-F1" if official else "Micro-F1",
             "macro_f1": "Macro-F1 over labels",
             "accuracy": "Accuracy",
+            "auc": "Area under the precision-recall curve",
         },
         description=(
-            f"A relation extractor for {len(labels)} labels: BERT with multi-scale fusion self-attention, or its "
-            "baseline, under an entity-marker head."
+            f"A relation extractor for {len(labels)} labels, between two marked entities: BERT with multi-scale "
+            "fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a baseline."
         ),
         usage=_usage,
         tags=["relation-extraction", "multi-scale-attention"],
+        config_fields=CONFIG_FIELDS,
     )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from huggingface_hub import ModelCard
 from transformers import TrainingArguments
@@ -22,6 +24,7 @@ def facts() -> ModelCardFacts:
         usage=lambda name: f'pipeline("relation-extraction", model="{name}")',
         description="A relation extractor.",
         tags=["relation-extraction"],
+        config_fields=["scales", "mask_mode"],
     )
 
 
@@ -56,8 +59,18 @@ def test_text_tells_how_it_was_trained(tmp_path, facts):
     text = card_of(tmp_path / "extractor", facts, learning_rate=3e-5, seed=7).text
     assert "| validation | Micro-F1 | 81.23 |" in text
     assert "- learning_rate: 3e-05" in text and "- seed: 7" in text
+    assert "- scales: (3,)" in text and "- mask_mode: hard" in text
     assert "| 1.5" in text and "1.25" in text and "60.0" in text
     assert f'model="{tmp_path / "extractor"}"' in text
+
+
+def test_the_command_can_be_repeated_and_holds_no_secret(tmp_path, facts, monkeypatch):
+    secrets = ["--token", "hf_first", "--hub-token=hf_second", "--hub_token", "hf_third"]
+    monkeypatch.setattr(sys, "argv", ["/somewhere/run_re.py", "--train_file", "my data.txt", *secrets, "--do_train"])
+    text = card_of(tmp_path / "extractor", facts).text
+    assert "hf_" not in text
+    shown = "run_re.py --train_file 'my data.txt' --token ... --hub-token=... --hub_token ... --do_train"
+    assert f"\n{shown}\n" in text
 
 
 def test_names_the_repository_on_the_hub(tmp_path, facts):
