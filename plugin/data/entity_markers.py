@@ -122,7 +122,7 @@ def encode_relation_dataset(
             ((_, core, _, _),) = _marked(tokenizer, *([rows[name][row]] for name in ("text", "head", "tail")))
             raise UserError(
                 f"example {rows['id'][row]}: the two entities and what lies between need {len(core) + 2} tokens, but "
-                f"max_length is {limit}; raise it, or choose to skip such examples."
+                f"max_length is {limit}; raise it, or skip such examples with on_overflow skip."
             )
         return {
             name: [value for value, fit in zip(column, fits, strict=True) if fit] for name, column in encoded.items()

@@ -60,7 +60,8 @@ def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None 
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     # An abbreviated argument would be one more way to mistype another.
-    parser = ArgumentParser(list(dataclass_types), allow_abbrev=False)
+    description = getattr(sys.modules["__main__"], "__doc__", None)
+    parser = ArgumentParser(list(dataclass_types), allow_abbrev=False, description=description)
     known = [field.name for dataclass_type in dataclass_types for field in fields(dataclass_type) if field.init]
     source = ""
     if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):

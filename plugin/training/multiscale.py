@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ CONFIG_FIELDS = (
     "renormalize",
     "pooling",
 )
+# A switch that may also be left as the checkpoint has it: `--name` alone means `--name True`.
+FLAG = {"nargs": "?", "const": True}
 
 
 @dataclass
@@ -56,8 +59,12 @@ class MultiScaleArguments:
     )
     fusion_heads: int | None = field(default=None, metadata={"help": "Heads of the fusion attention."})
     fusion_layers: int | None = field(default=None, metadata={"help": "Fusion layers; 0 is the plain BERT."})
-    fusion_residual: bool | None = field(default=None, metadata={"help": "Add a fusion layer's input to its output."})
-    renormalize: bool | None = field(default=None, metadata={"help": "Let the rows of the masked attention sum to 1."})
+    fusion_residual: bool | None = field(
+        default=None, metadata={"help": "Add a fusion layer's input to its output.", **FLAG}
+    )
+    renormalize: bool | None = field(
+        default=None, metadata={"help": "Let the rows of the masked attention sum to 1.", **FLAG}
+    )
     pooling: str | None = field(
         default=None,
         metadata={
@@ -145,12 +152,19 @@ def load_model(
         UserError: The checkpoint is missing, broken, of another family, or does not fit the arguments.
     """
     name = args.model_name_or_path
+    given = args.config_overrides()
+    for field_name in given.keys() & overrides.keys():
+        if json.dumps(given[field_name]) != json.dumps(overrides[field_name]):
+            raise UserError(
+                f"--{field_name} {given[field_name]}: --head stands for {field_name} = {overrides[field_name]!r}; "
+                "leave one of the two out."
+            )
     try:
         model = model_class.from_pretrained(
             name,
             attn_implementation=args.attn_implementation,
             **args.hub_options(),
-            **(args.config_overrides() | overrides),
+            **(given | overrides),
         )
     except StrictDataclassError as error:
         raise UserError(str(error.__cause__ or error)) from error

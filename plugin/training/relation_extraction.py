@@ -132,14 +132,17 @@ def relation_experiment(
                 raise UserError(f"{split}: at least one example has to be left, not {at_most}.")
             dataset = dataset.select(range(min(at_most, len(dataset))))
         with training_args.main_process_first(desc=f"encoding {split}"):
-            return encode_relation_dataset(
-                dataset,
-                tokenizer,
-                max_length=data_args.max_length,
-                label2id=label2id if labelled else None,
-                on_overflow=data_args.on_overflow,
-                num_proc=data_args.preprocessing_num_workers,
-            )
+            try:
+                return encode_relation_dataset(
+                    dataset,
+                    tokenizer,
+                    max_length=data_args.max_length,
+                    label2id=label2id if labelled else None,
+                    on_overflow=data_args.on_overflow,
+                    num_proc=data_args.preprocessing_num_workers,
+                )
+            except UserError as error:
+                raise UserError(f"{split} data, {error}") from None
 
     train = encoded("train", data_args.max_train_samples) if training_args.do_train else None
     wants_eval = training_args.do_eval or training_args.eval_strategy != "no"
@@ -276,7 +279,7 @@ def _write_predictions(
     else:
         report = shown = classification_report(references, predictions, digits=4, zero_division=0)
     (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
-    print(shown)
+    print(f"{prefix}\n{shown}")
 
 
 def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardFacts:

@@ -9,6 +9,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from msattn.errors import UserError
 from msattn.training.cli import parse_arguments, run_cli
+from msattn.training.multiscale import MultiScaleArguments
 
 
 @dataclass
@@ -34,6 +35,15 @@ BOTH = (ModelArguments, RunArguments)
 def test_command_line():
     model, run = parse_arguments(BOTH, ["--scales", "3", "5", "--do_train", "--learning-rate", "1e-3"])
     assert model == ModelArguments([3, 5]) and run == RunArguments(1e-3, True)
+
+
+def test_a_switch_of_the_model_needs_no_value():
+    def residual(*argv: str) -> bool | None:
+        return parse_arguments([MultiScaleArguments], argv)[0].fusion_residual
+
+    assert residual() is None
+    assert residual("--fusion_residual") is residual("--fusion_residual", "True") is True
+    assert residual("--fusion_residual", "False") is False
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
