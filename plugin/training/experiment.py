@@ -151,6 +151,9 @@ class Experiment:
                 raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
             trainer.save_model()
             trainer.save_state()
+            if args.should_save:
+                # The Trainer adds to what is there: scores of another model that was trained into the same folder.
+                Path(args.output_dir, "all_results.json").unlink(missing_ok=True)
             record("train", {**output.metrics, "train_samples": len(self.train_dataset)})
         wanted = {**(self.eval_datasets if args.do_eval else {}), **(self.test_datasets if args.do_predict else {})}
         for prefix, dataset in wanted.items():

@@ -102,6 +102,14 @@ def test_the_same_seed_gives_the_same_numbers_and_weights(trained, options, tmp_
     assert same_weights(tmp_path / "model", trained)
 
 
+def test_training_again_leaves_no_scores_of_the_last_model(demo, tmp_path):
+    small = {"max_steps": 1, "max_train_samples": 8, "max_eval_samples": 8}
+    run(arguments(demo, tmp_path, "do_train", "do_eval", validation_file=demo.validation_file, **small))
+    assert "eval_f1" in read_json(tmp_path / "all_results.json")
+    run(arguments(demo, tmp_path, "do_train", **small))
+    assert "eval_f1" not in read_json(tmp_path / "all_results.json")
+
+
 def test_scores_a_trained_checkpoint_on_a_test_file_alone(trained, demo, tmp_path):
     output = tmp_path / "scored"
     no_training = {"model_name_or_path": trained, "train_file": None, "max_train_samples": None}
