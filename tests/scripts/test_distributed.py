@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from importlib.metadata import version
 
 import pytest
 import yaml
-from packaging.version import Version
 
 from msattn import AutoModelForRelationExtraction
 from msattn.data.demo import DemoPaths
@@ -106,7 +104,6 @@ def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_d
     assert done.stdout.count("| seed |") == 1
 
 
-@pytest.mark.skipif(Version(version("accelerate")) < Version("1.6"), reason="accelerate has FSDP2 from 1.6 on")
 def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, tmp_path):
     config = yaml.safe_load((CONFIGS / "fsdp2.yaml").read_text())
     on_cpu = tmp_path / "fsdp2.yaml"
