@@ -28,6 +28,7 @@ from msattn.training.multiscale import (
     CONFIG_FIELDS,
     MultiScaleArguments,
     checkpoint_labels,
+    head_fields,
     load_model,
     load_tokenizer,
 )
@@ -202,7 +203,7 @@ def glue_experiment(
             BertForMultiScaleSequenceClassification,
             model_args,
             len(tokenizer),
-            **(HEADS[head_args.head] if head_args.head else {}),
+            **(head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}),
             ignore_mismatched_sizes=head_args.ignore_mismatched_sizes,
             problem_type="regression" if labels is None else "single_label_classification",
             id2label=dict(enumerate(names)),

@@ -124,6 +124,28 @@ def checkpoint_labels(args: MultiScaleArguments) -> list[str] | None:
     return [config.id2label[number] for number in range(config.num_labels)]
 
 
+def head_fields(args: MultiScaleArguments, fields: dict[str, Any]) -> dict[str, Any]:
+    """
+    The fields of the configuration that a head stands for, fusion layers included.
+
+    Args:
+        args (`MultiScaleArguments`): Names the checkpoint, which may be one of a baseline without such layers.
+        fields (`dict[str, Any]`):
+            What tells the head from others. Without `fusion_layers` there is at least one: as many as the arguments
+            or else the checkpoint say.
+
+    Raises:
+        UserError: The head takes the scales of the checkpoint, which has none.
+    """
+    if "fusion_layers" in fields:
+        return fields
+    config = _load_config(args)
+    if "scales" not in fields and not (args.scales or getattr(config, "scales", True)):
+        raise UserError(f"{args.model_name_or_path}: the model attends to words only; give this --head its --scales.")
+    layers = getattr(config, "fusion_layers", 1) if args.fusion_layers is None else args.fusion_layers
+    return {**fields, "fusion_layers": max(1, layers)}
+
+
 def _load_config(args: MultiScaleArguments) -> PreTrainedConfig:
     name = args.model_name_or_path
     if name is None:

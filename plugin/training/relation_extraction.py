@@ -28,6 +28,7 @@ from msattn.training.multiscale import (
     CONFIG_FIELDS,
     MultiScaleArguments,
     checkpoint_labels,
+    head_fields,
     load_model,
     load_tokenizer,
 )
@@ -151,7 +152,7 @@ def relation_experiment(
 
     eval_datasets = {} if validation is None else {"eval": validation}
     test_datasets = {} if test is None else {"test": test}
-    overrides = HEADS[head_args.head] if head_args.head else {}
+    overrides = head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}
     return Experiment(
         model_init=partial(
             load_model,
