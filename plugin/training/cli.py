@@ -17,6 +17,7 @@ import yaml
 from datasets import Dataset
 from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
 from transformers import HfArgumentParser, TrainingArguments
+from transformers.integrations import get_reporting_integration_callbacks
 
 from msattn.errors import UserError
 
@@ -103,7 +104,17 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def set_up_logging(args: TrainingArguments) -> None:
-    """Log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas."""
+    """
+    Log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas.
+
+    Raises:
+        UserError: The package behind `--report_to` is missing.
+    """
+    try:
+        for reporter in get_reporting_integration_callbacks(args.report_to):
+            reporter()
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise UserError(f"--report_to {' '.join(args.report_to)}: {error}") from error
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     level = args.get_process_log_level()
     logging.getLogger("msattn").setLevel(level)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
+from transformers import TrainingArguments
 
 from msattn.errors import UserError
-from msattn.training.cli import parse_arguments, run_cli
+from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.multiscale import MultiScaleArguments
 
 
@@ -137,6 +138,13 @@ def test_an_error_of_the_program_keeps_its_traceback():
 
     with pytest.raises(RuntimeError, match="a bug"):
         run_cli(main)
+
+
+@pytest.mark.parametrize("reporter, message", [("trackio", "requires trackio"), ("paper", "is not supported")])
+def test_a_reporter_whose_package_is_missing(reporter, message, monkeypatch, tmp_path):
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_trackio_available", lambda: False)
+    with pytest.raises(UserError, match=f"^--report_to {reporter}: .*{message}"):
+        set_up_logging(TrainingArguments(str(tmp_path), report_to=reporter, use_cpu=True))
 
 
 def test_success_does_not_exit(monkeypatch):
