@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -26,7 +28,11 @@ WRITE_FAILURES = ("PytorchStreamWriter", "unexpected pos", "iostream error", "os
 
 
 def run_cli(main: Callable[[], Any]) -> None:
-    """Runs a script's `main`; a mistake of the user, or a full disk, becomes one line and the exit code 2."""
+    """
+    Runs a script's `main`; a mistake of the user, or a full disk, becomes one line and the exit code 2.
+
+    Of the processes of a distributed run only the main one of a machine says it.
+    """
     try:
         main()
     except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:
@@ -37,7 +43,11 @@ def run_cli(main: Callable[[], Any]) -> None:
         reason = f"a file could not be written (is the disk full?): {error}"
     else:
         return
-    print(f"error: {' '.join(reason.split())}", file=sys.stderr)
+    if os.environ.get("LOCAL_RANK", "0") in ("0", "-1"):
+        print(f"error: {' '.join(reason.split())}", file=sys.stderr)
+    else:
+        # Launchers end all processes when the first one fails, which may be the main one before its last word.
+        time.sleep(5)
     sys.exit(2)
 
 

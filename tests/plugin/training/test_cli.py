@@ -140,6 +140,19 @@ def test_an_error_of_the_program_keeps_its_traceback():
         run_cli(main)
 
 
+@pytest.mark.parametrize("rank, said", [("0", "error: wrong\n"), ("1", "")])
+def test_only_the_main_process_says_what_is_wrong(rank, said, monkeypatch, capsys):
+    def main():
+        raise UserError("wrong")
+
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(SystemExit) as stop:
+        run_cli(main)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize("reporter, message", [("trackio", "requires trackio"), ("paper", "is not supported")])
 def test_a_reporter_whose_package_is_missing(reporter, message, monkeypatch, tmp_path):
     monkeypatch.setattr("transformers.integrations.integration_utils.is_trackio_available", lambda: False)
