@@ -6,7 +6,14 @@ from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+)
+from transformers.masking_utils import sdpa_mask
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from msattn.auto import AutoModelForRelationExtraction, OneOf
@@ -18,10 +25,13 @@ from msattn.modeling.modeling_multiscale_bert import (
     MultiScaleBertModel,
 )
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
+from msattn.modeling.received_attention import received_attention, received_attention_forward
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
 __version__ = version("msattn")
 
+AttentionInterface.register("received", received_attention_forward)
+AttentionMaskInterface.register("received", sdpa_mask)
 AutoConfig.register(MultiScaleBertConfig.model_type, MultiScaleBertConfig, exist_ok=True)
 AutoModel.register(MultiScaleBertConfig, MultiScaleBertModel, exist_ok=True)
 AutoModelForRelationExtraction.register(MultiScaleBertConfig, BertForMultiScaleRE, exist_ok=True)
@@ -54,4 +64,5 @@ __all__ = [
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
+    "received_attention",
 ]

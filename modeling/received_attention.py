@@ -1,0 +1,221 @@
+"""Received attention: what each token gets from all others, without the attention matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+
+# Scores that a block of query rows holds at a time, over batch and heads: 4 MiB in float32.
+BLOCK_SCORES = 2**20
+# What is added to a score to hide a key lies below, whatever the dtype.
+MASKED = -1e4
+
+
+def received_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    scaling: float | None = None,
+    is_causal: bool = False,
+    method: str | None = None,
+) -> torch.Tensor:
+    r"""
+    The attention that each token receives: column sums of a head's attention, r_j = Σ_i P_ij over the real tokens i
+    (Eq. 8 of the attention-guiding paper), where P is the softmax before dropout.
+
+    Args:
+        query (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries.
+        key (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`):
+            Keys; `heads` is a multiple of `key_heads` (grouped-query attention).
+        attention_mask (`torch.Tensor`, *optional*):
+            Of shape `(batch, tokens)`, 1 or true at real tokens. Or of shape `(batch, 1 or heads, tokens, tokens)`:
+            which query sees which key, as booleans or as numbers that are added to the scores; there a token that
+            does not see itself is padding.
+        scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
+        is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
+        method (`str`, *optional*):
+            `"materialized"` (the matrix, under autograd), `"blocked"` (some rows at a time, computed again in the
+            backward pass) or `"fused"` (by the backward pass of `scaled_dot_product_attention`). Memory grows
+            linearly in the tokens with the last two. `None`: `"fused"` on a GPU, `"blocked"` elsewhere and in
+            compiled code.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, tokens)`: In float32, or in float64 if the queries are. Zero at
+        padding; the rest adds up to the number of real tokens. Scores of bfloat16 queries are rounded to bfloat16
+        before the softmax, which moves an entry by some per cent.
+
+    Raises:
+        ValueError: Shapes that do not fit, or an unknown method.
+    """
+    if method is None:
+        method = "fused" if query.is_cuda and not torch.compiler.is_compiling() else "blocked"
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if query.dim() != 4 or key.dim() != 4 or query.shape[-2:] != key.shape[-2:] or query.shape[1] % key.shape[1]:
+        raise ValueError(
+            "query must be (batch, heads, tokens, head_dim) and key (batch, key_heads, tokens, head_dim), got "
+            f"{tuple(query.shape)} and {tuple(key.shape)}"
+        )
+    tokens = query.shape[2]
+    visible = attention_mask
+    if attention_mask is None:
+        real = query.new_ones(1, 1, tokens)
+    elif attention_mask.dim() == 2:
+        real = attention_mask.bool()[:, None]
+        visible = real.unsqueeze(-2)
+    elif attention_mask.dim() == 4:
+        real = attention_mask.diagonal(dim1=-2, dim2=-1)
+        real = real if real.dtype == torch.bool else real > MASKED
+    else:
+        raise ValueError(f"attention_mask must have two or four dimensions, got {tuple(attention_mask.shape)}")
+    if is_causal:
+        before = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
+        visible = before if visible is None else visible & before
+    key = repeat_kv(key, query.shape[1] // key.shape[1])
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    with torch.autocast(query.device.type, enabled=False):  # it would sum in bfloat16
+        return METHODS[method](query, key, visible, real, scaling)
+
+
+def received_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """
+    The attention implementation `"received"`: scaled dot-product attention, but what the model returns as `attentions`
+    when asked with `output_attentions=True` is [`received_attention`], `(batch, heads, tokens)` a layer.
+    """
+    wanted = kwargs.pop("output_attentions", module.config.output_attentions)
+    output, _ = sdpa_attention_forward(
+        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
+    )
+    if not wanted:
+        return output, None
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = causal and attention_mask is None
+    return output, received_attention(query, key, attention_mask, scaling, is_causal=causal)
+
+
+def _probabilities(
+    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, scaling: float
+) -> torch.Tensor:
+    scores = (query * scaling) @ key.mT
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if visible is not None and visible.dtype == torch.bool:
+        # Not minus infinity: a row without a key, which belongs to padding, must not become NaN.
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    elif visible is not None:
+        scores = scores + visible
+    return scores.softmax(dim=-1)
+
+
+def _materialized(
+    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    probabilities = _probabilities(query, key, visible, scaling)
+    return (probabilities * real.unsqueeze(-1)).sum(dim=-2) * real
+
+
+class _Blocked(torch.autograd.Function):
+    """A block of query rows at a time; the backward pass computes their probabilities again."""
+
+    @staticmethod
+    def forward(
+        query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        received = 0
+        for rows in _blocks(query):
+            probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), scaling)
+            weights = real[..., rows].to(probabilities.dtype).expand(*query.shape[:2], -1)
+            received = received + (weights.unsqueeze(-2) @ probabilities).squeeze(-2)
+        return received * real
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+        query, key, visible, real, ctx.scaling = inputs
+        ctx.save_for_backward(query, key, visible, real)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, visible, real = ctx.saved_tensors
+        gradient = (gradient * real).unsqueeze(-1)
+        weights = real.to(gradient.dtype) * ctx.scaling
+        query_gradient = torch.empty_like(query)
+        key_gradient = torch.zeros_like(key, dtype=gradient.dtype)
+        for rows in _blocks(query):
+            probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), ctx.scaling)
+            # dr_j / dS_ij = P_ij (g_j - Σ_j P_ij g_j), in real rows i
+            centred = gradient.mT - probabilities @ gradient
+            scores_gradient = probabilities.mul_(centred).mul_(weights[..., rows, None]).to(query.dtype)
+            query_gradient[..., rows, :] = scores_gradient @ key
+            key_gradient += scores_gradient.mT @ query[..., rows, :]
+        return query_gradient, key_gradient.to(key.dtype), None, None, None
+
+
+class _Fused(torch.autograd.Function):
+    """
+    For O = PV and the incoming gradient dO = 1, dV is Pᵀ1 = r. With V = g besides, dQ and dK are those of r for the
+    incoming gradient g. One channel of the value does; the others are zero.
+    """
+
+    @staticmethod
+    def forward(
+        query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        received = _attention_gradient(torch.zeros_like(key), query, key, visible, real, scaling)[2][..., 0]
+        return received.to(torch.promote_types(received.dtype, torch.float32)) * real
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+        query, key, visible, real, ctx.scaling = inputs
+        ctx.save_for_backward(query, key, visible, real)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, visible, real = ctx.saved_tensors
+        value = torch.zeros_like(key)
+        value[..., 0] = gradient * real
+        gradients = _attention_gradient(value, query, key, visible, real, ctx.scaling)
+        return gradients[0], gradients[1], None, None, None
+
+
+def _attention_gradient(
+    value: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    visible: torch.Tensor | None,
+    real: torch.Tensor,
+    scaling: float,
+) -> tuple[torch.Tensor, ...]:
+    with torch.enable_grad():
+        inputs = [tensor.detach().requires_grad_() for tensor in (query, key, value)]
+        if visible is not None and visible.dtype != torch.bool:
+            visible = visible.to(query.dtype)
+        output = scaled_dot_product_attention(*inputs, attn_mask=visible, scale=scaling)
+        output_gradient = torch.zeros_like(output)
+        output_gradient[..., 0] = real
+        return torch.autograd.grad(output, inputs, output_gradient)
+
+
+def _blocks(query: torch.Tensor) -> list[slice]:
+    batch, heads, tokens, _ = query.shape
+    size = max(1, BLOCK_SCORES // (batch * heads * tokens))
+    return [slice(start, start + size) for start in range(0, tokens, size)]
+
+
+def _rows_of(visible: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
+    return visible if visible is None or visible.shape[-2] == 1 else visible[..., rows, :]
+
+
+METHODS = {"materialized": _materialized, "blocked": _Blocked.apply, "fused": _Fused.apply}

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    LlamaConfig,
+    ModernBertConfig,
+    PreTrainedConfig,
+    RobertaConfig,
+)
+
+from msattn import MultiScaleBertConfig
+from msattn.modeling import received_attention as module
+from msattn.modeling.received_attention import METHODS, received_attention
+
+SIZES = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+DISTILBERT_SIZES = {"vocab_size": 60, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24}
+CONFIGS: dict[str, PreTrainedConfig] = {
+    "bert": BertConfig(**SIZES),
+    "roberta": RobertaConfig(**SIZES),
+    "albert": AlbertConfig(**SIZES, embedding_size=8),
+    "electra": ElectraConfig(**SIZES, embedding_size=8),
+    "distilbert": DistilBertConfig(**DISTILBERT_SIZES),
+    # A layer with a window of 4 tokens on either side, and one without.
+    "modernbert": ModernBertConfig(**SIZES, local_attention=8, cls_token_id=1, sep_token_id=2),
+    "llama": LlamaConfig(**SIZES, num_key_value_heads=2),
+    "multiscale_bert": MultiScaleBertConfig(**SIZES),
+}
+LENGTHS = (11, 4, 1)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of some rows only, the last of them not full."""
+    monkeypatch.setattr(module, "BLOCK_SCORES", 500)
+
+
+def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
+    real = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)
+    return real.flip(-1) if left else real
+
+
+def queries_and_keys(dtype=torch.float64, heads=4, key_heads=4, tokens=11, dim=6) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (len(LENGTHS), heads, tokens, dim), (len(LENGTHS), key_heads, tokens, dim)
+    query, key = (torch.randn(shape, dtype=torch.float64, generator=generator) * 2 for shape in shapes)
+    return query.to(dtype).requires_grad_(), key.to(dtype).requires_grad_()
+
+
+def reference(query, key, visible, real, scaling) -> np.ndarray:
+    """r_j = Σ_i P_ij over real i, one number after the other."""
+    batch, heads, tokens, _ = query.shape
+    received = np.zeros((batch, heads, tokens))
+    for b, h in np.ndindex(batch, heads):
+        shared = h * key.shape[1] // heads
+        for i in np.flatnonzero(real[b]):
+            keys = np.flatnonzero(visible[b, i])
+            weights = np.exp([scaling * query[b, h, i] @ key[b, shared, j] for j in keys])
+            received[b, h, keys] += weights / weights.sum()
+    return received
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize(("causal", "key_heads", "scaling"), [(False, 4, None), (True, 4, 0.3), (False, 2, 1.0)])
+def test_equals_the_equation(method, left, causal, key_heads, scaling):
+    query, key = queries_and_keys(key_heads=key_heads)
+    real = real_tokens(left=left)
+    received = received_attention(query, key, real.long(), scaling, is_causal=causal, method=method)
+    visible = real[:, None].expand(-1, 11, -1) & (torch.ones(11, 11).tril().bool() if causal else True)
+    expected = reference(
+        query.detach().numpy(), key.detach().numpy(), visible.numpy(), real.numpy(), scaling or 6**-0.5
+    )
+    np.testing.assert_allclose(received.detach().numpy(), expected, rtol=0, atol=1e-10)
+    assert received.dtype == torch.float64
+    torch.testing.assert_close(received.sum(-1), torch.tensor(LENGTHS).double()[:, None].expand(-1, 4))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_masks_of_four_dimensions_mean_the_same(method):
+    query, key = queries_and_keys()
+    real = real_tokens()
+    expected = received_attention(query, key, real, method=method)
+    visible = real[:, None, None].expand(-1, 1, 11, -1)
+    added = torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, torch.finfo(torch.float32).min)
+    for mask in (visible, added):
+        torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mask", [None, real_tokens((5, 3, 1)), real_tokens((5, 2, 3), left=True)])
+def test_gradient(method, mask):
+    query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
+    assert torch.autograd.gradcheck(lambda q, k: received_attention(q, k, mask, method=method), (query, key))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+def test_lower_precision(method, dtype, tolerance):
+    query, key = queries_and_keys(dtype)
+    received = received_attention(query, key, real_tokens(), method=method)
+    exact = received_attention(query.double(), key.double(), real_tokens())
+    assert received.dtype == torch.float32
+    torch.testing.assert_close(received, exact.float(), rtol=0, atol=tolerance)
+    weights = torch.linspace(-1, 1, received.numel()).view_as(received)
+    gradients = torch.autograd.grad((received * weights).sum(), (query, key))
+    expected = torch.autograd.grad((exact * weights.double()).sum(), (query, key))
+    for gradient, wanted in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("method", ["blocked", "fused"])
+def test_keeps_no_matrix_for_the_backward_pass(method):
+    query, key = queries_and_keys(torch.float32)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda x: x):
+        received_attention(query, key, real_tokens(), method=method).sum()
+    assert max(kept) <= query.numel()
+
+
+def test_bad_arguments():
+    query, key = queries_and_keys()
+    for bad in ({"method": "fast"}, {"attention_mask": torch.ones(11)}, {"key": key[:, :3]}, {"query": query[0]}):
+        with pytest.raises(ValueError, match="must"):
+            received_attention(**{"query": query, "key": key, **bad})
+
+
+def build(name: str, implementation: str) -> nn.Module:
+    torch.manual_seed(0)
+    model = AutoModel.from_config(CONFIGS[name], attn_implementation=implementation)
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def batch() -> dict[str, torch.Tensor]:
+    real = real_tokens().long()
+    input_ids = torch.randint(5, 60, real.shape, generator=torch.Generator().manual_seed(1)) * real
+    return {"input_ids": input_ids, "attention_mask": real}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+class TestAttentionImplementation:
+    def test_attentions_are_column_sums(self, name):
+        inputs = batch()
+        real = inputs["attention_mask"][:, None]
+        expected = build(name, "eager")(**inputs, output_attentions=True)
+        outputs = build(name, "received")(**inputs, output_attentions=True)
+        assert len(outputs.attentions) == 2
+        for received, attention in zip(outputs.attentions, expected.attentions, strict=True):
+            torch.testing.assert_close(received, (attention * real.unsqueeze(-1)).sum(-2) * real)
+        states = real[:, 0, :, None]
+        torch.testing.assert_close(outputs.last_hidden_state * states, expected.last_hidden_state * states)
+
+    def test_gradients_are_those_of_column_sums(self, name):
+        inputs = batch()
+        real = inputs["attention_mask"][:, None]
+        gradients = []
+        for implementation in ("eager", "received"):
+            model = build(name, implementation)
+            model.train()
+            for dropout in (child for child in model.modules() if isinstance(child, nn.Dropout)):
+                dropout.p = 0.0
+            attentions = model(**inputs, output_attentions=True).attentions
+            if implementation == "eager":
+                attentions = [(attention * real.unsqueeze(-1)).sum(-2) * real for attention in attentions]
+            sum(received.square().mean() for received in attentions).backward()
+            gradients.append({key: value.grad for key, value in model.named_parameters()})
+        for key, expected in gradients[0].items():
+            if expected is not None:
+                torch.testing.assert_close(gradients[1][key], expected, rtol=1e-3, atol=1e-5, msg=key)
+
+    def test_without_the_request_there_are_none(self, name, monkeypatch):
+        monkeypatch.setattr(module, "received_attention", None)
+        assert getattr(build(name, "received")(**batch()), "attentions", None) is None
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_checkpointing_changes_nothing(name):
+    gradients = []
+    for checkpointing in (False, True):
+        model = build(name, "received").train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        torch.manual_seed(2)
+        attentions = model(**batch(), output_attentions=True).attentions
+        assert len(attentions) == 2
+        sum(received.square().sum() for received in attentions).backward()
+        gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    assert len(gradients[0]) == len(gradients[1]) > 0
+    for plain, checkpointed in zip(*gradients, strict=True):
+        torch.testing.assert_close(checkpointed, plain)
+
+
+def test_dropout_comes_after_the_sums():
+    model = build("bert", "received").train()
+    for name, child in model.named_modules():
+        if isinstance(child, nn.Dropout) and not name.endswith("self.dropout"):
+            child.p = 0.0
+    first = model(**batch(), output_attentions=True)
+    assert first.attentions[0].sum(-1).flatten().tolist() == pytest.approx(np.repeat(LENGTHS, 4).tolist())
+    second = model(**batch(), output_attentions=True)
+    torch.testing.assert_close(first.attentions[0], second.attentions[0])
+    assert not torch.equal(first.last_hidden_state, second.last_hidden_state)
+
+
+def test_autocast_sums_in_float32():
+    model = build("bert", "received")
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(**batch(), output_attentions=True)
+    assert {received.dtype for received in outputs.attentions} == {torch.float32}
+    outputs.attentions[-1].square().sum().backward()
+    assert model.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
+
+
+def test_compiles_to_one_graph():
+    model = build("bert", "received").train(False)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    gradients = []
+    for call in (model, compiled):
+        model.zero_grad()
+        attentions = call(**batch(), output_attentions=True).attentions
+        sum(received.square().sum() for received in attentions).backward()
+        gradients.append(model.encoder.layer[0].attention.self.query.weight.grad.clone())
+    torch.testing.assert_close(*gradients)
