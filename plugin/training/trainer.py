@@ -30,6 +30,8 @@ class FineTuningTrainer(Trainer):
         self.new_layers_learning_rate = new_layers_learning_rate
         # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
         self.accelerator.gradient_accumulation_steps = 1
+        if self.args.hub_token is not None:
+            self.args.hub_token = UnsavedToken(self.args.hub_token)
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
         fresh = self.optimizer is None
@@ -67,6 +69,13 @@ class FineTuningTrainer(Trainer):
             if moved:
                 group["params"] = [parameter for parameter in group["params"] if parameter not in new]
                 optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
+
+
+class UnsavedToken(str):
+    """A token that is left out where a Trainer saves its arguments: they lie beside the model and are pushed with it."""
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
 
 
 class LongestFirstSampler(Sampler[int]):
