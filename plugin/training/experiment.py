@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from transformers import (
     DataCollatorWithPadding,
@@ -59,6 +60,7 @@ class Experiment:
         test_datasets (`Mapping[str, datasets.Dataset]`): The same for `--do_predict`. Labels are optional.
         write_predictions (`Callable`, *optional*): `(prefix, logits, folder)`, called for each set that was scored.
         new_layers_learning_rate (`float`, *optional*): See [`FineTuningTrainer`].
+        compute_loss_func (`Callable`, *optional*): See [`Trainer`]; the model's own loss if `None`.
     """
 
     model_init: Callable[[], PreTrainedModel]
@@ -70,6 +72,7 @@ class Experiment:
     test_datasets: Mapping[str, Dataset] = field(default_factory=dict)
     write_predictions: Callable[[str, np.ndarray, Path], None] | None = None
     new_layers_learning_rate: float | None = None
+    compute_loss_func: Callable[..., torch.Tensor] | None = None
 
     def run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
         """
@@ -134,6 +137,7 @@ class Experiment:
             compute_metrics=self.compute_metrics,
             callbacks=None if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)],
             new_layers_learning_rate=self.new_layers_learning_rate,
+            compute_loss_func=self.compute_loss_func,
         )
         results: dict[str, float] = {}
 
