@@ -376,6 +376,7 @@ def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: in
     official = "dev" if "dev" in splits else "eval"
     return ModelCardFacts(
         task_type="text-classification",
+        pipeline_tag="text-classification",
         task_name="Text Classification",
         dataset_type="nyu-mll/glue" if task else name,
         dataset_name=name,

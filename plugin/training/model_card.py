@@ -24,7 +24,7 @@ class ModelCardFacts:
     What a script knows about its task and data.
 
     Args:
-        task_type (`str`): The Hub's name of the task, such as `"text-classification"`.
+        task_type (`str`): The task's name in the results: the Hub's, where it has one.
         task_name (`str`): Its name in words.
         dataset_type (`str`): The data set's identifier on the Hub, or a short name.
         dataset_name (`str`): Its name in words.
@@ -32,6 +32,8 @@ class ModelCardFacts:
         usage (`Callable[[str], str]`): From the model's path or name to Python code that uses it.
         description (`str`): What the model is.
         tags (`list[str]`): Tags for the Hub.
+        pipeline_tag (`str`, *optional*):
+            The pipeline of Transformers that the Hub is to show, such as `"text-classification"`.
         dataset_config (`str`, *optional*): The data set's configuration on the Hub.
         splits (`Mapping[str, str]`): Metric prefixes and the splits that they stand for.
         config_fields (`Sequence[str]`): Fields of the model's configuration to list.
@@ -45,6 +47,7 @@ class ModelCardFacts:
     usage: Callable[[str], str]
     description: str
     tags: list[str] = field(default_factory=list)
+    pipeline_tag: str | None = None
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
     config_fields: Sequence[str] = ()
@@ -74,7 +77,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         tags=["msattn", *facts.tags],
         datasets=[facts.dataset_type] if "/" in facts.dataset_type else None,
         base_model=base_model if base_model and not os.path.isdir(base_model) else None,
-        pipeline_tag=facts.task_type,
+        pipeline_tag=facts.pipeline_tag,
         model_name=folder.resolve().name,
         eval_results=[
             EvalResult(
@@ -98,7 +101,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         template_str=(resources.files("msattn.model_cards") / "TEMPLATE.md").read_text(encoding="utf-8"),
         name=folder.resolve().name,
         facts=facts,
-        usage=facts.usage(trainer.args.hub_model_id or str(folder)),
+        usage=facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder)),
         rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
         hyperparameters={
             **{name: getattr(config, name) for name in facts.config_fields},

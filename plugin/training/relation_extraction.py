@@ -287,7 +287,8 @@ def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardF
     source = data_args.dataset_name or Path(str(data_args.train_file)).name
     official = set(labels) <= set(SEMEVAL_LABELS)
     return ModelCardFacts(
-        task_type="text-classification",
+        # No pipeline_tag: the Hub knows no such task, and its snippet for another would leave out the entities.
+        task_type="relation-extraction",
         task_name="Relation Extraction",
         dataset_type=source,
         dataset_name=source,

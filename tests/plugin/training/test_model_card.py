@@ -16,7 +16,7 @@ RESULTS = {"eval_f1": 81.234567, "test_f1": 80.5, "test_accuracy": 84, "test_los
 @pytest.fixture
 def facts() -> ModelCardFacts:
     return ModelCardFacts(
-        task_type="text-classification",
+        task_type="relation-extraction",
         task_name="Relation Extraction",
         dataset_type="someone/relations",
         dataset_name="Relations",
@@ -53,6 +53,7 @@ def test_results_are_a_model_index(tmp_path, facts):
     assert {result.dataset_type for result in card.data.eval_results} == {"someone/relations"}
     assert card.data.datasets == ["someone/relations"]
     assert card.data.tags == ["msattn", "relation-extraction"]
+    assert "pipeline_tag" not in card.content
 
 
 def test_text_tells_how_it_was_trained(tmp_path, facts):
