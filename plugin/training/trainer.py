@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,11 @@ class FineTuningTrainer(Trainer):
         labels = None if output.label_ids is None else output.label_ids[back]
         return PredictionOutput(output.predictions[back], labels, output.metrics)
 
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """As in [`Trainer`], unless there is a card: a push must not replace the fuller one of a script."""
+        if not Path(self.args.output_dir, "README.md").exists():
+            super().create_model_card(*args, **kwargs)
+
     def _split_groups(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
         prefix = f"{self.model.base_model_prefix}."
         new = {
@@ -72,7 +78,7 @@ class FineTuningTrainer(Trainer):
 
 
 class UnsavedToken(str):
-    """A token that is left out where a Trainer saves its arguments: they lie beside the model and are pushed with it."""
+    """A token that is left out where a Trainer saves its arguments, which are pushed with the model."""
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
