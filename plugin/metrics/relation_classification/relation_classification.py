@@ -49,6 +49,12 @@ class RelationClassification(evaluate.Metric):
             features=[datasets.Features({"predictions": kind, "references": kind}) for kind in kinds],
         )
 
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **others: Any) -> None:
+        # `evaluate` tells by the first label whether they are names or numbers.
+        if references is not None and len(references) == 0:
+            raise UserError("There is no prediction to score.")
+        super().add_batch(predictions=predictions, references=references, **others)
+
     def _compute(
         self,
         predictions: list,

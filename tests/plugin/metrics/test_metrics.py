@@ -118,6 +118,11 @@ def test_relation_options_that_do_not_fit(options, message):
         metrics.load("relation_classification").compute(predictions=["a", "b"], references=["a", "b"], **options)
 
 
+def test_nothing_to_score():
+    with pytest.raises(UserError, match="no prediction to score"):
+        metrics.load("relation_classification").compute(predictions=[], references=[])
+
+
 @pytest.mark.parametrize(
     ("task", "predictions", "references", "expected"),
     [
