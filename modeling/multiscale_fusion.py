@@ -69,8 +69,8 @@ class MultiScaleFusion(nn.Module):
             raise ValueError(f"mask_mode must be one of {', '.join(MASK_MODES)}, got {mask_mode!r}")
         if conv_alignment not in CONV_ALIGNMENTS:
             raise ValueError(f"conv_alignment must be one of {', '.join(CONV_ALIGNMENTS)}, got {conv_alignment!r}")
-        if any(scale < 1 for scale in scales):
-            raise ValueError(f"scales must be at least 1, got {list(scales)}")
+        if not isinstance(scales, Sequence) or not all(isinstance(scale, int) and scale >= 1 for scale in scales):
+            raise ValueError(f"scales must be a sequence of whole numbers of at least 1, got {scales!r}")
         if num_heads < 1 or hidden_size % num_heads:
             raise ValueError(f"num_heads must divide hidden_size ({hidden_size}), got {num_heads}")
         if mask_temperature <= 0:
