@@ -49,11 +49,10 @@ class RelationClassification(evaluate.Metric):
             features=[datasets.Features({"predictions": kind, "references": kind}) for kind in kinds],
         )
 
-    def add_batch(self, *, predictions: Any = None, references: Any = None, **others: Any) -> None:
-        # `evaluate` tells by the first label whether they are names or numbers.
-        if references is not None and len(references) == 0:
-            raise UserError("There is no prediction to score.")
-        super().add_batch(predictions=predictions, references=references, **others)
+    def _infer_feature_from_batch(self, batch: dict[str, Any]) -> datasets.Features:
+        if not all(map(len, batch.values())):
+            raise UserError("predictions and references must not be empty.")
+        return super()._infer_feature_from_batch(batch)
 
     def _compute(
         self,

@@ -119,7 +119,7 @@ def test_relation_options_that_do_not_fit(options, message):
 
 
 def test_nothing_to_score():
-    with pytest.raises(UserError, match="no prediction to score"):
+    with pytest.raises(UserError, match="must not be empty"):
         metrics.load("relation_classification").compute(predictions=[], references=[])
 
 
