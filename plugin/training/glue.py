@@ -24,14 +24,8 @@ from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceCl
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import (
-    CONFIG_FIELDS,
-    MultiScaleArguments,
-    checkpoint_labels,
-    head_fields,
-    load_model,
-    load_tokenizer,
-)
+from msattn.training.multiscale import CONFIG_FIELDS, MultiScaleArguments, checkpoint_labels, head_fields
+from msattn.training.pretrained import load_model, load_tokenizer
 
 logger = logging.get_logger(__name__)
 

@@ -24,14 +24,8 @@ from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import (
-    CONFIG_FIELDS,
-    MultiScaleArguments,
-    checkpoint_labels,
-    head_fields,
-    load_model,
-    load_tokenizer,
-)
+from msattn.training.multiscale import CONFIG_FIELDS, MultiScaleArguments, checkpoint_labels, head_fields
+from msattn.training.pretrained import load_model, load_tokenizer
 
 # The rows of the paper's Table 1 that this code reproduces, and the control that has the size but no phrases.
 HEADS: dict[str, dict[str, Any]] = {
@@ -62,13 +56,13 @@ class RelationDataArguments:
     """The data: local files, or a data set of the Hub."""
 
     train_file: str | None = field(
-        default=None, metadata={"help": "Training examples: SemEval text, JSON lines, JSON, CSV or Parquet."}
+        default=None, metadata={"help": "Training examples: SemEval text, JSON lines, JSON, CSV, TSV or Parquet."}
     )
     validation_file: str | None = field(default=None, metadata={"help": "Development examples."})
     test_file: str | None = field(default=None, metadata={"help": "Test examples, with or without labels."})
     file_format: str = field(
         default="auto",
-        metadata={"help": "Format of the files: auto, semeval, opennre, jsonl, json, csv or parquet."},
+        metadata={"help": "Format of the files: auto, semeval, opennre, jsonl, json, csv, tsv or parquet."},
     )
     dataset_name: str | None = field(default=None, metadata={"help": "Name of a data set on the Hub."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Its configuration."})

@@ -145,7 +145,7 @@ OPTIONS = {
     "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean learning_rate?"),
     "no negative label": ({"negative_label": "none"}, "--negative_label none: not one of the labels Cause-Effect("),
     "no share": ({"validation_split_percentage": 0}, "--validation_split_percentage must be between 0 and 100"),
-    "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a BERT checkpoint"),
+    "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
     "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
     "no such file": ({"train_file": "missing.txt"}, "--train_file missing.txt: there is no such file."),
     "no data": ({"train_file": None}, "there are no data: give --train_file, "),

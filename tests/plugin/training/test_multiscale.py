@@ -6,7 +6,8 @@ import pytest
 
 from msattn import BertForMultiScaleRE, MultiScaleBertConfig
 from msattn.errors import UserError
-from msattn.training.multiscale import MultiScaleArguments, head_fields, load_model
+from msattn.training.multiscale import MultiScaleArguments, head_fields
+from msattn.training.pretrained import load_model
 from msattn.training.relation_extraction import HEADS
 from tests.tiny_models import tiny_relation_extractor
 
