@@ -51,9 +51,10 @@ def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: S
         path (`str` or `os.PathLike`): The file, in UTF-8.
         file_format (`str`, *optional*, defaults to `"auto"`):
             `"semeval"` (three-line blocks of SemEval-2010 Task 8), `"opennre"` or `"jsonl"` (one JSON object a line:
-            OpenNRE, Wiki80, FewRel, or text with character spans), `"json"` (an array of such objects), `"csv"` (with
-            a header) or `"parquet"`, with the fields of [`~msattn.data.relation_rows.relation_row`]. `"auto"` goes by
-            the name's ending and the first line.
+            OpenNRE, Wiki80, or text with character spans), `"json"` (an array of such objects, one of them, or the
+            one object of FewRel that lists the examples of each relation), `"csv"` (with a header), `"tsv"` (the
+            same between tabs, where quotation marks are ordinary characters) or `"parquet"`, with the fields of
+            [`~msattn.data.relation_rows.relation_row`]. `"auto"` goes by the name's ending and the first line.
         labels (`Sequence[str]`, *optional*): The labels that may occur.
 
     Returns:
@@ -139,12 +140,14 @@ def _checked(rows: Located, labels: set[str] | None) -> Iterator[dict[str, Any]]
 
 def guess_format(path: str | os.PathLike) -> str:
     suffix = Path(path).suffix.lower()
-    if suffix in (".csv", ".parquet"):
+    if suffix in (".csv", ".tsv", ".parquet"):
         return suffix[1:]
     for where, line in text_lines(path):
-        if line.strip():
-            if line.lstrip()[0] in "{[":
-                return "jsonl" if line.lstrip()[0] == "{" else "json"
+        line = line.strip()
+        if line:
+            if line[0] in "{[":
+                # An object that goes on below begins like this: it is one indented object, and not one a line.
+                return "json" if line[0] == "[" or line[-1] in "{[," else "jsonl"
             if "\t" in line:
                 return "semeval"
             raise UserError(f"{where}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}.")
@@ -158,35 +161,48 @@ def _json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise UserError(f"{where}: the line is not a JSON object ({error}).") from None
-        if _is_fewrel(row):
-            yield from ((where, {"relation": name, **example}) for name in row for example in row[name])
-        else:
-            yield where, row
+            raise UserError(
+                f"{where}: the line is not a JSON object ({error}); one array or object over many lines has "
+                "file_format json."
+            ) from None
+        yield from _fewrel_rows(row, where) if _is_fewrel(row) else [(where, row)]
 
 
 def _is_fewrel(row: Any) -> bool:
-    """FewRel's own file is one object, on one line, that lists the examples of each relation."""
+    """FewRel's own file is one object that lists the examples of each relation."""
     return (
         isinstance(row, dict)
         and bool(row)
-        and all(isinstance(value, list) and value and isinstance(value[0], dict) for value in row.values())
+        and all(
+            isinstance(examples, list) and examples and all(isinstance(example, dict) for example in examples)
+            for examples in row.values()
+        )
     )
 
 
-def _json_array(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
+def _fewrel_rows(relations: dict[str, list[dict]], where: str) -> Iterator[tuple[str, Any]]:
+    for name, examples in relations.items():
+        for number, example in enumerate(examples, start=1):
+            yield f"{where}, example {number} of {name}", {"relation": name, **example}
+
+
+def _json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
     try:
-        rows = json.loads("".join(line for _, line in text_lines(path)))
+        content = json.loads("".join(line for _, line in text_lines(path)))
     except json.JSONDecodeError as error:
-        raise UserError(f"{os.fspath(path)}:{error.lineno}: the file is not JSON ({error.msg}).") from None
-    if not isinstance(rows, list):
-        raise UserError(f"{os.fspath(path)}: the file must hold an array of objects, or one object a line.")
-    for number, row in enumerate(rows, start=1):
+        raise UserError(
+            f"{os.fspath(path)}:{error.lineno}: the file is neither one JSON array or object nor one object a line "
+            f"({error.msg})."
+        ) from None
+    if _is_fewrel(content):
+        yield from _fewrel_rows(content, os.fspath(path))
+        return
+    for number, row in enumerate(content if isinstance(content, list) else [content], start=1):
         yield f"{os.fspath(path)}, example {number}", row
 
 
-def _csv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
-    reader = csv.reader((line for _, line in text_lines(path, newline="")), strict=True)
+def _csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    reader = csv.reader((line for _, line in text_lines(path, newline="")), strict=True, **dialect)
     try:
         header = next(reader, [])
         for row in reader:
@@ -197,6 +213,16 @@ def _csv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
                 yield where, dict(zip(header, row, strict=True))
     except csv.Error as error:
         raise UserError(f"{os.fspath(path)}:{reader.line_num}: the file is not CSV ({error}).") from None
+
+
+def _tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
+    _, header = next(iter(text_lines(path)), ("", "text"))
+    if not {"text", "sentence"}.intersection(header.strip().split("\t")):
+        raise UserError(
+            f"{os.fspath(path)}:1: the header must name the columns, one of them text or sentence; lines of "
+            "SemEval-2010 Task 8 have file_format semeval."
+        )
+    return _csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -214,7 +240,8 @@ READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "semeval": semeval_rows,
     "opennre": _json_lines,
     "jsonl": _json_lines,
-    "json": _json_array,
+    "json": _json_file,
     "csv": _csv_rows,
+    "tsv": _tsv_rows,
     "parquet": _parquet_rows,
 }

@@ -122,11 +122,25 @@ def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
         assert entities(rows[1])[1].startswith("naps")
 
 
-def test_fewrel_file(write):
+@pytest.mark.parametrize("indent", [None, 0, 4])
+def test_fewrel_file(write, indent):
     example = {"tokens": ["A", "cat", "naps"], "h": ["cat", "Q1", [[1]]], "t": ["naps", "Q2", [[2]]]}
-    rows = read_relations(write(json.dumps({"P1": [example, example], "P2": [example]})))
+    rows = read_relations(write(json.dumps({"P1": [example, example], "P2": [example]}, indent=indent)))
     assert rows["label"] == ["P1", "P1", "P2"]
     assert entities(rows[2]) == ("cat", "naps")
+    with pytest.raises(UserError, match=", example 2 of P2: the head span"):
+        read_relations(write(json.dumps({"P1": [example], "P2": [example, {**example, "h": [9, 10]}]}, indent=indent)))
+
+
+@pytest.mark.parametrize("indent", [0, 4])
+def test_indented_json(write, indent):
+    assert read_relations(write(json.dumps([SPANS, SPANS], indent=indent)))["label"] == ["does", "does"]
+    one = json.dumps(SPANS, indent=indent)
+    assert entities(read_relations(write(one))[0]) == ("cat", "naps")
+    with pytest.raises(UserError, match="nor one object a line .Extra data"):
+        read_relations(write(f"{one}\n{one}\n"))
+    with pytest.raises(UserError, match="has file_format json"):
+        read_relations(write(one), "jsonl")
 
 
 def test_unlabelled_json_line_of_lists_is_a_row(write):
@@ -141,6 +155,17 @@ def test_csv(write):
     rows = read_relations(write("text,label\n<e1>a</e1><e2>b</e2>,\n\n", "tags.CSV"))
     assert rows["label"] == [None]
     assert entities(rows[0]) == ("a", "b")
+
+
+def test_tsv(write):
+    path = write('label\tsentence\r\ndoes\t"A" <e1>5" cat</e1>, it <e2>naps</e2>"\r\n', "data.tsv")
+    rows = read_relations(path)
+    assert (rows["text"], rows["label"]) == (['"A" 5" cat, it naps"'], ["does"])
+    assert entities(rows[0]) == ('5" cat', "naps")
+    with pytest.raises(UserError, match="data.tsv:1: the header must name the columns, .* file_format semeval"):
+        read_relations(write(SEMEVAL, "data.tsv"))
+    with pytest.raises(UserError, match="data.tsv: there is no example"):
+        read_relations(write("", "data.tsv"))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +235,7 @@ def test_bad_rows_name_the_line(write, change, message):
         (b'{"text": "a"', "data.jsonl", ":1", "not a JSON object"),
         (b'{"text": "a"}\n{"te', "data.jsonl", ":1", "<e1> is missing"),
         (b"{}\n", "data.jsonl", ":1", '"text"'),
-        (b"[1]\n[1, 2", "data.json", ":2", "not JSON"),
+        (b"[1]\n[1, 2", "data.json", ":2", "neither one JSON array"),
         (b'["a"]', "data.json", ", example 1", "not str"),
         (b'1\t"caf\xe9 <e1>a</e1> <e2>b</e2>"\n', "data.txt", ":1", "not UTF-8"),
         (b"\xff\xfe1\x00\t\x00", "data.txt", ":1", "not UTF-8"),
