@@ -137,7 +137,8 @@ def relation_experiment(
                     num_proc=data_args.preprocessing_num_workers,
                 )
             except UserError as error:
-                raise UserError(f"{split} data, {error}") from None
+                source = getattr(data_args, f"{split}_file") or data_args.dataset_name or data_args.train_file
+                raise UserError(f"{source}, {split} data, {error}") from None
 
     train = encoded("train", data_args.max_train_samples) if training_args.do_train else None
     wants_eval = training_args.do_eval or training_args.eval_strategy != "no"

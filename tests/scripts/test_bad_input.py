@@ -139,7 +139,6 @@ OPTIONS = {
     "no scale": ({"scales": [0]}, "scales must be different whole numbers of at least 1, got [0]"),
     "no mask mode": ({"mask_mode": "soft"}, "argument --mask_mode/--mask-mode: invalid choice: 'soft'"),
     "longer than the model": ({"max_length": 1000}, "--max_length 1000: the model takes 1 to 128 tokens."),
-    "too short": ({"max_length": 6}, "train data, example 1: the two entities and what lies between need"),
     "no example left": ({"max_train_samples": 0}, "train: at least one example has to be left, not 0."),
     "no number": ({"num_train_epochs": "many"}, "argument --num_train_epochs/--num-train-epochs: invalid float value"),
     "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean learning_rate?"),
@@ -161,6 +160,11 @@ OPTIONS = {
 @pytest.mark.parametrize("options, expected", OPTIONS.values(), ids=OPTIONS)
 def test_option(options, expected, demo, tmp_path, complaint):
     assert complaint(arguments(demo, tmp_path, "do_train", **options)).startswith(expected)
+
+
+def test_entities_that_do_not_fit(demo, tmp_path, complaint):
+    line = complaint(arguments(demo, tmp_path, "do_train", max_length=6))
+    assert line.startswith(f"{demo.train_file}, train data, example 1: the two entities and what lies between need")
 
 
 def test_a_metric_that_nothing_computes(demo, tmp_path, complaint):
