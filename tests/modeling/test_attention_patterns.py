@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from msattn.modeling.attention_patterns import pattern_loss
+
+# The last but one is a sentence of one token, the last all padding.
+LENGTHS = (7, 5, 1, 0)
+HEADS = 3
+NAMES = ("first", "next", "prev", "columns", "matrix")
+
+
+def real_tokens(left: bool = False) -> torch.Tensor:
+    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
+    return real.flip(-1) if left else real
+
+
+def draw_attention(real: torch.Tensor) -> torch.Tensor:
+    """Softmax over the real columns, and something else at padding, which must not matter."""
+    generator = torch.Generator().manual_seed(0)
+    batch, tokens = real.shape
+    scores = 2 * torch.randn(batch, HEADS, tokens, tokens, dtype=torch.float64, generator=generator)
+    hidden = ~(real[:, None, :, None] & real[:, None, None])
+    return scores.masked_fill(hidden, -1e4).softmax(-1).masked_fill(hidden, 0.7)
+
+
+def draw_target(name: str, real: torch.Tensor) -> str | torch.Tensor:
+    """Proportions that are not scaled yet, among them rows without a target; not zero at padding."""
+    generator = torch.Generator().manual_seed(1)
+    batch, tokens = real.shape
+    if name == "columns":
+        target = torch.rand(batch, tokens, generator=generator, dtype=torch.float64)
+        target[1] = 0
+        return target
+    if name == "matrix":
+        target = torch.rand(batch, tokens, tokens, generator=generator, dtype=torch.float64)
+        target[0, 0] = 0
+        return target * (target > 0.3)
+    return name
+
+
+def explicit_target(target: str | torch.Tensor, sample: int, real: np.ndarray) -> np.ndarray:
+    """P over the real tokens, an all-zero row where there is no target."""
+    length = real.sum()
+    if isinstance(target, str):
+        wanted = {
+            "first": np.eye(length)[np.zeros(length, int)] if length else np.zeros((0, 0)),
+            "next": np.eye(length, k=1),
+            "prev": np.eye(length, k=-1),
+        }[target]
+    else:
+        wanted = target[sample].numpy()
+        wanted = wanted[real] if wanted.ndim == 1 else wanted[np.ix_(real, real)]
+        wanted = np.broadcast_to(wanted, (length, length))
+    total = wanted.sum(axis=-1, keepdims=True)
+    return np.divide(wanted, total, out=np.zeros((length, length)), where=total > 0)
+
+
+def reference(attention: torch.Tensor, target: str | torch.Tensor, real: torch.Tensor, missing: str) -> float:
+    """Mean of (A − P)² over the rows that count and the real columns, then over heads and samples."""
+    losses = []
+    for sample, mask in enumerate(real.numpy()):
+        wanted = explicit_target(target, sample, mask)
+        counted = wanted.any(axis=-1) if missing == "exclude" else np.ones(mask.sum(), bool)
+        for head in range(HEADS):
+            found = attention[sample, head].detach().numpy()[np.ix_(mask, mask)]
+            differences = (found - wanted)[counted]
+            losses.append((differences**2).mean() if differences.size else 0.0)
+    return float(np.mean(losses))
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("missing", ["exclude", "zero"])
+@pytest.mark.parametrize("name", NAMES)
+def test_is_the_squared_distance_to_the_explicit_target(name, missing, left):
+    real = real_tokens(left)
+    attention, target = draw_attention(real), draw_target(name, real)
+    loss = pattern_loss(attention, target, real.long(), missing)
+    assert loss.item() == pytest.approx(reference(attention, target, real, missing), rel=1e-12)
+
+
+@pytest.mark.parametrize("missing", ["exclude", "zero"])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient(name, missing):
+    real = real_tokens()
+    attention, target = draw_attention(real).requires_grad_(), draw_target(name, real)
+    assert torch.autograd.gradcheck(lambda maps: pattern_loss(maps, target, real, missing), attention)
+    pattern_loss(attention, target, real, missing).backward()
+    hidden = ~(real[:, None, :, None] & real[:, None, None]).expand_as(attention)
+    assert not attention.grad[hidden].any() and attention.grad.any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_changes_nothing(name):
+    real = real_tokens()
+    attention, target = draw_attention(real), draw_target(name, real)
+    alone = []
+    for sample, length in enumerate(LENGTHS[:-1]):
+        part = target
+        if isinstance(target, torch.Tensor):
+            part = target[sample, :length] if target.dim() == 2 else target[sample, :length, :length]
+            part = part.unsqueeze(0)
+        alone.append(pattern_loss(attention[sample : sample + 1, :, :length, :length], part).item())
+    assert pattern_loss(attention, target, real).item() == pytest.approx(sum(alone) / len(LENGTHS), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_to_look_at(name):
+    """A sentence of one token and one of none."""
+    real = torch.tensor([[True, False], [False, False]])
+    attention = torch.full((2, 1, 2, 2), 0.5, requires_grad=True)
+    loss = pattern_loss(attention, draw_target(name, real), real)
+    loss.backward()
+    assert loss.isfinite() and attention.grad.isfinite().all()
+    assert loss.item() == (0.0 if name in ("next", "prev", "matrix") else pytest.approx(0.125))
+
+
+def test_no_target_is_no_loss():
+    attention = torch.rand(2, 2, 4, 4)
+    assert pattern_loss(attention, torch.zeros(2, 4)) == pattern_loss(attention, torch.zeros(2, 4, 4)) == 0
+    assert pattern_loss(attention, torch.zeros(2, 4), missing="zero") > 0
+
+
+def test_a_head_of_the_pattern_has_no_loss():
+    real = real_tokens()[:2]
+    attention = torch.eye(7)[[1, 2, 3, 4, 5, 6, 6]].expand(2, 1, 7, 7)
+    assert pattern_loss(attention, "next", real) == 0
+    assert pattern_loss(attention, "next", real, missing="zero") > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_float32_under_autocast(name):
+    real = real_tokens()
+    attention, target = draw_attention(real), draw_target(name, real)
+    exact = pattern_loss(attention, target, real)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        single = pattern_loss(attention.float(), target, real)
+        half = pattern_loss(attention.bfloat16(), target, real)
+        double = pattern_loss(attention, target, real)
+    assert (single.dtype, half.dtype, double.dtype) == (torch.float32, torch.float32, torch.float64)
+    torch.testing.assert_close(single.double(), exact, rtol=1e-5, atol=0)
+    torch.testing.assert_close(half.double(), exact, rtol=2e-2, atol=0)
+    assert double == exact
+
+
+@pytest.mark.parametrize(
+    ("attention", "arguments", "message"),
+    [
+        ((2, 3, 4), {"target": "next"}, "attention must be"),
+        ((2, 3, 4, 5), {"target": "next"}, "attention must be"),
+        ((0, 3, 4, 4), {"target": "next"}, "not empty"),
+        ((2, 3, 4, 4), {"target": "last"}, "first, next, prev"),
+        ((2, 3, 4, 4), {"target": torch.ones(2, 5)}, "target must be"),
+        ((2, 3, 4, 4), {"target": torch.ones(2, 3, 4, 4)}, "target must be"),
+        ((2, 3, 4, 4), {"target": "next", "attention_mask": torch.ones(2, 5)}, "attention_mask must be"),
+        ((2, 3, 4, 4), {"target": "next", "missing": "drop"}, "exclude, zero"),
+    ],
+)
+def test_bad_input(attention, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pattern_loss(torch.ones(attention), **arguments)
