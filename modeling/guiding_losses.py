@@ -63,8 +63,8 @@ def pdg_loss(
     r"""
     Pattern decorrelation guiding (Eq. 12 of the attention-guiding paper): PDG = ‖MᵀM − I‖²_F.
 
-    The rows of M are the maps of a sample, its columns the real tokens. With fewer maps than tokens it is computed from
-    the smaller matrix, as ‖MMᵀ − I‖²_F + tokens − maps.
+    The rows of M are the maps of a sample, its columns the real tokens. With fewer maps than tokens it is computed
+    from the smaller matrix, as ‖MMᵀ − I‖²_F + tokens − maps.
 
     Args:
         received (`torch.Tensor` of shape `(batch, maps, tokens)`):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from transformers import (
     AttentionInterface,
@@ -19,6 +19,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from msattn.auto import AutoModelForRelationExtraction, OneOf
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.errors import UserError
+from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleRE,
     BertForMultiScaleSequenceClassification,
@@ -27,6 +28,9 @@ from msattn.modeling.modeling_multiscale_bert import (
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.modeling.received_attention import received_attention, received_attention_forward
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
+
+if TYPE_CHECKING:
+    from msattn.training.guiding import GuidedTrainer, GuidingArguments
 
 __version__ = version("msattn")
 
@@ -47,10 +51,12 @@ if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     del RelationExtractionPipeline._registered_impl
 
 
-def __getattr__(name: str) -> ModuleType:
-    # What stands on matplotlib, datasets or scikit-learn is imported when it is first used.
+def __getattr__(name: str) -> Any:
+    # What stands on matplotlib, datasets, scikit-learn or the Trainer is imported when it is first used.
     if name in ("analysis", "data", "metrics", "training"):
         return import_module(f"msattn.{name}")
+    if name in ("GuidedTrainer", "GuidingArguments"):
+        return getattr(import_module("msattn.training.guiding"), name)
     raise AttributeError(f"module 'msattn' has no attribute {name!r}")
 
 
@@ -58,11 +64,15 @@ __all__ = [
     "AutoModelForRelationExtraction",
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "GuidedTrainer",
+    "GuidingArguments",
     "MultiScaleBertConfig",
     "MultiScaleBertModel",
     "MultiScaleFusion",
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
+    "mdg_loss",
+    "pdg_loss",
     "received_attention",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils.operations import ignorant_find_batch_size
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer
@@ -15,7 +17,56 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import PredictionOutput
 
 
-class FineTuningTrainer(Trainer):
+class AccumulatingTrainer(Trainer):
+    """
+    A [`Trainer`] whose accumulated gradients are those of one large batch, also where the batches differ in size.
+
+    Where the loss is a mean over a batch, the batch counts by its examples, and not as much as any other.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._examples: int | None = None
+        # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
+        self.accelerator.gradient_accumulation_steps = 1
+        if _ignores_item_count(self.accelerator.unwrap_model(self.model, keep_torch_compile=False)):
+            self.model_accepts_loss_kwargs = False
+
+    def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
+        batches, items = super().get_batch_samples(*args)
+        self._examples = sum(ignorant_find_batch_size(batch) or 1 for batch in batches)
+        return batches, items
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        divisor = self.divisor(num_items_in_batch) if model.training else 1
+        factor = self.share(inputs) * divisor if divisor > 1 else 1.0
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if factor != 1.0:
+            loss = loss * factor
+        return (loss, outputs) if return_outputs else loss
+
+    def share(self, inputs: dict[str, Any]) -> float:
+        """The part of the step's examples that this batch has."""
+        if self._examples is None:
+            return 1 / self.args.gradient_accumulation_steps
+        return (ignorant_find_batch_size(inputs) or 1) / self._examples
+
+    def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
+        """What [`Trainer.training_step`] divides the loss by: nothing, if it is a share of the whole step already."""
+        scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        if scaled is None:
+            counts = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            scaled = counts or self.compute_loss_func is not None
+        return 1 if scaled else self.current_gradient_accumulation_steps
+
+
+class FineTuningTrainer(AccumulatingTrainer):
     r"""
     A [`Trainer`] for an encoder with freshly initialised layers above it, which often want a higher learning rate.
 
@@ -29,8 +80,6 @@ class FineTuningTrainer(Trainer):
     def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.new_layers_learning_rate = new_layers_learning_rate
-        # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
-        self.accelerator.gradient_accumulation_steps = 1
         if self.args.hub_token is not None:
             self.args.hub_token = UnsavedToken(self.args.hub_token)
 
@@ -82,6 +131,18 @@ class UnsavedToken(str):
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
+
+
+def _ignores_item_count(model: torch.nn.Module) -> bool:
+    """
+    Whether the loss is a mean over the batch although `forward` takes any keyword, `num_items_in_batch` among them.
+
+    Most classifiers of Transformers are so; the Trainer then takes the loss for a share of the whole step.
+    """
+    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+    if code is None or "CrossEntropyLoss" not in code.co_names:
+        return False
+    return "loss_function" not in code.co_names and "num_items_in_batch" not in code.co_varnames
 
 
 class LongestFirstSampler(Sampler[int]):

@@ -1,0 +1,323 @@
+"""Attention guiding for any encoder: a Trainer that adds MDG and PDG to the loss of the task."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+from msattn.errors import UserError
+from msattn.modeling.guiding_losses import NORMALIZATIONS, REDUCTIONS, mdg_loss, pdg_loss
+from msattn.training.trainer import AccumulatingTrainer
+
+logger = logging.get_logger(__name__)
+
+AXES = ("received", "official")
+PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {
+        "guiding_axis": "received",
+        "guiding_temperature": 1.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "row",
+        "guiding_reduction": "mean",
+    },
+    "paper": {
+        "guiding_axis": "received",
+        "guiding_temperature": 1.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "none",
+        "guiding_reduction": "sum",
+    },
+    "official": {
+        "guiding_axis": "official",
+        "guiding_temperature": 2.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "row",
+        "guiding_reduction": "mean",
+    },
+}
+
+
+@dataclass
+class GuidingArguments:
+    """What is added to the loss of the task. What is left out is as the preset says."""
+
+    guiding: str | None = field(
+        default=None,
+        metadata={
+            "help": "Preset of the arguments below: recommended (the default), paper (its equations as printed) or "
+            "official (its code as released, whose axis teaches nothing).",
+            "choices": list(PRESETS),
+        },
+    )
+    mdg_weight: float = field(default=0.0, metadata={"help": "Weight of MDG (alpha): attention maps that differ."})
+    pdg_weight: float = field(
+        default=0.0, metadata={"help": "Weight of PDG (beta): tokens that different attention maps attend to."}
+    )
+    guiding_temperature: float | None = field(default=None, metadata={"help": "Temperature of MDG."})
+    guided_layers: list[int] | None = field(
+        default=None, metadata={"help": "Layers that are guided, from 0, or from -1 downwards; without it, all."}
+    )
+    guiding_axis: str | None = field(
+        default=None,
+        metadata={
+            "help": "A map's vector: the attention that each token receives, or the official mean over the keys.",
+            "choices": list(AXES),
+        },
+    )
+    mdg_normalize: str | None = field(
+        default=None,
+        metadata={
+            "help": "What has unit length in MDG: each map (row), each token over all maps (col) or none.",
+            "choices": list(NORMALIZATIONS),
+        },
+    )
+    pdg_normalize: str | None = field(
+        default=None, metadata={"help": "The same in PDG.", "choices": list(NORMALIZATIONS)}
+    )
+    guiding_reduction: str | None = field(
+        default=None,
+        metadata={
+            "help": "sum (as printed), or mean: MDG over the maps, PDG over the tokens.",
+            "choices": list(REDUCTIONS),
+        },
+    )
+
+    def __post_init__(self) -> None:
+        preset = PRESETS.get(self.guiding or "recommended")
+        if preset is None:
+            raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
+        for name, value in preset.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        for name, choices in (
+            ("guiding_axis", AXES),
+            ("mdg_normalize", NORMALIZATIONS),
+            ("pdg_normalize", NORMALIZATIONS),
+            ("guiding_reduction", REDUCTIONS),
+        ):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+        for name in ("mdg_weight", "pdg_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"{name} must be 0 or a positive number, got {getattr(self, name)}.")
+        if not 0 < self.guiding_temperature < math.inf:
+            raise UserError(f"guiding_temperature must be a positive number, got {self.guiding_temperature}.")
+        if self.guided_layers is not None and not self.guided_layers:
+            raise UserError("guided_layers names no layer: leave it out for all layers.")
+        if self.guiding and not self.weights:
+            logger.warning(f"guiding={self.guiding}: nothing is guided, as mdg_weight and pdg_weight are 0.")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The terms that are added to the loss, and their weights."""
+        weights = {"mdg_loss": self.mdg_weight, "pdg_loss": self.pdg_weight}
+        return {name: weight for name, weight in weights.items() if weight}
+
+    def layers(self, count: int) -> list[int]:
+        """
+        The guided layers of a model with `count`, counted from 0.
+
+        Raises:
+            UserError: There is no such layer.
+        """
+        if self.guided_layers is None:
+            return list(range(count))
+        for layer in self.guided_layers:
+            if not -count <= layer < count:
+                raise UserError(f"guided_layers: there is no layer {layer}; the model has 0 to {count - 1}.")
+        return sorted({layer % count for layer in self.guided_layers})
+
+
+class _Batch(NamedTuple):
+    """What has to be finite in a batch: its terms, and its maps, whose layers are `layers`."""
+
+    step: int
+    terms: Sequence[str]
+    layers: Sequence[int]
+    finite: torch.Tensor
+
+
+class GuidedTrainer(AccumulatingTrainer):
+    r"""
+    A [`Trainer`] that adds attention guiding to the loss of any encoder:
+
+    loss = task_loss + mdg_weight · mdg_loss + pdg_weight · pdg_loss.
+
+    Until it is trained, the model has the attention implementation `"received"`: fused attention, and what each token
+    receives, without the attention matrix. Where the model was loaded with `attn_implementation="eager"`, the only one
+    of models outside the attention interface of Transformers, its full maps are summed instead. No parameter is added,
+    and nothing changes at inference. The terms are logged beside the loss, unweighted.
+
+    Args:
+        *args: Arguments of [`Trainer`].
+        guiding (`GuidingArguments`): Weights, layers and forms of the terms. Without a weight nothing is guided.
+        **kwargs: Arguments of [`Trainer`].
+
+    Raises:
+        UserError: The model has no attentions, not in this form, or not these layers; or, in training, a term is not
+            finite.
+
+    Example:
+
+    ```python
+    >>> from msattn import GuidedTrainer, GuidingArguments
+
+    >>> trainer = GuidedTrainer(model, args, train_dataset=dataset, guiding=GuidingArguments(mdg_weight=0.01))
+    >>> trainer.train()
+    ```"""
+
+    def __init__(self, *args: Any, guiding: GuidingArguments, **kwargs: Any):
+        self.guiding = guiding
+        self._own_attention: str | None = None
+        # Of the steps since the last log: the sums of the terms, and how many steps they make.
+        self._sums: dict[str, torch.Tensor] = {}
+        self._steps = 0.0
+        self._last_batch: _Batch | None = None
+        super().__init__(*args, **kwargs)
+        self._set_attention(self.model)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As in [`Trainer`]. Afterwards the model has the attention implementation that it came with."""
+        self._set_attention(self.model)
+        try:
+            output = super().train(*args, **kwargs)
+            self._check_last_batch()
+            return output
+        finally:
+            if self._own_attention is not None:
+                self.model.set_attn_implementation(self._own_attention)
+
+    def call_model_init(self, *args: Any) -> nn.Module:
+        model = super().call_model_init(*args)
+        self._set_attention(model)
+        return model
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        weights = self.guiding.weights
+        if not (model.training and weights):
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        self._check_last_batch()
+        loss, outputs = super().compute_loss(model, {**inputs, "output_attentions": True}, True, num_items_in_batch)
+        share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
+        mask = inputs.get("attention_mask")
+        vectors = self._layer_vectors(outputs, mask)
+        parts = {"task_loss": loss.detach().mean() / divisor}
+        for name, term in self._terms(vectors, mask).items():
+            loss = loss + weights[name] * divisor * share * term
+            parts[name] = share * term.detach()
+        self._record(parts, share, vectors)
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs and self._sums:
+            self._check_last_batch()
+            means = torch.stack(list(self._sums.values())) / self._steps
+            means = self.accelerator.gather(means.unsqueeze(0)).mean(dim=0)
+            logs = {**logs, **dict(zip(self._sums, means.tolist(), strict=True))}
+            self._sums, self._steps = {}, 0.0
+        super().log(logs, *args, **kwargs)
+
+    def _terms(self, vectors: Mapping[int, torch.Tensor], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """What is added to the loss, unweighted, under the names that `weights` has."""
+        guiding, maps = self.guiding, torch.cat(list(vectors.values()), dim=1)
+        terms = {}
+        if guiding.mdg_weight:
+            terms["mdg_loss"] = mdg_loss(
+                maps, mask, guiding.guiding_temperature, guiding.mdg_normalize, guiding.guiding_reduction
+            )
+        if guiding.pdg_weight:
+            terms["pdg_loss"] = pdg_loss(maps, mask, guiding.pdg_normalize, guiding.guiding_reduction)
+        return terms
+
+    def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> dict[int, torch.Tensor]:
+        """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
+        attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
+        if not attentions:
+            raise UserError(f"{type(self.model).__name__} returns no attentions: it cannot be guided.")
+        if mask is None:
+            mask = torch.ones(attentions[0].shape[0], attentions[0].shape[-1], device=attentions[0].device)
+        return {
+            layer: self._vectors(attentions[layer], mask).to(mask.device)
+            for layer in self.guiding.layers(len(attentions))
+        }
+
+    def _vectors(self, attention: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if self.model.config._attn_implementation != "eager":
+            if attention.dim() != 3:
+                raise UserError(_outside_the_interface(self.model))
+            return attention
+        if attention.dim() != 4 or attention.shape[-2:] != (mask.shape[-1],) * 2:
+            raise UserError(f"{type(self.model).__name__} has attentions of shape {tuple(attention.shape)}: no maps.")
+        with torch.autocast(attention.device.type, enabled=False):
+            attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
+            real = mask.to(attention)
+            if self.guiding.guiding_axis == "official":
+                return attention.sum(dim=-1) / real.sum(dim=-1).clamp_min(1)[:, None, None]
+            return (real[:, None, None] @ attention).squeeze(-2)
+
+    def _record(self, parts: Mapping[str, torch.Tensor], share: float, vectors: Mapping[int, torch.Tensor]) -> None:
+        # Nothing is read here: the processor would wait for the device in every step.
+        self._steps += share
+        for name, part in parts.items():
+            self._sums[name] = self._sums.get(name, 0.0) + part
+        maps = torch.cat(list(vectors.values()), dim=1)
+        self._last_batch = _Batch(
+            step=self.state.global_step + 1,
+            terms=list(parts),
+            layers=[layer for layer, heads in vectors.items() for _ in range(heads.shape[1])],
+            finite=torch.cat([torch.stack(list(parts.values())).isfinite(), maps.isfinite().all(dim=-1).all(dim=0)]),
+        )
+
+    def _check_last_batch(self) -> None:
+        # One batch late: by then the device has computed it and is busy with its backward pass.
+        batch, self._last_batch = self._last_batch, None
+        if batch is None or batch.finite.all():
+            return
+        finite = batch.finite.tolist()
+        terms = [name for name, fine in zip(batch.terms, finite, strict=False) if not fine] or ["loss"]
+        layers = [layer for layer, fine in zip(batch.layers, finite[len(batch.terms) :], strict=True) if not fine]
+        where = f"because of the attention of layer {layers[0]}" if layers else "while the attention of every layer is"
+        raise UserError(
+            f"step {batch.step}: {' and '.join(terms)} not finite, {where}; lower the learning rate or the weights, "
+            "or train in bf16 or float32."
+        )
+
+    def _set_attention(self, model: nn.Module) -> None:
+        if not self.guiding.weights:
+            return
+        name, config = type(model).__name__, getattr(model, "config", None)
+        parameters = inspect.signature(model.forward).parameters
+        takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+        if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
+            raise UserError(f"{name} returns no attentions: it cannot be guided.")
+        self.guiding.layers(getattr(config, "num_hidden_layers", sys.maxsize))
+        official = self.guiding.guiding_axis == "official"
+        current, wanted = config._attn_implementation, "eager" if official else "received"
+        if current == "eager" and not official:
+            logger.warning(f"{name} was loaded with eager attention: its full maps are summed, after their dropout.")
+        elif current != wanted:
+            self._own_attention = current
+            model.set_attn_implementation(wanted)
+            if config._attn_implementation != wanted:
+                raise UserError(_outside_the_interface(model))
+
+
+def _outside_the_interface(model: nn.Module) -> str:
+    return (
+        f"{type(model).__name__} does not take part in the attention interface of Transformers: load it with "
+        'attn_implementation="eager", and its full attention maps will be summed.'
+    )
