@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from msattn.data.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+
+# An id, and the number of the word that it is part of.
+Token = tuple[int, "int | None"]
 
 
 def add_entity_markers(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -34,6 +38,7 @@ def encode_relations(
     heads: Sequence[Sequence[int]],
     tails: Sequence[Sequence[int]],
     max_length: int | None = None,
+    words: bool = False,
 ) -> dict[str, list]:
     """
     Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, in whichever order the two occur.
@@ -49,6 +54,8 @@ def encode_relations(
         tails (`Sequence[Sequence[int]]`): The same of the second argument.
         max_length (`int`, *optional*):
             Most tokens in a row, special ones included. The tokenizer's own limit if `None`.
+        words (`bool`, *optional*, defaults to `False`):
+            Add `words` and `word_ids`, as [`~msattn.data.words.encoding_words`] does.
 
     Returns:
         `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (where the tokenizer's model takes them) and
@@ -59,8 +66,10 @@ def encode_relations(
         ValueError: If the tokenizer lacks the markers, a classification or a separator token.
     """
     max_length = max_length or tokenizer.model_max_length
-    encoded: dict[str, list] = {"input_ids": [], "attention_mask": [], "token_type_ids": [], "entity_starts": []}
-    for left, core, right, starts in _marked(tokenizer, texts, heads, tails):
+    columns = ("input_ids", "attention_mask", "token_type_ids", "entity_starts", *(WORD_COLUMNS if words else ()))
+    encoded: dict[str, list] = {name: [] for name in columns}
+    marked = _marked(tokenizer, texts, heads, tails, words)
+    for text, (left, core, right, starts) in zip(texts, marked, strict=True):
         room = max_length - len(core) - 2
         if room < 0:
             for column in encoded.values():
@@ -69,10 +78,14 @@ def encode_relations(
         before = min(len(left), max(room // 2, room - len(right)))
         after = min(len(right), room - before)
         window = left[len(left) - before :] + core + right[:after]
-        encoded["input_ids"].append([tokenizer.cls_token_id, *window, tokenizer.sep_token_id])
+        ids, word_ids = zip(*window, strict=True)
+        encoded["input_ids"].append([tokenizer.cls_token_id, *ids, tokenizer.sep_token_id])
         encoded["attention_mask"].append([1] * (len(window) + 2))
         encoded["token_type_ids"].append([0] * (len(window) + 2))
         encoded["entity_starts"].append([1 + before + start for start in starts])
+        if words:
+            encoded["words"].append([split_words(text)])
+            encoded["word_ids"].append([None, *word_ids, None])
     if "token_type_ids" not in tokenizer.model_input_names:
         del encoded["token_type_ids"]
     return encoded
@@ -85,6 +98,7 @@ def encode_relation_dataset(
     label2id: Mapping[str, int] | None = None,
     on_overflow: str = "error",
     num_proc: int | None = None,
+    words: bool = False,
 ) -> Dataset:
     """
     Encodes a data set of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
@@ -98,6 +112,7 @@ def encode_relation_dataset(
             What becomes of an example whose entities do not both fit in `max_length`: `"error"`, or `"skip"`, which
             leaves it out and says how many there were.
         num_proc (`int`, *optional*): Processes to use.
+        words (`bool`, *optional*, defaults to `False`): Add the columns `words` and `word_ids`.
 
     Returns:
         `datasets.Dataset`: `id`, the columns of [`encode_relations`], and `labels` (int).
@@ -110,7 +125,7 @@ def encode_relation_dataset(
     limit = max_length or tokenizer.model_max_length
 
     def encode(rows: dict[str, list]) -> dict[str, list]:
-        encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit)
+        encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words)
         encoded["id"] = rows["id"]
         if label2id is not None:
             encoded["labels"] = [
@@ -154,10 +169,11 @@ def _marked(
     texts: Sequence[str],
     heads: Sequence[Sequence[int]],
     tails: Sequence[Sequence[int]],
-) -> list[tuple[list[int], list[int], list[int], list[int]]]:
+    words: bool = False,
+) -> list[tuple[list[Token], list[Token], list[Token], list[int]]]:
     """
-    For each text: the ids before the first marker, those from it to the last marker, those after it, and where in the
-    middle part `[E1]` and `[E2]` stand.
+    For each text: the tokens before the first marker, those from it to the last marker, those after it, and where in
+    the middle part `[E1]` and `[E2]` stand.
     """
     markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
     if None in markers or tokenizer.unk_token_id in markers:
@@ -167,26 +183,33 @@ def _marked(
     if not texts:
         # The tokenizer fails on an empty batch.
         return []
-    segments = []
-    for text, head, tail in zip(texts, heads, tails, strict=True):
-        first, second = sorted((list(head), list(tail)))
-        bounds = [0, *first, *second, len(text)]
-        segments += [text[start:end] for start, end in pairwise(bounds)]
-    ids = tokenizer(
-        segments,
+    all_bounds = [
+        [0, *chain.from_iterable(sorted((list(head), list(tail)))), len(text)]
+        for text, head, tail in zip(texts, heads, tails, strict=True)
+    ]
+    segments = tokenizer(
+        [text[start:end] for text, bounds in zip(texts, all_bounds, strict=True) for start, end in pairwise(bounds)],
         add_special_tokens=False,
         # "[SEP]" in a text is three ordinary tokens.
         split_special_tokens=True,
         return_attention_mask=False,
         return_token_type_ids=False,
         verbose=False,
-    )["input_ids"]
+    )
 
     marked = []
-    for row, (head, tail) in enumerate(zip(heads, tails, strict=True)):
-        left, first, between, second, right = ids[5 * row : 5 * row + 5]
+    for row, (text, bounds, head, tail) in enumerate(zip(texts, all_bounds, heads, tails, strict=True)):
+        owners = character_words(text) if words else {}
+        parts = []
+        for number, shift in enumerate(bounds[:-1], start=5 * row):
+            ids = segments["input_ids"][number]
+            word_ids = token_words(segments.encodings[number].offsets, owners, shift) if words else [None] * len(ids)
+            parts.append(list(zip(ids, word_ids, strict=True)))
+        left, first, between, second, right = parts
         head_first = head[0] < tail[0]
-        opened, closed, opened_next, closed_next = markers if head_first else markers[2:] + markers[:2]
+        opened, closed, opened_next, closed_next = (
+            (marker, None) for marker in (markers if head_first else markers[2:] + markers[:2])
+        )
         core = [opened, *first, closed, *between, opened_next, *second, closed_next]
         starts = [0, len(first) + len(between) + 2]
         marked.append((left, core, right, starts if head_first else starts[::-1]))

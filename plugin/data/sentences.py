@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from msattn.data.glue import GLUE_TASKS
 from msattn.data.relations import READERS, guess_format
 from msattn.data.tables import rows_to_dataset
+from msattn.data.words import encoding_words
 from msattn.errors import UserError
 
 FORMATS = ("csv", "json", "jsonl", "parquet")
@@ -55,6 +56,7 @@ def encode_sentences(
     max_length: int | None = None,
     pad_to_max_length: bool = False,
     num_proc: int | None = None,
+    words: bool = False,
 ) -> tuple[Dataset, int]:
     """
     Turns texts into model inputs.
@@ -66,6 +68,7 @@ def encode_sentences(
         max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on.
         pad_to_max_length (`bool`, *optional*, defaults to `False`): Pad here, and not batch by batch.
         num_proc (`int`, *optional*): Number of processes.
+        words (`bool`, *optional*, defaults to `False`): Add the columns of [`~msattn.data.words.encoding_words`].
 
     Returns:
         `tuple[datasets.Dataset, int]`: The tokenizer's outputs with `labels`, and how many examples were truncated.
@@ -78,7 +81,12 @@ def encode_sentences(
             truncation=True,
             max_length=max_length,
         )
-        return {**inputs, "truncated": [bool(encoding.overflowing) for encoding in inputs.encodings]}
+        encoded = {**inputs, "truncated": [bool(encoding.overflowing) for encoding in inputs.encodings]}
+        if words:
+            texts = zip(*(rows[column] for column in columns), strict=True)
+            found = list(map(encoding_words, inputs.encodings, texts))
+            encoded["words"], encoded["word_ids"] = map(list, zip(*found, strict=True))
+        return encoded
 
     unused = [name for name in dataset.column_names if name != "label"]
     encoded = dataset.map(encode, batched=True, remove_columns=unused, num_proc=num_proc, desc="Tokenising")

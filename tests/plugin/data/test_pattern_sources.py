@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import DataCollatorWithPadding
+
+from msattn.data.cooccurrence import PositivePMI
+from msattn.data.dependency_trees import DependencyTrees, parsed, read_conllu
+from msattn.data.entity_markers import encode_relation_dataset
+from msattn.data.pattern_sources import PatternCollator, word_sources
+from msattn.data.sentences import encode_sentences
+from msattn.data.word_similarity import EmbeddingSimilarity, WordNetSimilarity
+from msattn.data.words import split_words
+from msattn.errors import UserError
+from tests.tiny_models import tiny_tokenizer
+
+CONLLU = """# text = The dog's in the house.
+1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_
+2-3\tdog's\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdog\tdog\tNOUN\t_\t_\t0\troot\t_\t_
+3\t's\tbe\tAUX\t_\t_\t6\tcop\t_\t_
+4\tin\tin\tADP\t_\t_\t6\tcase\t_\t_
+5\tthe\tthe\tDET\t_\t_\t6\tdet\t_\t_
+5.1\tbig\tbig\tADJ\t_\t_\t_\t_\t_\t_
+6\thouse\thouse\tNOUN\t_\t_\t2\troot\t_\tSpaceAfter=No
+7\t.\t.\tPUNCT\t_\t_\t2\tpunct\t_\t_
+
+1\tcannot\tcan\tAUX\t_\t_\t0\troot\t_\t_
+"""
+PAIRS = [
+    ("The unpayer wrote a book.", "a dog. in a house."),
+    ("the cat", "the author"),
+]
+
+
+@pytest.fixture
+def tokenizer():
+    return tiny_tokenizer()
+
+
+@pytest.fixture
+def conllu(tmp_path) -> Path:
+    path = tmp_path / "trees.conllu"
+    path.write_text(CONLLU, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def dataset(tokenizer) -> Dataset:
+    rows = Dataset.from_dict(dict(zip(("sentence1", "sentence2"), map(list, zip(*PAIRS, strict=True)), strict=True)))
+    return encode_sentences(rows, tokenizer, ["sentence1", "sentence2"], words=True)[0]
+
+
+def pairs_of(scores: np.ndarray, texts: list[list[str]]) -> set[tuple[str, str]]:
+    words = [word for text in texts for word in text]
+    return {(words[row], words[column]) for row, column in zip(*scores.nonzero(), strict=True)}
+
+
+def test_words_are_the_same_for_every_tokenizer():
+    text = "Don't pay 3.5 (the un-payer's) l’été.\n"
+    expected = ["Don't", "pay", "3", ".", "5", "(", "the", "un", "-", "payer's", ")", "l’été", "."]
+    assert split_words(text) == expected
+
+
+def test_pieces_inherit_their_word(tokenizer, dataset):
+    row = dataset[0]
+    assert row["words"] == [["The", "unpayer", "wrote", "a", "book", "."], ["a", "dog", ".", "in", "a", "house", "."]]
+    tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
+    assert tokens[:4] == ["[CLS]", "the", "un", "##payer"]
+    assert row["word_ids"] == [None, 0, 1, 1, 2, 3, 4, 5, None, 6, 7, 8, 9, 10, 11, 12, None]
+
+
+def test_truncated_and_padded_sentences_keep_their_words(tokenizer):
+    rows = Dataset.from_dict({"sentence": ["a dog in the house", "cat"]})
+    encoded, _ = encode_sentences(rows, tokenizer, ["sentence"], max_length=5, pad_to_max_length=True, words=True)
+    assert encoded["word_ids"][:] == [[None, 0, 1, 2, None], [None, 0, None, None, None]]
+    assert encoded["words"][0] == [["a", "dog", "in", "the", "house"]]
+    assert encode_sentences(rows, tokenizer, ["sentence"])[0].column_names == [
+        "input_ids",
+        "token_type_ids",
+        "attention_mask",
+    ]
+
+
+@pytest.mark.parametrize("max_length", [None, 12])
+def test_words_of_relations_are_those_of_the_text(tokenizer, max_length):
+    text = "in the house the unpayer wrote a book . the cat"
+    spans = {"head": [[17, 24]], "tail": [[33, 37]]}
+    rows = Dataset.from_dict({"id": ["0"], "text": [text], **spans, "label": [None]})
+    plain = encode_relation_dataset(rows, tokenizer, max_length)
+    encoded = encode_relation_dataset(rows, tokenizer, max_length, words=True)
+    (row,) = encoded.to_list()
+    assert encoded.remove_columns(["words", "word_ids"]).to_list() == plain.to_list()
+    (words,) = row["words"]
+    assert words == text.split()
+    for token, word in zip(tokenizer.convert_ids_to_tokens(row["input_ids"]), row["word_ids"], strict=True):
+        assert (word is None) if token.startswith("[") else token.removeprefix("##") in words[word]
+
+
+def test_pmi():
+    texts = [["A", "dog", "dog"], ["a", "cat"], ["the", "dog"], ["the", "cat", "sat"]]
+    found = PositivePMI(texts)([["a", "dog", "unseen"], ["THE", "cat", "sat", "sat"]])
+    words = ["a", "dog", "unseen", "the", "cat", "sat", "sat"]
+    corpus = [{word.lower() for word in text} for text in texts]
+    for row, x in enumerate(words):
+        for column, y in enumerate(words):
+            single = [sum(word in text for text in corpus) for word in (x, y)]
+            both = sum({x, y} <= text for text in corpus)
+            expected = max(0.0, math.log(len(corpus) * both / math.prod(single))) if both and x != y else 0.0
+            assert found[row, column] == pytest.approx(expected, rel=1e-6), (x, y)
+    assert found[3, 5] > 0 and found.shape == (7, 7)
+
+
+def test_pmi_of_nothing():
+    assert PositivePMI([["a"], []])([[], []]).shape == (0, 0)
+    assert not PositivePMI([])([["a", "b"]]).any()
+
+
+def test_read_conllu(conllu):
+    trees = list(read_conllu(conllu))
+    assert trees[0] == (
+        ["The", "dog's", "in", "the", "house", "."],
+        [(0, 1), (1, 4), (2, 4), (3, 4), (4, 1), (5, 1)],
+    )
+    assert trees[1] == (["cannot"], [])
+
+
+def test_trees_are_laid_over_other_words(conllu):
+    source = DependencyTrees(read_conllu(conllu))
+    texts = [["the", "Dog", "'", "s", "in", "the", "house", "."], ["no", "tree"], ["can", "not"]]
+    joined = source(texts)
+    assert [text in source for text in texts] == [True, False, True]
+    assert np.array_equal(joined, joined.T) and not joined.diagonal().any() and set(joined.flat) == {0.0, 1.0}
+    ends = {(min(pair), max(pair)) for pair in zip(*map(np.ndarray.tolist, joined.nonzero()), strict=True)}
+    dog = (1, 2, 3)
+    assert ends == {(4, 6), (5, 6)} | {(0, part) for part in dog} | {(part, at) for part in dog for at in (6, 7)}
+
+
+def test_a_parser_is_asked_once_a_text():
+    asked = []
+
+    def parser(words):
+        asked.append(words)
+        return [0, *range(1, len(words))]
+
+    source = DependencyTrees(parsed([["a", "b", "c"], ["d"], ["a", "b", "c"], []], parser))
+    assert asked == [["a", "b", "c"], ["d"]]
+    assert pairs_of(source([["a", "b", "c"]]), [["a", "b", "c"]]) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
+
+
+@pytest.mark.parametrize("heads", [[0], [0, 3], [-1, 0]])
+def test_a_parser_that_returns_no_heads(heads):
+    with pytest.raises(UserError, match=r"2 heads from 0 to 2 for 'a b'"):
+        list(parsed([["a", "b"]], lambda words: heads))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2\tdog\t", "2 dog\t", "line 4: CoNLL-U has 10 columns with tabs between them, not 9"),
+        ("4\tin", "5\tin", "line 6: the word has to be number 4, not '5'"),
+        ("\t6\tcase", "\t_\tcase", "line 6: the head has to be the number of a word or 0, not '_'"),
+        ("\t6\tcase", "\t8\tcase", "line 11: a head of the sentence above is none of its 7 words"),
+    ],
+)
+def test_broken_conllu(conllu, old, new, message):
+    conllu.write_text(CONLLU.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError, match=f"trees.conllu, {message}"):
+        list(read_conllu(conllu))
+
+
+def test_conllu_that_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match="not a readable CoNLL-U file"):
+        list(read_conllu(tmp_path / "none.conllu"))
+
+
+def test_embeddings(tokenizer):
+    embeddings = np.random.default_rng(0).normal(size=(len(tokenizer), 5)).astype(np.float32)
+    source = EmbeddingSimilarity(["dog", "unpayer", "The"], tokenizer, embeddings)
+    found = source([["dog", "unpayer"], ["The", "other", "dog"]])
+    ids = {token: number for token, number in tokenizer.get_vocab().items()}
+    vectors = [embeddings[ids["dog"]], embeddings[[ids["un"], ids["##payer"]]].mean(axis=0), embeddings[ids["the"]]]
+    for (row, x), (column, y) in combinations(enumerate(vectors), 2):
+        cosine = x @ y / math.sqrt((x @ x) * (y @ y))
+        assert found[row, column] == found[column, row] == pytest.approx(max(cosine, 0), abs=1e-6)
+    assert found[0, 4] == pytest.approx(1) and not found[3].any() and (found >= 0).all()
+
+
+class Synset:
+    """As nltk's: the chain of its hypernyms, and its own depth."""
+
+    def __init__(self, *names: str):
+        self.names = names
+
+    def name(self) -> str:
+        return self.names[0]
+
+    def max_depth(self) -> int:
+        return len(self.names) - 1
+
+    def hypernym_distances(self) -> set[tuple[Synset, int]]:
+        return {(Synset(*self.names[distance:]), distance) for distance in range(len(self.names))}
+
+
+@pytest.fixture
+def wordnet(monkeypatch):
+    synsets = {
+        "dog": [Synset("dog", "canine", "animal", "entity"), Synset("frank", "food", "entity")],
+        "cat": [Synset("cat", "feline", "animal", "entity")],
+        "house": [Synset("house", "entity")],
+        "run": [Synset("run")],
+    }
+    module, package = ModuleType("nltk.corpus"), ModuleType("nltk")
+    module.wordnet = ModuleType("wordnet")
+    module.wordnet.ensure_loaded = lambda: None
+    module.wordnet.synsets = lambda word: synsets.get(word, [])
+    monkeypatch.setitem(sys.modules, "nltk", package)
+    monkeypatch.setitem(sys.modules, "nltk.corpus", module)
+
+
+def test_wordnet(wordnet):
+    words = ["Dog", "cat", "house", "run", "unknown"]
+    found = WordNetSimilarity(words)([words[:2], words[2:]])
+    expected = np.zeros((5, 5))
+    np.fill_diagonal(expected[:4, :4], 1)
+    expected[0, 1] = expected[1, 0] = 4 / 8  # both 2 above the animal, which is at depth 2
+    expected[:2, 2] = expected[2, :2] = 2 / (4 + 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_wordnet_of_nltk():
+    """Where it is installed, its measure for nouns, each beside all others."""
+    corpus = pytest.importorskip("nltk.corpus")
+    try:
+        corpus.wordnet.ensure_loaded()
+    except LookupError:
+        pytest.skip("nltk is installed, but not its WordNet")
+    words = "dog cat house book author wolf idea water walk canoe".split()
+    found = WordNetSimilarity(words)([words])
+    synsets = [corpus.wordnet.synsets(word)[0] for word in words]
+    expected = [[one.wup_similarity(other, simulate_root=False) or 0 for other in synsets] for one in synsets]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_log_says_where_similarity_comes_from(installed, request, monkeypatch, caplog, dataset, tokenizer):
+    if installed:
+        request.getfixturevalue("wordnet")
+    else:
+        monkeypatch.setitem(sys.modules, "nltk", None)
+    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
+    with caplog.at_level("WARNING"):
+        sources = word_sources(["wordsim"], dataset, tokenizer, torch.ones(len(tokenizer), 2))
+    assert isinstance(sources["wordsim"], WordNetSimilarity if installed else EmbeddingSimilarity)
+    assert ("WordNet, which has 3 of the words" if installed else "the encoder's word embeddings") in caplog.text
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_collator(tokenizer, dataset, side):
+    tokenizer.padding_side = side
+    patterns = ["first", "delim", "period", "pmi"]
+    sources = word_sources(patterns, dataset, tokenizer, torch.ones(len(tokenizer), 2))
+    collator = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)
+    examples = list(dataset)
+    batch = collator(examples)
+    assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "pattern_targets"}
+    targets = batch["pattern_targets"]
+    assert set(targets) == {"delim", "period", "pmi"}
+    assert "words" in examples[0]
+
+    tokens = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
+    for name, wanted in (("delim", "[SEP]"), ("period", ".")):
+        assert targets[name].bool().tolist() == [[token == wanted for token in row] for row in tokens]
+    for row, example in enumerate(examples):
+        scores = sources["pmi"](example["words"])
+        real = batch["attention_mask"][row].nonzero().squeeze(-1).tolist()
+        for query, query_word in zip(real, example["word_ids"], strict=True):
+            for key, key_word in zip(real, example["word_ids"], strict=True):
+                known = query_word is not None and key_word is not None
+                assert targets["pmi"][row, query, key] == (scores[query_word, key_word] if known else 0)
+        padding = ~batch["attention_mask"][row].bool()
+        assert padding.any() == (row == 1)
+        assert not targets["pmi"][row][padding].any() and not targets["pmi"][row][:, padding].any()
+
+
+def test_an_example_without_words(tokenizer):
+    rows = Dataset.from_dict({"sentence": ["", "the dog"]})
+    dataset, _ = encode_sentences(rows, tokenizer, ["sentence"], words=True)
+    sources = word_sources(["pmi"], dataset, tokenizer, torch.ones(len(tokenizer), 2))
+    batch = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, ["pmi"], sources)(list(dataset))
+    assert batch["pattern_targets"]["pmi"].shape == (2, 4, 4) and not batch["pattern_targets"]["pmi"][0].any()
+
+
+def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
+    embeddings = torch.ones(len(tokenizer), 2)
+    assert word_sources(["first", "delim"], None, tokenizer, embeddings) == {}
+    with pytest.raises(
+        UserError, match="pmi needs word_ids and words in the training data: encode them with words=True"
+    ):
+        word_sources(["first", "pmi"], dataset.remove_columns(["words", "word_ids"]), tokenizer, embeddings)
+    with pytest.raises(UserError, match="name CoNLL-U files, or give a parser"):
+        word_sources(["dependency"], dataset, tokenizer, embeddings)
+    with pytest.raises(UserError, match="trees.conllu: no sentence of the training data is in there"):
+        word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
+    conllu.write_text(f"{CONLLU}\n1\tthe\t_\t_\t_\t_\t2\t_\t_\t_\n2\tcat\t_\t_\t_\t_\t0\t_\t_\t_\n", encoding="utf-8")
+    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
+    sources = word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
+    assert "3 of 4 training sentences have no tree" in caplog.text
+    assert pairs_of(sources["dependency"]([["the", "cat"]]), [["the", "cat"]]) == {("the", "cat"), ("cat", "the")}
+    tokenizer.sep_token = None
+    with pytest.raises(UserError, match="delim needs a tokenizer with a separator"):
+        PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, ["delim"], {})
+    monkeypatch.setattr(tokenizer, "get_vocab", dict)
+    with pytest.raises(UserError, match=r'period needs a tokenizer with the token "\."'):
+        PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, ["period"], {})
+
+
+@pytest.mark.slow
+def test_a_treebank():
+    """Every sentence of English-ParTUT has its own tree, whatever our words are."""
+    if "MSATTN_DATA" not in os.environ:
+        pytest.skip("MSATTN_DATA does not name the folder of the corpora")
+    sentences = edges = words = 0
+    for split in ("train", "dev", "test"):
+        path = Path(os.environ["MSATTN_DATA"], "ud_english_partut", f"en_partut-ud-{split}.conllu")
+        trees = list(read_conllu(path))
+        source = DependencyTrees(trees)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        texts = [split_words(line.removeprefix("# text = ")) for line in lines if line.startswith("# text = ")]
+        assert len(texts) == len(trees)
+        for text, (tokens, heads) in zip(texts, trees, strict=True):
+            assert text in source, " ".join(text)
+            joined = source([text])
+            assert np.array_equal(joined, joined.T)
+            if text == tokens and len({frozenset(edge) for edge in heads}) == len(heads):
+                words += 1
+            sentences, edges = sentences + 1, edges + len(heads)
+    assert (sentences, edges) == (2090, 43504 + 2722 + 3408 - 2090)
+    assert words > 1000
