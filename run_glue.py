@@ -10,22 +10,24 @@ from transformers import TrainingArguments
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.experiment import ExperimentArguments
 from msattn.training.glue import GlueDataArguments, GlueModelArguments, glue_experiment
+from msattn.training.guiding import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
 
 
 def main() -> None:
-    model_args, head_args, data_args, experiment_args, training_args = parse_arguments(
+    model_args, head_args, data_args, experiment_args, guiding_args, training_args = parse_arguments(
         (
             MultiScaleArguments,
             GlueModelArguments,
             GlueDataArguments,
             ExperimentArguments,
+            GuidingArguments,
             TrainingArguments,
         )
     )
     set_up_logging(training_args)
     experiment = glue_experiment(model_args, head_args, data_args, training_args)
-    experiment.run(training_args, experiment_args)
+    experiment.run(training_args, experiment_args, guiding_args)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from transformers import TrainingArguments
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.demo import demo_arguments, show_demo
 from msattn.training.experiment import ExperimentArguments
+from msattn.training.guiding import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
 from msattn.training.relation_extraction import (
     RelationDataArguments,
@@ -25,19 +26,20 @@ from msattn.training.relation_extraction import (
 
 def main() -> None:
     demo = len(sys.argv) == 1
-    model_args, head_args, data_args, experiment_args, training_args = parse_arguments(
+    model_args, head_args, data_args, experiment_args, guiding_args, training_args = parse_arguments(
         (
             MultiScaleArguments,
             RelationModelArguments,
             RelationDataArguments,
             ExperimentArguments,
+            GuidingArguments,
             TrainingArguments,
         ),
         demo_arguments() if demo else None,
     )
     set_up_logging(training_args)
     experiment = relation_experiment(model_args, head_args, data_args, training_args)
-    experiment.run(training_args, experiment_args)
+    experiment.run(training_args, experiment_args, guiding_args)
     if demo:
         show_demo(Path(training_args.output_dir))
 

@@ -26,6 +26,7 @@ from transformers.utils import logging
 
 from msattn.errors import UserError
 from msattn.training.checkpoints import last_checkpoint
+from msattn.training.guiding import GuidedTrainer, GuidingArguments
 from msattn.training.model_card import ModelCardFacts, write_model_card
 from msattn.training.trainer import FineTuningTrainer
 
@@ -43,6 +44,10 @@ class ExperimentArguments:
         default=None,
         metadata={"help": "Stop when --metric_for_best_model has not improved for so many evaluations."},
     )
+
+
+class GuidedFineTuningTrainer(GuidedTrainer, FineTuningTrainer):
+    """A [`FineTuningTrainer`] that guides the attention, if it is asked to."""
 
 
 @dataclass
@@ -74,9 +79,19 @@ class Experiment:
     new_layers_learning_rate: float | None = None
     compute_loss_func: Callable[..., torch.Tensor] | None = None
 
-    def run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
+    def run(
+        self,
+        args: TrainingArguments,
+        experiment_args: ExperimentArguments,
+        guiding: GuidingArguments | None = None,
+    ) -> dict[str, float]:
         """
         Runs every seed.
+
+        Args:
+            args (`TrainingArguments`): How to train.
+            experiment_args (`ExperimentArguments`): How often.
+            guiding (`GuidingArguments`, *optional*): How the attention is guided, if at all.
 
         Returns:
             `dict[str, float]`: The metrics; over several seeds their means, with their standard deviations as `*_std`.
@@ -85,14 +100,15 @@ class Experiment:
             UserError: The arguments ask for what is not there, or do not go together.
         """
         self._check(args, experiment_args)
+        guiding = guiding or GuidingArguments()
         if not experiment_args.seeds:
-            return self._run(args, experiment_args)
+            return self._run(args, experiment_args, guiding)
         runs = {}
         for seed in experiment_args.seeds:
             seeded = copy.copy(args)
             seeded.seed = seed
             seeded.output_dir = str(Path(args.output_dir) / f"seed-{seed}")
-            runs[seed] = self._run(seeded, experiment_args)
+            runs[seed] = self._run(seeded, experiment_args, guiding)
         summary = summarize(list(runs.values()))
         if args.should_save:
             write_json(Path(args.output_dir) / "all_results.json", {**summary, "seeds": runs})
@@ -118,14 +134,16 @@ class Experiment:
         if experiment_args.seeds and args.push_to_hub:
             raise UserError("--push_to_hub takes one model: give --seed N in place of --seeds.")
 
-    def _run(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> dict[str, float]:
+    def _run(
+        self, args: TrainingArguments, experiment_args: ExperimentArguments, guiding: GuidingArguments
+    ) -> dict[str, float]:
         set_seed(args.seed)
         if args.ddp_find_unused_parameters is None:
             # All that is trained takes part in every step; by default the Trainer has each step searched for the rest.
             args.ddp_find_unused_parameters = False
         patience = experiment_args.early_stopping_patience
         # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
-        trainer = FineTuningTrainer(
+        trainer = GuidedFineTuningTrainer(
             model=self.model_init(),
             args=args,
             train_dataset=self.train_dataset,
@@ -138,6 +156,7 @@ class Experiment:
             callbacks=None if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)],
             new_layers_learning_rate=self.new_layers_learning_rate,
             compute_loss_func=self.compute_loss_func,
+            guiding=guiding,
         )
         results: dict[str, float] = {}
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from sklearn.metrics import accuracy_score, classification_report, f1_score, mean_squared_error
-from transformers import EvalPrediction, TrainingArguments
+from transformers import AutoModelForSequenceClassification, EvalPrediction, TrainingArguments
 from transformers.utils import logging
 
 from msattn import metrics
@@ -24,7 +24,13 @@ from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceCl
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import CONFIG_FIELDS, MultiScaleArguments, checkpoint_labels, head_fields
+from msattn.training.multiscale import (
+    CONFIG_FIELDS,
+    MultiScaleArguments,
+    checkpoint_labels,
+    head_fields,
+    stands_on_bert,
+)
 from msattn.training.pretrained import load_model, load_tokenizer
 
 logger = logging.get_logger(__name__)
@@ -62,8 +68,9 @@ class GlueModelArguments:
     head: str | None = field(
         default=None,
         metadata={
-            "help": "multiscale (BERT-MS, the default for a plain BERT checkpoint), or a baseline: bert (the encoder "
-            "alone, under the same classifier) or plain-attention (as large as multiscale, but words only).",
+            "help": "For BERT: multiscale (BERT-MS, the default for a plain checkpoint), or a baseline: bert (the "
+            "encoder alone, under the same classifier) or plain-attention (as large as multiscale, but words only). "
+            "An encoder of another family has the classifier that Transformers has for it.",
             "choices": list(HEADS),
         },
     )
@@ -140,6 +147,7 @@ def glue_experiment(
         UserError: Files, labels, model or arguments are not as they should be.
     """
     tokenizer = load_tokenizer(model_args)
+    multiscale = stands_on_bert(model_args, head_args.head)
     wants_eval = training_args.do_eval or training_args.eval_strategy != "no"
     used = {
         "train": training_args.do_train,
@@ -194,7 +202,7 @@ def glue_experiment(
     return Experiment(
         model_init=partial(
             load_model,
-            BertForMultiScaleSequenceClassification,
+            BertForMultiScaleSequenceClassification if multiscale else AutoModelForSequenceClassification,
             model_args,
             len(tokenizer),
             **(head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}),
@@ -205,7 +213,7 @@ def glue_experiment(
         ),
         tokenizer=tokenizer,
         compute_metrics=partial(glue_metrics, task=task, regression=labels is None),
-        card=_card(data_args, splits, len(data.columns)),
+        card=_card(data_args, splits, len(data.columns), multiscale),
         train_dataset=datasets.get("train"),
         eval_datasets={name: dataset for name, dataset in datasets.items() if name.startswith(("eval", "dev"))},
         test_datasets={name: dataset for name, dataset in datasets.items() if name.startswith("test")},
@@ -362,12 +370,18 @@ def _write_predictions(
     print(f"{prefix}\n{report}")
 
 
-def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: int) -> ModelCardFacts:
+def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: int, multiscale: bool) -> ModelCardFacts:
     task = data_args.task_name
     name = f"GLUE {GLUE_TASKS[task].folder}" if task else Path(str(data_args.train_file)).name
     matched = "_matched" if task == "mnli" else ""
     names = {"": f"validation{matched}", "_mm": "validation_mismatched"}
     official = "dev" if "dev" in splits else "eval"
+    encoder = "a pre-trained encoder"
+    if multiscale:
+        encoder = (
+            "BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a "
+            "baseline,"
+        )
     return ModelCardFacts(
         task_type="text-classification",
         pipeline_tag="text-classification",
@@ -382,20 +396,19 @@ def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: in
         },
         metrics=METRIC_NAMES,
         description=(
-            f"A model for {name}: BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or "
-            "`scales: ()` below), as a baseline, under a classifier of "
-            f"{'sentence pairs' if texts == 2 else 'sentences'}."
+            f"A model for {name}: {encoder} under a classifier of {'sentence pairs' if texts == 2 else 'sentences'}."
         ),
-        usage=partial(_usage, pair=texts == 2),
-        tags=["multi-scale-attention", *(["glue"] if task else [])],
-        config_fields=CONFIG_FIELDS,
+        usage=partial(_usage, pair=texts == 2, multiscale=multiscale),
+        tags=[*(["multi-scale-attention"] if multiscale else []), *(["glue"] if task else [])],
+        config_fields=CONFIG_FIELDS if multiscale else ["model_type"],
+        carries_code=multiscale,
     )
 
 
-def _usage(name: str, pair: bool) -> str:
+def _usage(name: str, pair: bool, multiscale: bool) -> str:
     example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
-    return f'''import msattn
+    return f'''{"import msattn" if multiscale else ""}
 from transformers import pipeline
 
 classify = pipeline("text-classification", model="{name}")
-classify({example})'''
+classify({example})'''.lstrip()

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -37,6 +37,7 @@ class ModelCardFacts:
         dataset_config (`str`, *optional*): The data set's configuration on the Hub.
         splits (`Mapping[str, str]`): Metric prefixes and the splits that they stand for.
         config_fields (`Sequence[str]`): Fields of the model's configuration to list.
+        carries_code (`bool`): Whether the model's class is one of ours, which the checkpoint brings along.
     """
 
     task_type: str
@@ -51,6 +52,7 @@ class ModelCardFacts:
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
     config_fields: Sequence[str] = ()
+    carries_code: bool = True
 
 
 def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
@@ -105,6 +107,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
         hyperparameters={
             **{name: getattr(config, name) for name in facts.config_fields},
+            **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
             **extract_hyperparameters_from_trainer(trainer),
         },
         history=make_markdown_table(history) if history else "",

@@ -63,10 +63,26 @@ class MultiScaleArguments(ModelArguments):
         return {name: value for name, value in values.items() if value is not None}
 
 
+def stands_on_bert(args: MultiScaleArguments, head: str | None) -> bool:
+    """
+    Whether the checkpoint is a BERT or a BERT-MS; any other encoder is fine-tuned as it is.
+
+    Raises:
+        UserError: It is another, but the arguments ask for a head or a layer of BERT-MS.
+    """
+    family = load_config(args).model_type
+    if family in ("bert", MultiScaleBertConfig.model_type):
+        return True
+    for name in (["head"] if head else []) + list(args.config_overrides()):
+        raise UserError(f"--{name} is for BERT, and {args.model_name_or_path} is a model of the family {family}.")
+    return False
+
+
 def checkpoint_labels(args: MultiScaleArguments) -> list[str] | None:
     """Labels of a trained checkpoint; a pre-trained encoder has none."""
     config = load_config(args)
-    if config.model_type != MultiScaleBertConfig.model_type:
+    stock = any(name.endswith("ForSequenceClassification") for name in config.architectures or [])
+    if config.model_type != MultiScaleBertConfig.model_type and (config.model_type == "bert" or not stock):
         return None
     return [config.id2label[number] for number in range(config.num_labels)]
 

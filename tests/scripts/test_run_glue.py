@@ -12,7 +12,16 @@ import datasets
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertModel, pipeline
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    RobertaConfig,
+    pipeline,
+)
 
 import run_glue
 from msattn.data import GLUE_TASKS
@@ -193,6 +202,51 @@ def test_heads(run, glue_dir, tmp_path, head, options, expected):
     assert {name: getattr(config, name) for name in expected} == expected
 
 
+@pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])
+def test_an_encoder_of_another_family_guided(run, fails, glue_dir, tmp_path, config_class):
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = config_class(vocab_size=len(tokenizer), max_position_embeddings=66, pad_token_id=0, **sizes)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
+    options = {"task_name": "rte", "glue_dir": glue_dir, "model_name_or_path": tmp_path / "encoder"}
+    family = config.model_type
+
+    assert f"--head is for BERT, and {tmp_path / 'encoder'} is a model of the family {family}" in fails(
+        "do_train", head="multiscale", **options
+    )
+    assert "--scales is for BERT" in fails("do_train", scales=[3, 5], **options)
+    assert "there is no layer 2; the model has 0 to 1" in fails(
+        "do_train", mdg_weight=0.1, guided_layers=[2], **options
+    )
+
+    results = run(
+        "do_train",
+        "do_eval",
+        mdg_weight=0.25,
+        pdg_weight=0.01,
+        guided_layers=[-1],
+        guiding="paper",
+        logging_steps=1,
+        **options,
+    )
+    assert "eval_accuracy" in results
+    lines = read_json(tmp_path / "out" / "trainer_state.json")["log_history"][:2]
+    for line in lines:
+        total = line["task_loss"] + 0.25 * line["mdg_loss"] + 0.01 * line["pdg_loss"]
+        assert line["loss"] == pytest.approx(total, rel=1e-3)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert model.config.model_type == family
+    card = ModelCard.load(tmp_path / "out" / "README.md").text
+    assert "- mdg_weight: 0.25" in card and "- guided_layers: [-1]" in card and "- pdg_normalize: none" in card
+    assert "import msattn" not in card and "trust_remote_code" not in card
+
+    # The trained classifier knows its labels.
+    json_lines(tmp_path / "dev.jsonl", [{"text": "dog", "label": "entailment"}] * 2)
+    dev = {"validation_file": tmp_path / "dev.jsonl", "output_dir": tmp_path / "again"}
+    assert run("do_eval", model_name_or_path=tmp_path / "out", **dev)["eval_samples"] == 2
+
+
 def test_argument_file_seeds_and_early_stopping(encoder, glue_dir, tmp_path, monkeypatch, capsys):
     arguments = {
         "model_name_or_path": str(encoder),
@@ -343,6 +397,8 @@ def test_mistakes(fails, glue_dir, tmp_path):
 
     assert "give --task_name, or --train_file" in fails("do_train")
     assert "there is nothing to do" in fails(**task)
+    assert "pdg_weight must be 0 or a positive number, got nan" in fails("do_train", pdg_weight="nan", **task)
+    assert "--guiding: invalid choice: 'papers'" in fails("do_train", guiding="papers", **task)
     assert "--glue_dir needs the task" in fails("do_train", glue_dir=glue_dir)
     assert "leave out --train_file" in fails("do_train", train_file=train, **task)
     assert "no room for a word" in fails("do_train", max_seq_length=3, **task)
