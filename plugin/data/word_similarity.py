@@ -15,7 +15,8 @@ class WordNetSimilarity:
     r"""
     Wu and Palmer's measure of the first synsets of two words: 2 d / (d_x + d_y), where d is the depth of a hypernym
     that both share, and d_x and d_y are the depths of the two by way of it; of several hypernyms the one with the
-    highest value. 0 without such a hypernym, as for adjectives, and for a word that WordNet does not have.
+    highest value. 0 without such a hypernym, as for adjectives, and for a word that WordNet does not have. The measure
+    of nltk is another where a synset has several ways up (a dog is .93 like itself), and some hundred times slower.
 
     Args:
         vocabulary (`Iterable[str]`): The words; all else is unknown.

@@ -239,16 +239,20 @@ def test_wordnet(wordnet):
 
 
 def test_wordnet_of_nltk():
-    """Where it is installed, its measure for nouns, each beside all others."""
+    """Where it is installed, its measure for nouns with a single way up, each beside all others."""
     corpus = pytest.importorskip("nltk.corpus")
     try:
         corpus.wordnet.ensure_loaded()
     except LookupError:
         pytest.skip("nltk is installed, but not its WordNet")
-    words = "dog cat house book author wolf idea water walk canoe".split()
-    found = WordNetSimilarity(words)([words])
-    synsets = [corpus.wordnet.synsets(word)[0] for word in words]
-    expected = [[one.wup_similarity(other, simulate_root=False) or 0 for other in synsets] for one in synsets]
+    words = "wolf cat house book idea walk canoe guitar bike tree table chair river".split()
+    synsets = {word: corpus.wordnet.synsets(word)[0] for word in words}
+    synsets = {word: synset for word, synset in synsets.items() if len(synset.hypernym_paths()) == 1}
+    assert len(synsets) > 4
+    found = WordNetSimilarity(synsets)([list(synsets)])
+    expected = [
+        [one.wup_similarity(other, simulate_root=False) or 0 for other in synsets.values()] for one in synsets.values()
+    ]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
