@@ -127,9 +127,11 @@ def peak_bytes(config: Config, tokens: int, arguments: argparse.Namespace) -> in
     step = train_step(build(config, arguments), random_batch(config, tokens, arguments))
     step()
     step()
-    if arguments.device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated()
-    # Not ru_maxrss, which starts from that of the parent process.
+    return torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
+
+
+def resident_peak() -> int:
+    """High-water mark of this process; not ru_maxrss, which starts from that of the parent process."""
     return 1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 
 

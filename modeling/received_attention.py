@@ -60,21 +60,7 @@ def received_attention(
             "query must be (batch, heads, tokens, head_dim) and key (batch, key_heads, tokens, head_dim), got "
             f"{tuple(query.shape)} and {tuple(key.shape)}"
         )
-    tokens = query.shape[2]
-    visible = attention_mask
-    if attention_mask is None:
-        real = query.new_ones(1, 1, tokens)
-    elif attention_mask.dim() == 2:
-        real = attention_mask.bool()[:, None]
-        visible = real.unsqueeze(-2)
-    elif attention_mask.dim() == 4:
-        real = attention_mask.diagonal(dim1=-2, dim2=-1)
-        real = real if real.dtype == torch.bool else real > MASKED
-    else:
-        raise ValueError(f"attention_mask must have two or four dimensions, got {tuple(attention_mask.shape)}")
-    if is_causal:
-        before = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
-        visible = before if visible is None else visible & before
+    visible, real = _visible_and_real(query, attention_mask, is_causal)
     key = repeat_kv(key, query.shape[1] // key.shape[1])
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     with torch.autocast(query.device.type, enabled=False):  # it would sum in bfloat16
@@ -95,16 +81,50 @@ def received_attention_forward(
     """
     The attention implementation `"received"`: scaled dot-product attention, but what the model returns as `attentions`
     when asked with `output_attentions=True` is [`received_attention`], `(batch, heads, tokens)` a layer.
+
+    On a CPU both then come from the same blocks. Dropout applies to the output, not to what is received.
     """
     wanted = kwargs.pop("output_attentions", module.config.output_attentions)
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = causal and attention_mask is None
+    if wanted and query.device.type == "cpu" and not torch.compiler.is_compiling():
+        visible, real = _visible_and_real(query, attention_mask, causal)
+        groups = query.shape[1] // key.shape[1]
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        seed = int(torch.empty((), dtype=torch.int64).random_()) if dropout else 0
+        with torch.autocast("cpu", enabled=False):
+            output, received = _Blocked.apply(
+                query, repeat_kv(key, groups), repeat_kv(value, groups), visible, real, scaling, dropout, seed
+            )
+        return output.transpose(1, 2).contiguous(), received
     output, _ = sdpa_attention_forward(
         module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
     )
     if not wanted:
         return output, None
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = causal and attention_mask is None
     return output, received_attention(query, key, attention_mask, scaling, is_causal=causal)
+
+
+def _visible_and_real(
+    query: torch.Tensor, attention_mask: torch.Tensor | None, is_causal: bool
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Which keys a query sees, and which tokens are no padding; broadcast to `(batch, heads, tokens[, tokens])`."""
+    tokens = query.shape[2]
+    visible = attention_mask
+    if attention_mask is None:
+        real = query.new_ones(1, 1, tokens, dtype=torch.bool)
+    elif attention_mask.dim() == 2:
+        real = attention_mask.bool()[:, None]
+        visible = real.unsqueeze(-2)
+    elif attention_mask.dim() == 4:
+        real = attention_mask.diagonal(dim1=-2, dim2=-1)
+        real = real if real.dtype == torch.bool else real > MASKED
+    else:
+        raise ValueError(f"attention_mask must have two or four dimensions, got {tuple(attention_mask.shape)}")
+    if is_causal:
+        before = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
+        visible = before if visible is None else visible & before
+    return visible, real
 
 
 def _probabilities(
@@ -128,39 +148,88 @@ def _materialized(
 
 
 class _Blocked(torch.autograd.Function):
-    """A block of query rows at a time; the backward pass computes their probabilities again."""
+    """
+    Received attention and, with a value, the output of attention; a block of query rows at a time.
+
+    The backward pass computes the probabilities of a block again, and draws its dropout again from the same seed.
+    """
 
     @staticmethod
     def forward(
-        query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
-    ) -> torch.Tensor:
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor | None,
+        visible: torch.Tensor | None,
+        real: torch.Tensor,
+        scaling: float,
+        dropout: float,
+        seed: int,
+    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        output = None if value is None else torch.empty_like(value)
         received = 0
+        draw = _Dropout(dropout, seed)
         for rows in _blocks(query):
             probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), scaling)
             weights = real[..., rows].to(probabilities.dtype).expand(*query.shape[:2], -1)
             received = received + (weights.unsqueeze(-2) @ probabilities).squeeze(-2)
-        return received * real
+            if output is not None:
+                output[..., rows, :] = draw.kept(probabilities).to(value.dtype) @ value
+        return None if output is None else output.mul_(draw.scale), received * real
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        query, key, visible, real, ctx.scaling = inputs
-        ctx.save_for_backward(query, key, visible, real)
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        *tensors, ctx.scaling, ctx.dropout, ctx.seed = inputs
+        ctx.save_for_backward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, visible, real = ctx.saved_tensors
-        gradient = (gradient * real).unsqueeze(-1)
-        weights = real.to(gradient.dtype) * ctx.scaling
+    def backward(
+        ctx: Any, output_gradient: torch.Tensor | None, received_gradient: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
+        query, key, value, visible, real = ctx.saved_tensors
+        received_gradient = (received_gradient * real).unsqueeze(-2)
         query_gradient = torch.empty_like(query)
-        key_gradient = torch.zeros_like(key, dtype=gradient.dtype)
+        key_gradient = torch.zeros_like(key, dtype=received_gradient.dtype)
+        value_gradient = None if value is None else torch.zeros_like(key_gradient)
+        draw = _Dropout(ctx.dropout, ctx.seed)
         for rows in _blocks(query):
             probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), ctx.scaling)
-            # dr_j / dS_ij = P_ij (g_j - Σ_j P_ij g_j), in real rows i
-            centred = gradient.mT - probabilities @ gradient
-            scores_gradient = probabilities.mul_(centred).mul_(weights[..., rows, None]).to(query.dtype)
+            gradient = received_gradient * real[..., rows, None]
+            if value is not None:
+                mask = draw.mask(probabilities)
+                kept = probabilities if mask is None else probabilities * mask
+                value_gradient += kept.to(value.dtype).mT @ output_gradient[..., rows, :]
+                of_kept = (output_gradient[..., rows, :] @ value.mT).to(gradient.dtype).mul_(draw.scale)
+                gradient = gradient.add_(of_kept if mask is None else of_kept.mul_(mask))
+            scores_gradient = torch.ops.aten._softmax_backward_data(gradient, probabilities, -1, gradient.dtype)
+            scores_gradient = scores_gradient.mul_(ctx.scaling).to(query.dtype)
             query_gradient[..., rows, :] = scores_gradient @ key
             key_gradient += scores_gradient.mT @ query[..., rows, :]
-        return query_gradient, key_gradient.to(key.dtype), None, None, None
+        if value is not None:
+            value_gradient = value_gradient.mul_(draw.scale).to(value.dtype)
+        return query_gradient, key_gradient.to(key.dtype), value_gradient, None, None, None, None, None
+
+
+class _Dropout:
+    """
+    Dropout masks from a seed. They are made of 16 random bits an element, which a CPU draws several times as fast as
+    Bernoulli numbers; the rate is rounded to as many.
+    """
+
+    def __init__(self, rate: float, seed: int):
+        self.threshold = round(rate * 2**16)
+        self.scale = 2**16 / (2**16 - self.threshold)
+        self.generator = torch.Generator().manual_seed(seed) if self.threshold else None
+
+    def mask(self, probabilities: torch.Tensor) -> torch.Tensor | None:
+        if self.generator is None:
+            return None
+        size = probabilities.numel()
+        bits = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
+        return (bits.view(torch.int16)[:size] >= self.threshold - 2**15).view_as(probabilities)
+
+    def kept(self, probabilities: torch.Tensor) -> torch.Tensor:
+        mask = self.mask(probabilities)
+        return probabilities if mask is None else probabilities.mul_(mask)
 
 
 class _Fused(torch.autograd.Function):
@@ -218,4 +287,10 @@ def _rows_of(visible: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
     return visible if visible is None or visible.shape[-2] == 1 else visible[..., rows, :]
 
 
-METHODS = {"materialized": _materialized, "blocked": _Blocked.apply, "fused": _Fused.apply}
+def _blocked(
+    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    return _Blocked.apply(query, key, None, visible, real, scaling, 0.0, 0)[1]
+
+
+METHODS = {"materialized": _materialized, "blocked": _blocked, "fused": _Fused.apply}

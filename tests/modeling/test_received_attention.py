@@ -135,6 +135,47 @@ def test_keeps_no_matrix_for_the_backward_pass(method):
     assert max(kept) <= query.numel()
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_blocks(dropout, causal):
+    """Output and received attention in one go, against the matrix with the mask that the seed stands for."""
+    query, key = queries_and_keys()
+    value = torch.randn_like(key).requires_grad_()
+    visible, real = module._visible_and_real(query, None if causal else real_tokens(), causal)
+
+    def blocked(*tensors):
+        return module._Blocked.apply(*tensors, visible, real, 0.4, dropout, 3)
+
+    def whole(query, key, value):
+        scores = (query @ key.mT * 0.4).masked_fill(~visible, -1e30)
+        probabilities = scores.softmax(-1)
+        received = (probabilities * real.unsqueeze(-1)).sum(-2) * real
+        draw = module._Dropout(dropout, 3)
+        masks = [draw.mask(probabilities[..., rows, :]) for rows in module._blocks(query)]
+        kept = probabilities * torch.cat(masks, -2) * draw.scale if dropout else probabilities
+        return kept @ value, received
+
+    weights = torch.linspace(-1, 1, value.numel(), dtype=torch.float64).view_as(value)
+    results = []
+    for way in (blocked, whole):
+        output, received = way(query, key, value)
+        loss = (output * weights).sum() + (received * weights[..., 0]).square().sum()
+        results.append((output, received, *torch.autograd.grad(loss, (query, key, value))))
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
+def test_dropout_masks():
+    probabilities = torch.empty(3, 5, 1001)
+    draw = module._Dropout(0.1, 5)
+    first, second = draw.mask(probabilities), draw.mask(probabilities)
+    assert first.float().mean().item() == pytest.approx(0.9, abs=0.01)
+    assert (first & second).float().mean().item() == pytest.approx(0.81, abs=0.02)
+    assert draw.scale == pytest.approx(1 / 0.9, abs=1e-4)
+    assert torch.equal(first, module._Dropout(0.1, 5).mask(probabilities))
+    assert not torch.equal(first, module._Dropout(0.1, 6).mask(probabilities))
+
+
 def test_bad_arguments():
     query, key = queries_and_keys()
     for bad in ({"method": "fast"}, {"attention_mask": torch.ones(11)}, {"key": key[:, :3]}, {"query": query[0]}):

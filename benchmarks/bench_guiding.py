@@ -1,0 +1,144 @@
+"""
+What attention guiding adds to a train step: time and memory, beside unguided training and beside guiding by full maps.
+
+All models run in one process and take turns, so that a slow moment of the machine touches each of them; times are
+compared turn by turn with unguided scaled dot-product attention. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+from collections.abc import Callable
+
+import torch
+from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from tqdm import tqdm
+from transformers import BertConfig, BertForSequenceClassification
+
+import msattn
+
+# What takes part: the attention implementation, and whether MDG and PDG are added.
+WAYS = {
+    "unguided, SDPA": ("sdpa", False),
+    "unguided, eager": ("eager", False),
+    "guided, full maps": ("eager", True),
+    "guided, received": ("received", True),
+}
+PLAIN = "unguided, SDPA"
+
+
+def build(way: str, arguments: argparse.Namespace) -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    config = BertConfig(
+        **SHAPES[arguments.shape],
+        max_position_embeddings=max(512, *arguments.tokens),
+        attention_probs_dropout_prob=arguments.attention_dropout,
+    )
+    model = BertForSequenceClassification._from_config(config, attn_implementation=WAYS[way][0])
+    return model.to(arguments.device).train()
+
+
+def random_batch(tokens: int, arguments: argparse.Namespace) -> dict[str, torch.Tensor]:
+    """Random sentences; every second one ends in a quarter of padding, as in real batches."""
+    torch.manual_seed(0)
+    rows = max(1, arguments.batch_tokens // tokens)
+    real = torch.ones(rows, tokens, dtype=torch.long)
+    real[1::2, tokens - tokens // 4 :] = 0
+    batch = {
+        "input_ids": torch.randint(1, BertConfig().vocab_size, (rows, tokens)) * real,
+        "attention_mask": real,
+        "labels": torch.randint(2, (rows,)),
+    }
+    return {name: tensor.to(arguments.device) for name, tensor in batch.items()}
+
+
+def guided_loss(model: BertForSequenceClassification, batch: dict[str, torch.Tensor], guided: bool) -> torch.Tensor:
+    """The task's loss and, guided, both of the auxiliary ones with the recommended scaling."""
+    outputs = model(**batch, output_attentions=guided)
+    if not guided:
+        return outputs.loss
+    mask = batch["attention_mask"]
+    attentions = outputs.attentions
+    if attentions[0].dim() == 4:
+        attentions = [(attention * mask[:, None, :, None]).sum(-2) for attention in attentions]
+    received = torch.cat(tuple(attentions), dim=1)
+    return outputs.loss + 0.001 * (msattn.mdg_loss(received, mask) + msattn.pdg_loss(received, mask))
+
+
+def train_step(
+    way: str, tokens: int, arguments: argparse.Namespace, model: BertForSequenceClassification | None = None
+) -> Callable[[], None]:
+    """Forward, backward and the optimizer that the Trainer takes."""
+    model = model or build(way, arguments)
+    batch = random_batch(tokens, arguments)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+
+    def step():
+        with torch.autocast(arguments.device, getattr(torch, arguments.dtype), enabled=arguments.dtype != "float32"):
+            loss = guided_loss(model, batch, WAYS[way][1])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def peak_bytes(way: str, tokens: int, arguments: argparse.Namespace) -> int:
+    """Peak of two train steps: what is allocated on a GPU, else the resident memory of the process."""
+    torch.set_num_threads(arguments.threads)
+    step = train_step(way, tokens, arguments)
+    step()
+    step()
+    return torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
+
+
+def compare(arguments: argparse.Namespace) -> list[list[str]]:
+    models = {way: build(way, arguments) for way in WAYS}
+    rows = []
+    for tokens in arguments.tokens:
+        steps = [train_step(way, tokens, arguments, model) for way, model in models.items()]
+        seconds = dict(zip(WAYS, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
+        del steps
+        peaks = {}
+        for way in tqdm(WAYS, desc=f"N = {tokens}, memory", leave=False):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                peaks[way] = pool.apply(peak_bytes, (way, tokens, arguments))
+        for way in WAYS:
+            ratios = [time / plain for time, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
+            rows.append(
+                [
+                    str(tokens),
+                    way,
+                    f"{statistics.median(seconds[way]):.3f} s",
+                    f"{statistics.median(ratios):.3f}",
+                    f"{peaks[way] / 2**20:,.0f} MiB",
+                    f"{peaks[way] / peaks[PLAIN]:.3f}",
+                ]
+            )
+    return rows
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__.strip().splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--shape", choices=SHAPES, default="bert-base", help="shape of the encoder")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 1024], help="sentence lengths N")
+    parser.add_argument("--batch-tokens", type=int, default=1024, help="tokens in a batch, padding included")
+    parser.add_argument("--attention-dropout", type=float, default=0.1, help="dropout of the attention")
+    add_measurement_arguments(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    torch.set_num_threads(arguments.threads)
+    rows = compare(arguments)
+    print(f"{arguments.shape}, {arguments.batch_tokens} tokens a batch. {describe(arguments)}\n")
+    print(markdown("N | way | train step | time ratio | peak memory | memory ratio", rows))
+
+
+if __name__ == "__main__":
+    main()
