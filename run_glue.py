@@ -26,7 +26,7 @@ def main() -> None:
         )
     )
     set_up_logging(training_args)
-    experiment = glue_experiment(model_args, head_args, data_args, training_args)
+    experiment = glue_experiment(model_args, head_args, data_args, training_args, guiding_args.needs_words)
     experiment.run(training_args, experiment_args, guiding_args)
 
 

@@ -38,7 +38,7 @@ def main() -> None:
         demo_arguments() if demo else None,
     )
     set_up_logging(training_args)
-    experiment = relation_experiment(model_args, head_args, data_args, training_args)
+    experiment = relation_experiment(model_args, head_args, data_args, training_args, guiding_args.needs_words)
     experiment.run(training_args, experiment_args, guiding_args)
     if demo:
         show_demo(Path(training_args.output_dir))

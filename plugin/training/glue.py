@@ -139,9 +139,11 @@ def glue_experiment(
     head_args: GlueModelArguments,
     data_args: GlueDataArguments,
     training_args: TrainingArguments,
+    words: bool = False,
 ) -> Experiment:
     """
-    Reads and encodes the data and says how the model is built and scored.
+    Reads and encodes the data, on request those of the training with their words, and says how the model is built and
+    scored.
 
     Raises:
         UserError: Files, labels, model or arguments are not as they should be.
@@ -186,6 +188,7 @@ def glue_experiment(
                 max_length,
                 data_args.pad_to_max_length,
                 data_args.preprocessing_num_workers,
+                words and prefix == "train",
             )
         if truncated:
             logger.warning(

@@ -1,19 +1,24 @@
-"""Attention guiding for any encoder: a Trainer that adds MDG and PDG to the loss of the task."""
+"""Attention guiding for any encoder: a Trainer that adds MDG, PDG and patterns to the loss of the task."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers.utils import logging
 
+from msattn.data.pattern_sources import PATTERNS, WORD_PATTERNS, PatternCollator, word_sources
+from msattn.data.words import WORD_COLUMNS
 from msattn.errors import UserError
+from msattn.modeling.attention_patterns import POSITIONS, pattern_loss
 from msattn.modeling.guiding_losses import NORMALIZATIONS, REDUCTIONS, mdg_loss, pdg_loss
 from msattn.training.trainer import AccumulatingTrainer
 
@@ -89,6 +94,32 @@ class GuidingArguments:
             "choices": list(REDUCTIONS),
         },
     )
+    patterns: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Patterns that heads are guided to: the first token, the next or previous one, periods, "
+            "delimiters; or words that occur together, head and dependent, or words that are alike.",
+            "choices": list(PATTERNS),
+        },
+    )
+    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the distance to the patterns."})
+    pattern_heads: list[int] | None = field(
+        default=None,
+        metadata={
+            "help": "How many heads of a layer each pattern has, one after the other from the first head on: a number "
+            "a pattern, or one for all. Without it, half the heads, in equal parts."
+        },
+    )
+    pattern_decay_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "Keep the weight of the patterns for so many steps, then lower it step by step to 0 at the end of "
+            "the training; without it, keep it."
+        },
+    )
+    dependency_files: list[str] | None = field(
+        default=None, metadata={"help": "CoNLL-U files with the training sentences, for the pattern dependency."}
+    )
 
     def __post_init__(self) -> None:
         preset = PRESETS.get(self.guiding or "recommended")
@@ -105,7 +136,7 @@ class GuidingArguments:
         ):
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
-        for name in ("mdg_weight", "pdg_weight"):
+        for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name} must be 0 or a positive number, got {getattr(self, name)}.")
         if not 0 < self.guiding_temperature < math.inf:
@@ -114,11 +145,29 @@ class GuidingArguments:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if self.guiding and not self.weights:
             logger.warning(f"guiding={self.guiding}: nothing is guided, as mdg_weight and pdg_weight are 0.")
+        self._check_patterns()
+
+    def _check_patterns(self) -> None:
+        patterns = self.patterns or []
+        for pattern in patterns:
+            if pattern not in PATTERNS:
+                raise UserError(f"patterns are some of {', '.join(PATTERNS)}, not {pattern!r}.")
+        if len(set(patterns)) < len(patterns):
+            raise UserError(f"patterns names one twice: {', '.join(patterns)}.")
+        if self.pattern_weight and not patterns:
+            raise UserError("pattern_weight needs patterns: name at least one.")
+        if patterns and not self.pattern_weight:
+            logger.warning("no head is guided to a pattern, as pattern_weight is 0.")
+        heads = self.pattern_heads
+        if heads is not None and (len(heads) not in (1, len(patterns)) or min(heads, default=0) < 1):
+            raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
+        if self.pattern_decay_steps is not None and self.pattern_decay_steps < 0:
+            raise UserError(f"pattern_decay_steps must be 0 or a positive number, got {self.pattern_decay_steps}.")
 
     @property
     def weights(self) -> dict[str, float]:
         """The terms that are added to the loss, and their weights."""
-        weights = {"mdg_loss": self.mdg_weight, "pdg_loss": self.pdg_weight}
+        weights = {"mdg_loss": self.mdg_weight, "pdg_loss": self.pdg_weight, "pattern_loss": self.pattern_weight}
         return {name: weight for name, weight in weights.items() if weight}
 
     def layers(self, count: int) -> list[int]:
@@ -135,6 +184,32 @@ class GuidingArguments:
                 raise UserError(f"guided_layers: there is no layer {layer}; the model has 0 to {count - 1}.")
         return sorted({layer % count for layer in self.guided_layers})
 
+    def heads(self, count: int) -> dict[str, slice]:
+        """
+        The heads of each pattern, in a layer with `count`.
+
+        Raises:
+            UserError: There are not so many.
+        """
+        patterns = self.patterns or []
+        sizes = self.pattern_heads or [max(1, count // 2 // max(1, len(patterns)))]
+        sizes = sizes * len(patterns) if len(sizes) == 1 else sizes
+        if sum(sizes) > count:
+            raise UserError(f"patterns: they would have {sum(sizes)} heads of a layer, and the model has {count}.")
+        ends = list(accumulate(sizes))
+        return {pattern: slice(end - size, end) for pattern, size, end in zip(patterns, sizes, ends, strict=True)}
+
+    def pattern_schedule(self, step: int, steps: int) -> float:
+        """The part of `pattern_weight` that is left at a step, of so many."""
+        if self.pattern_decay_steps is None or step <= self.pattern_decay_steps:
+            return 1.0
+        return max(0.0, (steps - step) / (steps - self.pattern_decay_steps))
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether the training data have to be encoded with their words."""
+        return bool(self.pattern_weight) and not set(WORD_PATTERNS).isdisjoint(self.patterns or ())
+
 
 class _Batch(NamedTuple):
     """What has to be finite in a batch: its terms, and its maps, whose layers are `layers`."""
@@ -149,21 +224,25 @@ class GuidedTrainer(AccumulatingTrainer):
     r"""
     A [`Trainer`] that adds attention guiding to the loss of any encoder:
 
-    loss = task_loss + mdg_weight · mdg_loss + pdg_weight · pdg_loss.
+    loss = task_loss + mdg_weight · mdg_loss + pdg_weight · pdg_loss + pattern_weight · pattern_loss.
 
     Until it is trained, the model has the attention implementation `"received"`: fused attention, and what each token
     receives, without the attention matrix. Where the model was loaded with `attn_implementation="eager"`, the only one
-    of models outside the attention interface of Transformers, its full maps are summed instead. No parameter is added,
-    and nothing changes at inference. The terms are logged beside the loss, unweighted.
+    of models outside the attention interface of Transformers, its full maps are summed instead. Patterns need full
+    maps and set eager attention. No parameter is added, and nothing changes at inference. The terms are logged beside
+    the loss, unweighted.
 
     Args:
         *args: Arguments of [`Trainer`].
         guiding (`GuidingArguments`): Weights, layers and forms of the terms. Without a weight nothing is guided.
+        parser (`Callable`, *optional*):
+            For the pattern `dependency`, in place of CoNLL-U files: given the words of a sentence, it returns the
+            number of each word's head, 1 for the first word and 0 for a word without a head.
         **kwargs: Arguments of [`Trainer`].
 
     Raises:
-        UserError: The model has no attentions, not in this form, or not these layers; or, in training, a term is not
-            finite.
+        UserError: The model has no attentions, not in this form, or not these layers or heads; or, in training, a
+            term is not finite or a pattern lacks what it is made of.
 
     Example:
 
@@ -174,8 +253,15 @@ class GuidedTrainer(AccumulatingTrainer):
     >>> trainer.train()
     ```"""
 
-    def __init__(self, *args: Any, guiding: GuidingArguments, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        guiding: GuidingArguments,
+        parser: Callable[[list[str]], Sequence[int]] | None = None,
+        **kwargs: Any,
+    ):
         self.guiding = guiding
+        self._parser = parser
         self._own_attention: str | None = None
         # Of the steps since the last log: the sums of the terms, and how many steps they make.
         self._sums: dict[str, torch.Tensor] = {}
@@ -200,6 +286,25 @@ class GuidedTrainer(AccumulatingTrainer):
         self._set_attention(model)
         return model
 
+    def get_train_dataloader(self) -> DataLoader:
+        patterns = self.guiding.patterns or []
+        if not self.guiding.pattern_weight or set(patterns) <= set(POSITIONS):
+            return super().get_train_dataloader()
+        tokenizer = self.processing_class
+        if tokenizer is None:
+            raise UserError(f"patterns: {', '.join(patterns)} cannot be found without a tokenizer (processing_class).")
+        embeddings = self.model.get_input_embeddings().weight
+        trees = self._parser or self.guiding.dependency_files
+        sources = word_sources(patterns, self.train_dataset, tokenizer, embeddings, trees)
+        self._set_signature_columns_if_needed()
+        plain = self.data_collator, self._signature_columns
+        self.data_collator = PatternCollator(self.data_collator, tokenizer, patterns, sources)
+        self._signature_columns = [*self._signature_columns, *WORD_COLUMNS]
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator, self._signature_columns = plain
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -211,12 +316,18 @@ class GuidedTrainer(AccumulatingTrainer):
         if not (model.training and weights):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         self._check_last_batch()
-        loss, outputs = super().compute_loss(model, {**inputs, "output_attentions": True}, True, num_items_in_batch)
+        inputs = {**inputs, "output_attentions": True}
+        targets = inputs.pop("pattern_targets", {})
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
         mask = inputs.get("attention_mask")
         vectors = self._layer_vectors(outputs, mask)
         parts = {"task_loss": loss.detach().mean() / divisor}
-        for name, term in self._terms(vectors, mask).items():
+        terms = self._terms(vectors, mask)
+        if "pattern_loss" in weights:
+            terms["pattern_loss"] = self._pattern_loss(outputs["attentions"], mask, targets)
+            weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
+        for name, term in terms.items():
             loss = loss + weights[name] * divisor * share * term
             parts[name] = share * term.detach()
         self._record(parts, share, vectors)
@@ -232,7 +343,7 @@ class GuidedTrainer(AccumulatingTrainer):
         super().log(logs, *args, **kwargs)
 
     def _terms(self, vectors: Mapping[int, torch.Tensor], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """What is added to the loss, unweighted, under the names that `weights` has."""
+        """What is made of the vectors and added to the loss, unweighted, under the names that `weights` has."""
         guiding, maps = self.guiding, torch.cat(list(vectors.values()), dim=1)
         terms = {}
         if guiding.mdg_weight:
@@ -242,6 +353,17 @@ class GuidedTrainer(AccumulatingTrainer):
         if guiding.pdg_weight:
             terms["pdg_loss"] = pdg_loss(maps, mask, guiding.pdg_normalize, guiding.guiding_reduction)
         return terms
+
+    def _pattern_loss(
+        self, attentions: Sequence[torch.Tensor], mask: torch.Tensor | None, targets: Mapping[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """The sum over layers and patterns of what is a mean over heads."""
+        losses = [
+            pattern_loss(attentions[layer][:, heads], targets.get(pattern, pattern), mask)
+            for layer in self.guiding.layers(len(attentions))
+            for pattern, heads in self.guiding.heads(attentions[layer].shape[1]).items()
+        ]
+        return torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
 
     def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> dict[int, torch.Tensor]:
         """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
@@ -305,9 +427,10 @@ class GuidedTrainer(AccumulatingTrainer):
         if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
             raise UserError(f"{name} returns no attentions: it cannot be guided.")
         self.guiding.layers(getattr(config, "num_hidden_layers", sys.maxsize))
-        official = self.guiding.guiding_axis == "official"
-        current, wanted = config._attn_implementation, "eager" if official else "received"
-        if current == "eager" and not official:
+        self.guiding.heads(getattr(config, "num_attention_heads", sys.maxsize))
+        full = self.guiding.guiding_axis == "official" or bool(self.guiding.pattern_weight)
+        current, wanted = config._attn_implementation, "eager" if full else "received"
+        if current == "eager" and not full:
             logger.warning(f"{name} was loaded with eager attention: its full maps are summed, after their dropout.")
         elif current != wanted:
             self._own_attention = current

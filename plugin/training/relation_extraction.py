@@ -96,9 +96,11 @@ def relation_experiment(
     head_args: RelationModelArguments,
     data_args: RelationDataArguments,
     training_args: TrainingArguments,
+    words: bool = False,
 ) -> Experiment:
     """
-    Reads and encodes the data and says how the model is built and scored.
+    Reads and encodes the data, on request those of the training with their words, and says how the model is built and
+    scored.
 
     Raises:
         UserError: Files, labels, model or arguments are not as they should be.
@@ -135,6 +137,7 @@ def relation_experiment(
                     label2id=label2id if labelled else None,
                     on_overflow=data_args.on_overflow,
                     num_proc=data_args.preprocessing_num_workers,
+                    words=words and split == "train",
                 )
             except UserError as error:
                 source = getattr(data_args, f"{split}_file") or data_args.dataset_name or data_args.train_file
