@@ -23,7 +23,8 @@ class PositivePMI:
 
     def __init__(self, texts: Iterable[Sequence[str]]):
         self.vocabulary: dict[str, int] = {}
-        columns, starts = [], [0]
+        columns: list[int] = []
+        starts = [0]
         for words in tqdm(texts, desc="Counting words that occur together"):
             known = {self.vocabulary.setdefault(word.casefold(), len(self.vocabulary)) for word in words}
             columns.extend(known)

@@ -134,7 +134,8 @@ def encode_relation_dataset(
         fits = [ids is not None for ids in encoded["input_ids"]]
         if on_overflow == "error" and not all(fits):
             row = fits.index(False)
-            ((_, core, _, _),) = _marked(tokenizer, *([rows[name][row]] for name in ("text", "head", "tail")))
+            text, head, tail = (rows[name][row : row + 1] for name in ("text", "head", "tail"))
+            ((_, core, _, _),) = _marked(tokenizer, text, head, tail)
             raise UserError(
                 f"example {rows['id'][row]}: the two entities and what lies between need {len(core) + 2} tokens, but "
                 f"max_length is {limit}; raise it, or skip such examples with on_overflow skip."

@@ -253,6 +253,9 @@ class GuidedTrainer(AccumulatingTrainer):
     >>> trainer.train()
     ```"""
 
+    data_collator: Any
+    _signature_columns: Any
+
     def __init__(
         self,
         *args: Any,
