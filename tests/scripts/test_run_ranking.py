@@ -1,0 +1,259 @@
+"""`run_ranking.py` from its arguments to the files that it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from torch.nn.functional import binary_cross_entropy_with_logits
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    RobertaConfig,
+    RobertaModel,
+    pipeline,
+)
+
+import run_ranking
+from msattn.metrics.ranking import MEASURES
+from msattn.training.cli import run_cli
+from msattn.training.ranking import relevance_loss
+from tests.tiny_models import tiny_tokenizer
+
+NOUNS = ("author", "book", "house", "dog", "cat", "taxi")
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory) -> dict[str, Path]:
+    folders = {}
+    for name, config_class, model_class in (
+        ("bert", BertConfig, BertModel),
+        ("roberta", RobertaConfig, RobertaModel),
+    ):
+        folders[name] = tmp_path_factory.mktemp(name)
+        tokenizer = tiny_tokenizer()
+        tokenizer.save_pretrained(folders[name])
+        torch.manual_seed(0)
+        config = config_class(
+            vocab_size=len(tokenizer), max_position_embeddings=70, type_vocab_size=2, pad_token_id=0, **SIZES
+        )
+        model_class(config).save_pretrained(folders[name])
+    return folders
+
+
+def query_rows(count: int) -> list[dict[str, Any]]:
+    """The relevant candidate names what the query names."""
+    return [
+        {
+            "id": f"q{number}",
+            "query": f"the {NOUNS[number % 6]}",
+            "candidates": [
+                {"id": noun, "text": f"a {noun}", "label": int(noun == NOUNS[number % 6])} for noun in NOUNS
+            ],
+        }
+        for number in range(count)
+    ]
+
+
+def json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def files(tmp_path) -> dict[str, Path]:
+    sizes = {"train_file": 12, "validation_file": 5, "test_file": 4}
+    return {name: json_lines(tmp_path / f"{name}.jsonl", query_rows(size)) for name, size in sizes.items()}
+
+
+@pytest.fixture
+def run(encoders, tmp_path, monkeypatch):
+    """Runs the script in this process, two steps unless `options` say otherwise, and returns all its metrics."""
+
+    def run(*flags: str, **options: Any) -> dict[str, Any]:
+        values = {
+            "model_name_or_path": encoders["bert"],
+            "output_dir": tmp_path / "out",
+            "max_steps": 2,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            **options,
+        }
+        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
+        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
+        monkeypatch.setattr(sys, "argv", ["run_ranking.py", *argv])
+        run_cli(run_ranking.main)
+        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text(encoding="utf-8"))
+
+    return run
+
+
+@pytest.fixture
+def fails(run, capsys):
+    def fails(*flags: str, **options: Any) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            run(*flags, **options)
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and "Traceback" not in error
+        return next(line for line in error.splitlines() if line.startswith("error: "))
+
+    return fails
+
+
+def run_lines(path: Path) -> list[list[str]]:
+    return [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_from_training_to_use(run, encoders, files, tmp_path, family):
+    results = run("do_train", "do_eval", "do_predict", model_name_or_path=encoders[family], **files)
+
+    folder = tmp_path / "out"
+    for prefix, queries in (("eval", 5), ("test", 4)):
+        assert {f"{prefix}_{name}" for name in (*MEASURES, "loss")} <= set(results)
+        lines = run_lines(folder / f"{prefix}_run.trec")
+        assert len(lines) == queries * len(NOUNS)
+        firsts = {line[0]: line[2] for line in lines if line[3] == "1"}
+        right = [firsts[f"q{number}"] == NOUNS[number % 6] for number in range(queries)]
+        assert results[f"{prefix}_recall_at_1"] == pytest.approx(np.mean(right))
+        assert results[f"{prefix}_recall_at_20"] == 1
+
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.pipeline_tag == "text-ranking"
+    assert {result.metric_name for result in card.data.eval_results} >= {"MRR", "R@20", "MAP"}
+    assert "trust_remote_code" not in card.text
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    assert model.config.num_labels == 1 and model.config.problem_type == "multi_label_classification"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    relevance = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
+    (score,) = (float(line[4]) for line in lines if line[0] == "q0" and line[2] == "dog")
+    found = relevance([{"text": "the author", "text_pair": "a dog"}])
+    assert found[0]["score"] == pytest.approx(1 / (1 + np.exp(-score)), abs=1e-5)
+    assert found[0]["label"] == "relevant"
+
+
+def test_learns(run, tmp_path):
+    rows = query_rows(6)
+    for row in rows:
+        row["candidates"] = [{**candidate, "label": int(candidate["id"] == "dog")} for candidate in row["candidates"]]
+    file = json_lines(tmp_path / "dogs.jsonl", rows)
+    options = {"max_steps": 40, "learning_rate": 1e-2, "per_device_train_batch_size": 18}
+    results = run("do_train", "do_eval", train_file=file, validation_file=file, **options)
+    assert results["eval_recall_at_1"] == results["eval_mrr"] == results["eval_map"] == 1
+
+
+def test_guided(run, files):
+    results = run("do_train", "do_eval", mdg_weight=0.1, pdg_weight=0.1, logging_steps=1, **files)
+    assert 0 < results["eval_mrr"] <= 1
+
+
+def test_chooses_by_a_held_out_part_in_every_seed(run, files, tmp_path):
+    results = run(
+        "do_train",
+        "do_eval",
+        "load_best_model_at_end",
+        seeds=[1, 2],
+        train_negatives=2,
+        validation_split_percentage=25,
+        eval_strategy="steps",
+        save_strategy="steps",
+        eval_steps=1,
+        save_steps=1,
+        metric_for_best_model="mrr",
+        early_stopping_patience=1,
+        **files,
+    )
+    assert {"eval_mrr", "dev_mrr", "dev_mrr_std"} <= set(results)
+    assert results["train_samples"] == 9 * 3 and results["eval_samples"] == 3 * 6 and results["dev_samples"] == 5 * 6
+    assert (tmp_path / "out" / "seed-2" / "dev_run.trec").is_file()
+
+
+def test_trec_files(run, tmp_path):
+    (tmp_path / "queries.tsv").write_text("".join(f"q{n}\tthe {noun}\n" for n, noun in enumerate(NOUNS)))
+    (tmp_path / "collection.tsv").write_text("".join(f"d{n}\ta {noun}\n" for n, noun in enumerate(NOUNS)))
+    (tmp_path / "qrels.txt").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(4)))
+    for split, queries in {"train": (0, 1), "validation": (2, 3), "test": (4, 5)}.items():
+        # The run of the second query lacks what is relevant.
+        lines = [f"q{n} Q0 d{d} 1 0 bm25\n" for n in queries for d in range(6) if not (n == queries[1] and n == d)]
+        (tmp_path / f"{split}.trec").write_text("".join(lines))
+    results = run(
+        "do_train",
+        "do_eval",
+        "do_predict",
+        **{f"{split}_file": tmp_path / f"{split}.trec" for split in ("train", "validation", "test")},
+        queries_file=tmp_path / "queries.tsv",
+        collection_file=tmp_path / "collection.tsv",
+        qrels_file=tmp_path / "qrels.txt",
+    )
+    assert results["train_samples"] == 12 and results["eval_samples"] == results["test_samples"] == 11
+    assert results["eval_recall_at_20"] == 0.5 and "test_mrr" not in results
+    assert len(run_lines(tmp_path / "out" / "test_run.trec")) == 11
+
+
+def test_only_ranks_with_a_trained_model(run, files, tmp_path):
+    run("do_train", train_file=files["train_file"])
+    rows = [
+        {**row, "candidates": [{"id": c["id"], "text": c["text"]} for c in row["candidates"]]} for row in query_rows(3)
+    ]
+    unlabelled = json_lines(tmp_path / "new.jsonl", rows)
+    trained = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "ranked"}
+    run("do_predict", test_file=unlabelled, max_predict_samples=2, **trained)
+    assert {line[0] for line in run_lines(tmp_path / "ranked" / "test_run.trec")} == {"q0", "q1"}
+
+
+def test_queries_without_relevant_candidates(run, fails, files, tmp_path):
+    nothing = {"query": "a taxi", "candidates": [{"text": "a dog", "label": 0}, {"text": "a cat", "label": 0}]}
+    mixed = json_lines(tmp_path / "mixed.jsonl", [*query_rows(2), nothing])
+    results = run("do_train", "do_eval", "do_predict", train_file=mixed, validation_file=mixed, test_file=mixed)
+    assert results["train_samples"] == results["eval_samples"] == 12 and results["test_samples"] == 14
+    assert results["eval_mrr"] == results["test_mrr"]
+    none = json_lines(tmp_path / "none.jsonl", [nothing])
+    assert "no query has a candidate that is known to be relevant" in fails("do_eval", validation_file=none)
+
+
+BAD = {
+    "no data": ({}, "--do_train needs training data, and none was given"),
+    "missing file": ({"train_file": "none.jsonl"}, "--train_file none.jsonl: there is no such file"),
+    "only queries": ({"queries_file": "q.tsv"}, "run files of TREC need both --queries_file and --collection_file"),
+    "missing collection": (
+        {"queries_file": "train_file", "collection_file": "none.tsv"},
+        "--collection_file none.tsv: there is no such file",
+    ),
+    "negatives": ({"train_negatives": 0}, "--train_negatives must be at least 1, not 0"),
+    "samples": ({"max_train_samples": 0}, "train: at least one query has to be left, not 0"),
+    "length": ({"max_seq_length": 3}, "--max_seq_length 3 leaves no room for a word"),
+    "guiding": ({"mdg_weight": -1}, "mdg_weight"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD)
+def test_bad_arguments(fails, files, options, message):
+    options = {name: files.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
+    data = {} if not options else {"train_file": files["train_file"]}
+    assert message in fails("do_train", **{**data, **options})
+
+
+def test_the_loss_of_a_step_is_that_of_one_large_batch():
+    torch.manual_seed(0)
+    logits, relevance = torch.randn(6, 1), torch.tensor([1, 0, 0, 1, 0, 1])
+    labels = torch.stack([relevance, torch.full((6,), 1), torch.arange(6)], dim=1)
+    expected = binary_cross_entropy_with_logits(logits[:, 0], relevance.float())
+    torch.testing.assert_close(relevance_loss({"logits": logits}, labels), expected)
+    parts = [
+        relevance_loss({"logits": logits[part]}, labels[part], num_items_in_batch=labels.numel())
+        for part in (slice(0, 4), slice(4, 6))
+    ]
+    torch.testing.assert_close(sum(parts), expected)
