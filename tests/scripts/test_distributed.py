@@ -104,6 +104,21 @@ def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_d
     assert done.stdout.count("| seed |") == 1
 
 
+def test_guided_in_two_processes_that_accumulate(no_dropout, tmp_path):
+    guiding = {"mdg_weight": 0.1, "pdg_weight": 0.01, "max_predict_samples": 4, "max_train_samples": 32}
+    batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    for folder, sizes in (("one", {"per_device_train_batch_size": 16}), ("two", batch)):
+        argv = arguments(no_dropout, tmp_path / folder, "do_train", **options(no_dropout, **guiding, **sizes))
+        if folder == "one":
+            run(argv)
+            continue
+        done = launch([*ACCELERATE, str(CONFIGS / "ddp_cpu.yaml"), SCRIPT], argv)
+        assert done.returncode == 0, done.stderr
+    for name in ("loss", "task_loss", "mdg_loss", "pdg_loss", "grad_norm"):
+        one, two = (logged(tmp_path / folder, name) for folder in ("one", "two"))
+        assert len(one) == 2 and two == pytest.approx(one, rel=1e-3)
+
+
 def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, tmp_path):
     config = yaml.safe_load((CONFIGS / "fsdp2.yaml").read_text())
     on_cpu = tmp_path / "fsdp2.yaml"
