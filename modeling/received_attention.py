@@ -84,7 +84,7 @@ def received_attention_forward(
 
     On a CPU both then come from the same blocks. Dropout applies to the output, not to what is received.
     """
-    wanted = kwargs.pop("output_attentions", module.config.output_attentions)
+    wanted = kwargs.pop("output_attentions", getattr(module.config, "output_attentions", False))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = causal and attention_mask is None
     if wanted and query.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -166,13 +166,13 @@ class _Blocked(torch.autograd.Function):
         seed: int,
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         output = None if value is None else torch.empty_like(value)
-        received = 0
+        received: Any = 0
         draw = _Dropout(dropout, seed)
         for rows in _blocks(query):
             probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), scaling)
             weights = real[..., rows].to(probabilities.dtype).expand(*query.shape[:2], -1)
             received = received + (weights.unsqueeze(-2) @ probabilities).squeeze(-2)
-            if output is not None:
+            if output is not None and value is not None:
                 output[..., rows, :] = draw.kept(probabilities).to(value.dtype) @ value
         return None if output is None else output.mul_(draw.scale), received * real
 
@@ -182,14 +182,12 @@ class _Blocked(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    def backward(
-        ctx: Any, output_gradient: torch.Tensor | None, received_gradient: torch.Tensor
-    ) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, output_gradient: Any, received_gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         query, key, value, visible, real = ctx.saved_tensors
         received_gradient = (received_gradient * real).unsqueeze(-2)
         query_gradient = torch.empty_like(query)
         key_gradient = torch.zeros_like(key, dtype=received_gradient.dtype)
-        value_gradient = None if value is None else torch.zeros_like(key_gradient)
+        value_gradient = torch.zeros_like(key_gradient if value is None else value, dtype=key_gradient.dtype)
         draw = _Dropout(ctx.dropout, ctx.seed)
         for rows in _blocks(query):
             probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), ctx.scaling)
@@ -204,9 +202,8 @@ class _Blocked(torch.autograd.Function):
             scores_gradient = scores_gradient.mul_(ctx.scaling).to(query.dtype)
             query_gradient[..., rows, :] = scores_gradient @ key
             key_gradient += scores_gradient.mT @ query[..., rows, :]
-        if value is not None:
-            value_gradient = value_gradient.mul_(draw.scale).to(value.dtype)
-        return query_gradient, key_gradient.to(key.dtype), value_gradient, None, None, None, None, None
+        of_value = None if value is None else value_gradient.mul_(draw.scale).to(value.dtype)
+        return query_gradient, key_gradient.to(key.dtype), of_value, None, None, None, None, None
 
 
 class _Dropout:
@@ -268,13 +265,13 @@ def _attention_gradient(
     scaling: float,
 ) -> tuple[torch.Tensor, ...]:
     with torch.enable_grad():
-        inputs = [tensor.detach().requires_grad_() for tensor in (query, key, value)]
+        query, key, value = (tensor.detach().requires_grad_() for tensor in (query, key, value))
         if visible is not None and visible.dtype != torch.bool:
             visible = visible.to(query.dtype)
-        output = scaled_dot_product_attention(*inputs, attn_mask=visible, scale=scaling)
+        output = scaled_dot_product_attention(query, key, value, attn_mask=visible, scale=scaling)
         output_gradient = torch.zeros_like(output)
         output_gradient[..., 0] = real
-        return torch.autograd.grad(output, inputs, output_gradient)
+        return torch.autograd.grad(output, (query, key, value), output_gradient)
 
 
 def _blocks(query: torch.Tensor) -> list[slice]:

@@ -19,6 +19,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from msattn.auto import AutoModelForRelationExtraction, OneOf
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.errors import UserError
+from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleRE,
@@ -73,6 +74,7 @@ __all__ = [
     "UserError",
     "__version__",
     "mdg_loss",
+    "pattern_loss",
     "pdg_loss",
     "received_attention",
 ]

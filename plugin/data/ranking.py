@@ -298,7 +298,7 @@ def _read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], w
                 raise UserError(f"{where}: the {what} {identifier} is there twice, with different texts.")
     for identifier, where in wanted.items():
         if identifier not in texts:
-            raise UserError(f"{where}: the {what} {identifier} is not in {', '.join(map(os.fspath, paths))}.")
+            raise UserError(f"{where}: the {what} {identifier} is not in {', '.join(str(path) for path in paths)}.")
     return texts
 
 
@@ -309,7 +309,7 @@ def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
             if line.strip() and len(fields) != 2:
                 raise UserError(f"{where}: the line has {len(fields)} columns, expected an id, a TAB and the text.")
             if line.strip():
-                yield where, *fields
+                yield where, fields[0], fields[1]
         return
     for where, line in text_lines(path):
         if not line.strip():

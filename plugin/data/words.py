@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tokenizers import Encoding
+from transformers.tokenization_utils_base import EncodingFast
 
 # Not the words of the tokenizer, which for some of them end in their full stop. "don't" is one.
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
@@ -44,7 +44,7 @@ def token_words(
     ]
 
 
-def encoding_words(encoding: Encoding, texts: Sequence[str]) -> tuple[list[list[str]], list[int | None]]:
+def encoding_words(encoding: EncodingFast, texts: Sequence[str]) -> tuple[list[list[str]], list[int | None]]:
     """
     The two columns that patterns between words are made of.
 

@@ -139,8 +139,9 @@ class GuidingArguments:
         for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"{name} must be 0 or a positive number, got {getattr(self, name)}.")
-        if not 0 < self.guiding_temperature < math.inf:
-            raise UserError(f"guiding_temperature must be a positive number, got {self.guiding_temperature}.")
+        temperature: Any = self.guiding_temperature
+        if not 0 < temperature < math.inf:
+            raise UserError(f"guiding_temperature must be a positive number, got {temperature}.")
         if self.guided_layers is not None and not self.guided_layers:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if self.guiding and not self.weights:
@@ -347,7 +348,8 @@ class GuidedTrainer(AccumulatingTrainer):
 
     def _terms(self, vectors: Mapping[int, torch.Tensor], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """What is made of the vectors and added to the loss, unweighted, under the names that `weights` has."""
-        guiding, maps = self.guiding, torch.cat(list(vectors.values()), dim=1)
+        guiding: Any = self.guiding  # whose preset has left nothing None
+        maps = torch.cat(list(vectors.values()), dim=1)
         terms = {}
         if guiding.mdg_weight:
             terms["mdg_loss"] = mdg_loss(
@@ -421,10 +423,11 @@ class GuidedTrainer(AccumulatingTrainer):
             "or train in bf16 or float32."
         )
 
-    def _set_attention(self, model: nn.Module) -> None:
+    def _set_attention(self, model: Any) -> None:
         if not self.guiding.weights:
             return
-        name, config = type(model).__name__, getattr(model, "config", None)
+        name = type(model).__name__
+        config: Any = getattr(model, "config", None)
         parameters = inspect.signature(model.forward).parameters
         takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
         if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
