@@ -18,7 +18,7 @@ def main() -> None:
         (RankingModelArguments, RankingDataArguments, ExperimentArguments, GuidingArguments, TrainingArguments)
     )
     set_up_logging(training_args)
-    experiment = ranking_experiment(model_args, data_args, training_args)
+    experiment = ranking_experiment(model_args, data_args, training_args, guiding_args.needs_words)
     experiment.run(training_args, experiment_args, guiding_args)
 
 

@@ -97,10 +97,14 @@ class RankingDataArguments:
 
 
 def ranking_experiment(
-    model_args: RankingModelArguments, data_args: RankingDataArguments, training_args: TrainingArguments
+    model_args: RankingModelArguments,
+    data_args: RankingDataArguments,
+    training_args: TrainingArguments,
+    words: bool = False,
 ) -> Experiment:
     """
-    Reads and encodes the data and says how the model is built and scored.
+    Reads and encodes the data, on request those of the training with their words, and says how the model is built and
+    scored.
 
     Raises:
         UserError: Files, model or arguments are not as they should be.
@@ -125,6 +129,7 @@ def ranking_experiment(
                 max_length,
                 data_args.pad_to_max_length,
                 data_args.preprocessing_num_workers,
+                words and prefix == "train",
             )
         if truncated:
             logger.warning(

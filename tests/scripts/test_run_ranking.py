@@ -155,8 +155,11 @@ def test_learns(run, tmp_path):
     assert results["eval_recall_at_1"] == results["eval_mrr"] == results["eval_map"] == 1
 
 
-def test_guided(run, files):
-    results = run("do_train", "do_eval", mdg_weight=0.1, pdg_weight=0.1, logging_steps=1, **files)
+@pytest.mark.parametrize(
+    "guiding", [{"mdg_weight": 0.1, "pdg_weight": 0.1}, {"patterns": ["first", "pmi"], "pattern_weight": 1}]
+)
+def test_guided(run, files, guiding):
+    results = run("do_train", "do_eval", logging_steps=1, **guiding, **files)
     assert 0 < results["eval_mrr"] <= 1
 
 
