@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from transformers.utils.logging import tqdm
 
+from msattn.data.conllu import conllu_sentences
 from msattn.errors import UserError
 
 # The tokens of a sentence, and which two of them an edge joins.
@@ -23,45 +23,25 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     Raises:
         UserError: The file cannot be read, or is no CoNLL-U.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{os.fspath(path)}: not a readable CoNLL-U file in UTF-8 ({error}).") from None
-    tokens: list[str] = []
-    owners: list[int] = []
-    heads: list[int] = []
-    last = 0
-    for number, line in enumerate([*lines, ""], start=1):
-        where = f"{os.fspath(path)}, line {number}"
-        if line.startswith("#"):
-            continue
-        if not line.strip():
-            if not all(head <= len(heads) for head in heads):
-                raise UserError(f"{where}: a head of the sentence above is none of its {len(heads)} words.")
-            if tokens:
-                yield tokens, [(owners[word], owners[head - 1]) for word, head in enumerate(heads) if head]
-            tokens, owners, heads, last = [], [], [], 0
-            continue
-        cells = line.split("\t")
-        if len(cells) != 10:
-            raise UserError(f"{where}: CoNLL-U has 10 columns with tabs between them, not {len(cells)}.")
-        name, form, head = cells[0], cells[1], cells[6]
-        if "." in name:
-            continue
-        first, _, end = name.partition("-")
-        expected = len(heads) + 1
-        if not first.isdecimal() or int(first) != expected or (end and not end.isdecimal()):
-            raise UserError(f"{where}: the word has to be number {expected}, not {name!r}.")
-        if end:
-            tokens.append(form)
-            last = int(end)
-            continue
-        if not head.isdecimal():
-            raise UserError(f"{where}: the head has to be the number of a word or 0, not {head!r}.")
-        if expected > last:
-            tokens.append(form)
-        owners.append(len(tokens) - 1)
-        heads.append(int(head))
+    for end, sentence in conllu_sentences(path):
+        tokens: list[str] = []
+        owners: list[int] = []
+        heads: list[int] = []
+        last = 0
+        for where, cells, last_word in sentence:
+            if last_word:
+                tokens.append(cells["form"])
+                last = last_word
+                continue
+            if not cells["head"].isdecimal():
+                raise UserError(f"{where}: the head has to be the number of a word or 0, not {cells['head']!r}.")
+            heads.append(int(cells["head"]))
+            if len(heads) > last:
+                tokens.append(cells["form"])
+            owners.append(len(tokens) - 1)
+        if not all(head <= len(heads) for head in heads):
+            raise UserError(f"{end}: a head of the sentence above is none of its {len(heads)} words.")
+        yield tokens, [(owners[word], owners[head - 1]) for word, head in enumerate(heads) if head]
 
 
 def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequence[int]]) -> Iterator[Tree]:

@@ -6,13 +6,13 @@ import os
 import sys
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 
 from msattn.data.cooccurrence import PositivePMI
 from msattn.data.dependency_trees import DependencyTrees, parsed, read_conllu
@@ -135,6 +135,11 @@ def test_read_conllu(conllu):
     assert trees[1] == (["cannot"], [])
 
 
+def test_signs_inside_a_word_end_no_line(conllu):
+    conllu.write_text("1\tso\u2028far\t_\t_\t_\t_\t0\t_\t_\tNote=a\x85b\r\n", encoding="utf-8")
+    assert list(read_conllu(conllu)) == [(["so\u2028far"], [])]
+
+
 def test_trees_are_laid_over_other_words(conllu):
     source = DependencyTrees(read_conllu(conllu))
     texts = [["the", "Dog", "'", "s", "in", "the", "house", "."], ["no", "tree"], ["can", "not"]]
@@ -167,20 +172,20 @@ def test_a_parser_that_returns_no_heads(heads):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("2\tdog\t", "2 dog\t", "line 4: CoNLL-U has 10 columns with tabs between them, not 9"),
-        ("4\tin", "5\tin", "line 6: the word has to be number 4, not '5'"),
-        ("\t6\tcase", "\t_\tcase", "line 6: the head has to be the number of a word or 0, not '_'"),
-        ("\t6\tcase", "\t8\tcase", "line 11: a head of the sentence above is none of its 7 words"),
+        ("2\tdog\t", "2 dog\t", ":4: CoNLL-U has 10 columns with tabs between them, not 9"),
+        ("4\tin", "5\tin", ":6: the word has to be number 4, not '5'"),
+        ("\t6\tcase", "\t_\tcase", ":6: the head has to be the number of a word or 0, not '_'"),
+        ("\t6\tcase", "\t8\tcase", ":11: a head of the sentence above is none of its 7 words"),
     ],
 )
 def test_broken_conllu(conllu, old, new, message):
     conllu.write_text(CONLLU.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(UserError, match=f"trees.conllu, {message}"):
+    with pytest.raises(UserError, match=f"trees.conllu{message}"):
         list(read_conllu(conllu))
 
 
 def test_conllu_that_cannot_be_read(tmp_path):
-    with pytest.raises(UserError, match="not a readable CoNLL-U file"):
+    with pytest.raises(UserError, match="none.conllu: the file cannot be read"):
         list(read_conllu(tmp_path / "none.conllu"))
 
 
@@ -194,38 +199,6 @@ def test_embeddings(tokenizer):
         cosine = x @ y / math.sqrt((x @ x) * (y @ y))
         assert found[row, column] == found[column, row] == pytest.approx(max(cosine, 0), abs=1e-6)
     assert found[0, 4] == pytest.approx(1) and not found[3].any() and (found >= 0).all()
-
-
-class Synset:
-    """As nltk's: the chain of its hypernyms, and its own depth."""
-
-    def __init__(self, *names: str):
-        self.names = names
-
-    def name(self) -> str:
-        return self.names[0]
-
-    def max_depth(self) -> int:
-        return len(self.names) - 1
-
-    def hypernym_distances(self) -> set[tuple[Synset, int]]:
-        return {(Synset(*self.names[distance:]), distance) for distance in range(len(self.names))}
-
-
-@pytest.fixture
-def wordnet(monkeypatch):
-    synsets = {
-        "dog": [Synset("dog", "canine", "animal", "entity"), Synset("frank", "food", "entity")],
-        "cat": [Synset("cat", "feline", "animal", "entity")],
-        "house": [Synset("house", "entity")],
-        "run": [Synset("run")],
-    }
-    module, package = ModuleType("nltk.corpus"), ModuleType("nltk")
-    module.wordnet = ModuleType("wordnet")
-    module.wordnet.ensure_loaded = lambda: None
-    module.wordnet.synsets = lambda word: synsets.get(word, [])
-    monkeypatch.setitem(sys.modules, "nltk", package)
-    monkeypatch.setitem(sys.modules, "nltk.corpus", module)
 
 
 def test_wordnet(wordnet):
@@ -295,6 +268,52 @@ def test_collator(tokenizer, dataset, side):
         padding = ~batch["attention_mask"][row].bool()
         assert padding.any() == (row == 1)
         assert not targets["pmi"][row][padding].any() and not targets["pmi"][row][:, padding].any()
+
+
+def byte_level_tokenizer(side: str, trim_offsets: bool) -> PreTrainedTokenizerFast:
+    """As RoBERTa's: a letter or a sign a token, the space before a word is part of it, and pairs have </s></s>."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    merges = [("Ġ", "a"), ("Ġ", "."), ("o", "g")]
+    tokens = [*special, *alphabet, *("".join(pair) for pair in merges)]
+    backend = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=trim_offsets)
+    names = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, padding_side=side, pad_token="<pad>", unk_token="<unk>", **names
+    )
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("trim_offsets", [True, False])
+def test_byte_level_pairs(side, trim_offsets):
+    tokenizer = byte_level_tokenizer(side, trim_offsets)
+    pairs = {"one": ["a dog . a dög", "a"], "other": ["dog.", "."]}
+    dataset, _ = encode_sentences(Dataset.from_dict(pairs), tokenizer, ["one", "other"], words=True)
+    tokens = [tokenizer.convert_ids_to_tokens(ids) for ids in dataset["input_ids"]]
+    assert tokens[0] == "<s> a Ġ d og Ġ. Ġa Ġ d Ã ¶ g </s> </s> d og . </s>".split()
+    # A space that is a token of its own belongs to no word.
+    words = [None, 0, None, 1, 1, 2, 3, None, 4, 4, 4, 4, None, None, 5, 5, 6, None]
+    assert dataset[0]["word_ids"] == words
+    patterns = ["delim", "period", "pmi"]
+    sources = word_sources(patterns, dataset, tokenizer, torch.ones(len(tokenizer), 2))
+    batch = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)(list(dataset))
+    targets, longest = batch["pattern_targets"], len(tokens[0])
+    for row, found in enumerate(tokens):
+        places = slice(longest - len(found), None) if side == "left" else slice(len(found))
+        assert batch["attention_mask"][row, places].all() and batch["attention_mask"][row].sum() == len(found)
+        assert targets["delim"][row, places].tolist() == [token == "</s>" for token in found]
+        assert targets["delim"][row].sum() == 3
+        assert targets["period"][row, places].tolist() == [token in (".", "Ġ.") for token in found]
+        assert targets["period"][row].sum() == (2, 1)[row]
+        scores = sources["pmi"](dataset[row]["words"])
+        known = [(at, word) for at, word in enumerate(dataset[row]["word_ids"], places.start or 0) if word is not None]
+        expected = torch.zeros(longest, longest)
+        for query, own in known:
+            for key, other in known:
+                expected[query, key] = float(scores[own, other])
+        assert torch.equal(targets["pmi"][row], expected) and (row == 1 or expected.any())
 
 
 def test_an_example_without_words(tokenizer):
