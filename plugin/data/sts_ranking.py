@@ -75,8 +75,9 @@ def sts_ranking(
             continue
         excluded = same[_words(query)].union(compared)
         others = [text for text in candidates if text not in excluded]
-        room = len(others) if negatives is None else max(0, negatives - len(compared) + len(relevant))
-        chosen = {*compared, *draw.sample(others, min(room, len(others)))}
+        judged = [text for text in compared if text not in relevant][:negatives]
+        room = len(others) if negatives is None else min(negatives - len(judged), len(others))
+        chosen = {*relevant, *judged, *draw.sample(others, room)}
         yield {
             "id": f"q{number}",
             "query": query,

@@ -36,6 +36,8 @@ def test_every_second_sentence_is_a_candidate_except_the_query_itself():
 
 def test_negatives_are_first_those_that_annotators_judged():
     assert candidates(next(sts_ranking(ROWS, negatives=1))) == {"s0": 1, "s1": 0}
+    another = {**ROWS[1], "sentence2": "it eats", "idx": 6}
+    assert candidates(next(sts_ranking([*ROWS, another], negatives=1))) == {"s0": 1, "s1": 0}
     one, same = (list(sts_ranking(ROWS, negatives=2, seed=3)) for _ in range(2))
     assert one == same and [len(row["candidates"]) for row in one] == [3, 3]
 
