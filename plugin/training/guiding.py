@@ -122,6 +122,9 @@ class GuidingArguments:
     )
 
     def __post_init__(self) -> None:
+        for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
+            if isinstance(value := getattr(self, name), (int, float, str)):
+                setattr(self, name, [value])
         preset = PRESETS.get(self.guiding or "recommended")
         if preset is None:
             raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
@@ -144,6 +147,8 @@ class GuidingArguments:
             raise UserError(f"guiding_temperature must be a positive number, got {temperature}.")
         if self.guided_layers is not None and not self.guided_layers:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
+        if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
+            raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
         if self.guiding and not self.weights:
             logger.warning(f"guiding={self.guiding}: nothing is guided, as mdg_weight and pdg_weight are 0.")
         self._check_patterns()
@@ -273,10 +278,15 @@ class GuidedTrainer(AccumulatingTrainer):
         self._last_batch: _Batch | None = None
         super().__init__(*args, **kwargs)
         self._set_attention(self.model)
+        self._embeddings = torch.empty(0)
+        if guiding.needs_words:
+            # Of now: a training that is resumed has the targets that it began with.
+            self._embeddings = self.model.get_input_embeddings().weight.detach().to("cpu", copy=True)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As in [`Trainer`]. Afterwards the model has the attention implementation that it came with."""
         self._set_attention(self.model)
+        self._sums, self._steps, self._last_batch = {}, 0.0, None
         try:
             output = super().train(*args, **kwargs)
             self._check_last_batch()
@@ -297,9 +307,8 @@ class GuidedTrainer(AccumulatingTrainer):
         tokenizer = self.processing_class
         if tokenizer is None:
             raise UserError(f"patterns: {', '.join(patterns)} cannot be found without a tokenizer (processing_class).")
-        embeddings = self.model.get_input_embeddings().weight
         trees = self._parser or self.guiding.dependency_files
-        sources = word_sources(patterns, self.train_dataset, tokenizer, embeddings, trees)
+        sources = word_sources(patterns, self.train_dataset, tokenizer, self._embeddings, trees)
         self._set_signature_columns_if_needed()
         plain = self.data_collator, self._signature_columns
         self.data_collator = PatternCollator(self.data_collator, tokenizer, patterns, sources)
@@ -326,6 +335,11 @@ class GuidedTrainer(AccumulatingTrainer):
         share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
         mask = inputs.get("attention_mask")
         vectors = self._layer_vectors(outputs, mask)
+        if torch.is_grad_enabled() and not any(vector.requires_grad for vector in vectors.values()):
+            raise UserError(
+                "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
+                'reentrant (gradient_checkpointing_kwargs={"use_reentrant": false} is what works).'
+            )
         parts = {"task_loss": loss.detach().mean() / divisor}
         terms = self._terms(vectors, mask)
         if "pattern_loss" in weights:

@@ -151,6 +151,8 @@ def test_presets_and_single_values():
         ({"mdg_normalize": "rows"}, "mdg_normalize must be one of none, row, col"),
         ({"guiding_reduction": "none"}, "guiding_reduction must be one of mean, sum"),
         ({"guided_layers": []}, "guided_layers names no layer"),
+        ({"guided_layers": ["last"]}, r"guided_layers must be whole numbers, got \['last'\]"),
+        ({"guided_layers": 0.5}, r"guided_layers must be whole numbers, got \[0.5\]"),
     ],
 )
 def test_mistakes_in_the_arguments(values, message):
@@ -161,6 +163,7 @@ def test_mistakes_in_the_arguments(values, message):
 def test_layers():
     assert GuidingArguments().layers(3) == [0, 1, 2]
     assert GuidingArguments(guided_layers=[-1, 0, 2]).layers(3) == [0, 2]
+    assert GuidingArguments(guided_layers=0).layers(3) == [0]
     for layer in (3, -4):
         with pytest.raises(UserError, match=f"there is no layer {layer}; the model has 0 to 2"):
             GuidingArguments(guided_layers=[layer]).layers(3)
@@ -271,6 +274,18 @@ def test_logs_are_means_over_the_steps(tmp_path):
         assert logged(third)[0][name] == pytest.approx(mean, rel=1e-4)
 
 
+def test_a_second_training_logs_its_own_steps(tmp_path):
+    again, fresh = (
+        trainer_of(build(FAMILIES["bert"]), tmp_path, max_steps=3, logging_steps=2, learning_rate=0.0)
+        for _ in range(2)
+    )
+    again.train()
+    again.train_dataset = fresh.train_dataset = rows(6, 5)
+    again.train()
+    fresh.train()
+    assert logged(again)[0]["mdg_loss"] == pytest.approx(logged(fresh)[0]["mdg_loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -285,6 +300,15 @@ def test_checkpointing_and_compilation_change_nothing(options, tmp_path):
     for name, gradient in moves(trainer).items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=2e-4, msg=name)
     assert "mdg_loss" in logged(trainer)[0]
+
+
+def test_attention_without_a_gradient_is_refused(tmp_path):
+    reentrant = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}}
+    frozen = build(FAMILIES["bert"])
+    frozen.bert.requires_grad_(False)
+    for model, options in ((build(FAMILIES["bert"]), reentrant), (frozen, {})):
+        with pytest.raises(UserError, match="the guided attention has no gradient"):
+            trainer_of(model, tmp_path, **options).train()
 
 
 def test_bfloat16(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from datasets import Dataset
@@ -110,6 +112,27 @@ def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, t
     assert line["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
     assert line["task_loss"] == pytest.approx(task.item(), rel=1e-4)
     assert line["loss"] == pytest.approx((task + 2 * term).item(), rel=1e-3)
+
+
+def test_word_similarity_by_wordnet(wordnet, tokenizer, data, tmp_path):
+    model = build(tokenizer, attention="eager")
+    term = expected(model, tokenizer, data, ["wordsim"], range(2), 2)
+    guiding = GuidingArguments(patterns=["wordsim"], pattern_weight=1.0)
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
+    trainer.train()
+    assert trainer.state.log_history[0]["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
+
+
+def test_word_similarity_stays_that_of_the_start(monkeypatch, tokenizer, data, tmp_path):
+    """As it has to where a training is resumed."""
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["wordsim"], pattern_weight=1.0))
+    before, after = [], []
+    for targets in (before, after):
+        # In the order of the sampler, whose seed is fixed.
+        targets += [batch["pattern_targets"]["wordsim"] for batch in trainer.get_train_dataloader()]
+        torch.nn.init.normal_(trainer.model.get_input_embeddings().weight)
+    assert len(before) == 1 and torch.equal(before[0], after[0]) and before[0].any()
 
 
 def test_training_needs_full_maps_and_nothing_after(tokenizer, data, tmp_path):
