@@ -109,6 +109,10 @@ def ranking_experiment(
     Raises:
         UserError: Files, model or arguments are not as they should be.
     """
+    if training_args.label_smoothing_factor:
+        raise UserError(
+            "--label_smoothing_factor: relevance is one logit, whose labels are not smoothed; leave it out."
+        )
     tokenizer = load_tokenizer(model_args)
     if data_args.max_seq_length <= tokenizer.num_special_tokens_to_add(pair=True):
         raise UserError(f"--max_seq_length {data_args.max_seq_length} leaves no room for a word.")

@@ -163,6 +163,18 @@ def test_guided(run, files, guiding):
     assert 0 < results["eval_mrr"] <= 1
 
 
+def test_guided_by_trees(run, fails, files, tmp_path):
+    trees = tmp_path / "trees.conllu"
+    line = "{}\t{}\t_\t_\t_\t_\t{}\t_\t_\t_\n".format
+    trees.write_text("".join(f"{line(1, 'the', 2)}{line(2, noun, 0)}\n" for noun in NOUNS), encoding="utf-8")
+    options = {"patterns": "dependency", "pattern_weight": 1, "train_file": files["train_file"]}
+    run("do_train", logging_steps=1, dependency_files=trees, **options)
+    state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+    assert state["log_history"][0]["pattern_loss"] > 0
+    assert "name CoNLL-U files" in fails("do_train", **options)
+    assert "none.conllu: the file cannot be read" in fails("do_train", dependency_files="none.conllu", **options)
+
+
 def test_chooses_by_a_held_out_part_in_every_seed(run, files, tmp_path):
     results = run(
         "do_train",
@@ -239,6 +251,11 @@ BAD = {
     "samples": ({"max_train_samples": 0}, "train: at least one query has to be left, not 0"),
     "length": ({"max_seq_length": 3}, "--max_seq_length 3 leaves no room for a word"),
     "guiding": ({"mdg_weight": -1}, "mdg_weight"),
+    "weight": ({"pdg_weight": "nan"}, "pdg_weight must be 0 or a positive number, got nan"),
+    "layer": ({"pdg_weight": 1, "guided_layers": [0, 1]}, "guided_layers: there is no layer 1; the model has 0 to 0"),
+    "pattern": ({"patterns": "last", "pattern_weight": 1}, "--patterns: invalid choice: 'last'"),
+    "heads": ({"patterns": "next", "pattern_weight": 1, "pattern_heads": 3}, "they would have 3 heads of a layer"),
+    "smoothing": ({"label_smoothing_factor": 0.1}, "--label_smoothing_factor: relevance is one logit"),
 }
 
 
