@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +13,11 @@ from datasets.utils import tqdm
 from msattn.errors import UserError
 
 
-def text_lines(path: str | os.PathLike, newline: str | None = None) -> Iterator[tuple[str, str]]:
+def text_lines(
+    path: str | os.PathLike, newline: str | None = None, fallback: str | None = None
+) -> Iterator[tuple[str, str]]:
     """
-    Lines of a UTF-8 file, with a progress bar when it takes more than a second or two.
+    Lines of a UTF-8 file, gzipped if it ends in `.gz`, with a progress bar when it takes more than a second or two.
 
     A byte order mark is dropped. Only LF, CRLF and CR end a line: `str.splitlines` would also cut at U+0085 or U+2028,
     which occur inside texts.
@@ -21,6 +25,7 @@ def text_lines(path: str | os.PathLike, newline: str | None = None) -> Iterator[
     Args:
         path (`str` or `os.PathLike`): The file.
         newline (`str`, *optional*): As for `open`: `None` reads all three line ends as `"\\n"`, `""` keeps them.
+        fallback (`str`, *optional*): The encoding of those lines that are not UTF-8; without it there may be none.
 
     Yields:
         `tuple[str, str]`: `"path:line"` for error messages, and the line with its end.
@@ -28,26 +33,41 @@ def text_lines(path: str | os.PathLike, newline: str | None = None) -> Iterator[
     Raises:
         UserError: If the file cannot be read or a line is not UTF-8.
     """
+    packed = os.fspath(path).endswith(".gz")
     try:
         # Bad bytes become lone surrogates, so that the line they stand on is known when they are refused.
-        file = open(path, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
-    except OSError as error:
-        raise UserError(f"{os.fspath(path)}: the file cannot be read ({error.strerror or error}).") from None
-    with (
-        file,
-        tqdm(
-            total=os.path.getsize(path),
-            desc=f"Reading {Path(path).name}",
-            unit="B",
-            unit_scale=True,
-            delay=2,
-            leave=False,
-        ) as bar,
-    ):
-        for number, line in enumerate(file, start=1):
-            where = f"{os.fspath(path)}:{number}"
-            try:
-                bar.update(len(line.encode()))
-            except UnicodeEncodeError:
-                raise UserError(f"{where}: the line is not UTF-8; save the file in that encoding.") from None
-            yield where, line
+        file = (gzip.open if packed else open)(
+            path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=newline
+        )
+        with (
+            file,
+            tqdm(
+                total=None if packed else os.path.getsize(path),
+                desc=f"Reading {Path(path).name}",
+                unit="B",
+                unit_scale=True,
+                delay=2,
+                leave=False,
+            ) as bar,
+        ):
+            for number, line in enumerate(file, start=1):
+                where = f"{os.fspath(path)}:{number}"
+                try:
+                    data = line.encode()
+                except UnicodeEncodeError:
+                    data = line.encode(errors="surrogateescape")
+                    line = _decoded(data, fallback, where)
+                bar.update(len(data))
+                yield where, line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{os.fspath(path)}: the file cannot be read ({reason}).") from None
+
+
+def _decoded(data: bytes, fallback: str | None, where: str) -> str:
+    if fallback is None:
+        raise UserError(f"{where}: the line is not UTF-8; save the file in that encoding.")
+    try:
+        return data.decode(fallback)
+    except UnicodeDecodeError:
+        raise UserError(f"{where}: the line is neither UTF-8 nor {fallback}.") from None
