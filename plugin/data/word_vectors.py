@@ -1,0 +1,82 @@
+"""Word vectors from the text files of GloVe and word2vec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+from transformers.utils import logging
+
+from msattn.data.text_lines import text_lines
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+
+def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], seed: int = 42) -> np.ndarray:
+    """
+    The vectors of a vocabulary: `word SPACE numbers` a line, with word2vec's header line or without it.
+
+    Words that the file lacks have vectors from a normal distribution around 0 with the standard deviation of all
+    numbers that were found. How many words were found is logged.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8, gzipped if it ends in `.gz`. Of a word that occurs twice the
+            first vector counts. A word may hold spaces, as some of GloVe 840B do.
+        vocabulary (`Mapping[str, int]`): The numbers of the words, from 0 on, such as `tokenizer.get_vocab()`.
+        seed (`int`, *optional*, defaults to 42): Seed of the words that the file lacks.
+
+    Returns:
+        `np.ndarray` of shape `(words, dimensions)`, in single precision.
+
+    Raises:
+        UserError: The file cannot be read, a line is malformed, or no word of the vocabulary is in there; the message
+            names file and line.
+    """
+    lines = text_lines(path, newline="\n")
+    dimensions = 0
+    found: dict[int, np.ndarray] = {}
+    repeated = 0
+    for number, (where, line) in enumerate(lines):
+        line = line.rstrip(" \r\n")
+        if not line:
+            continue
+        if not dimensions:
+            fields = line.split(" ")
+            if number == 0 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+                continue
+            dimensions = len(fields) - 1
+            if dimensions < 1:
+                raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
+        word, *numbers = line.rsplit(" ", dimensions)
+        if len(numbers) != dimensions:
+            raise UserError(f"{where}: the line has {len(numbers)} numbers, and the first vector {dimensions}.")
+        index = vocabulary.get(word)
+        if index is None:
+            continue
+        if index in found:
+            repeated += 1
+            continue
+        found[index] = _vector(numbers, where)
+    if not found:
+        raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
+    matrix = np.random.default_rng(seed).standard_normal((max(vocabulary.values()) + 1, dimensions), dtype=np.float32)
+    vectors = np.stack(list(found.values()))
+    matrix *= vectors.std()
+    matrix[list(found)] = vectors
+    logger.warning(
+        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%}); "
+        f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
+    )
+    return matrix
+
+
+def _vector(numbers: list[str], where: str) -> np.ndarray:
+    try:
+        vector = np.array(numbers, dtype=np.float32)
+    except ValueError as error:
+        raise UserError(f"{where}: the vector is not made of numbers ({error}).") from None
+    if not np.isfinite(vector).all():
+        raise UserError(f"{where}: the vector has a number that is not finite.")
+    return vector
