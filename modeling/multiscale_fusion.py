@@ -153,6 +153,10 @@ class MultiScaleFusion(nn.Module):
         """Phrases of one scale, `(batch, tokens, hidden_size)` (Eq. 3 and 4)."""
         left = width - 1 if self.conv_alignment == "causal" else width // 2
         padded = nn.functional.pad(words.transpose(1, 2), (left, width - 1 - left))
+        if torch.compiler.is_compiling() and type(conv) is nn.Conv1d:
+            # The compiled gradient of a convolution holds for one length: there would be a compilation for each.
+            windows = padded.unfold(-1, width, 1).transpose(1, 2).flatten(-2)
+            return windows @ conv.weight.flatten(1).T
         return conv(padded).transpose(1, 2)
 
     def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
