@@ -215,14 +215,19 @@ def _csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, di
         raise UserError(f"{os.fspath(path)}:{reader.line_num}: the file is not CSV ({error}).") from None
 
 
-def _tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
+def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table with a header, tabs between the fields and no quoting, each with its place in the file."""
+    return _csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _relation_tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
     _, header = next(iter(text_lines(path)), ("", "text"))
     if not {"text", "sentence"}.intersection(header.strip().split("\t")):
         raise UserError(
             f"{os.fspath(path)}:1: the header must name the columns, one of them text or sentence; lines of "
             "SemEval-2010 Task 8 have file_format semeval."
         )
-    return _csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return tsv_rows(path)
 
 
 def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -242,6 +247,6 @@ READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "jsonl": _json_lines,
     "json": _json_file,
     "csv": _csv_rows,
-    "tsv": _tsv_rows,
+    "tsv": _relation_tsv_rows,
     "parquet": _parquet_rows,
 }

@@ -11,24 +11,31 @@ from datasets import Dataset, Features, Value
 from transformers import PreTrainedTokenizerBase
 
 from msattn.data.glue import GLUE_TASKS
-from msattn.data.relations import READERS, guess_format
+from msattn.data.relations import READERS, guess_format, tsv_rows
 from msattn.data.tables import rows_to_dataset
 from msattn.data.words import encoding_words
 from msattn.errors import UserError
 
-FORMATS = ("csv", "json", "jsonl", "parquet")
+# A text file with a tab in its first line is taken for a table, as SICK's are.
+FORMATS = {
+    **{name: READERS[name] for name in ("csv", "json", "jsonl", "parquet")},
+    **dict.fromkeys(("tsv", "semeval"), tsv_rows),
+}
 NOT_TEXTS = ("label", "id", "idx", "index")
 
 
-def read_sentences(path: str | os.PathLike, columns: Sequence[str] | None = None) -> Dataset:
+def read_sentences(
+    path: str | os.PathLike, columns: Sequence[str] | None = None, label_column: str = "label"
+) -> Dataset:
     """
-    Reads a CSV, JSON, JSON lines or Parquet file.
+    Reads a CSV, TSV (no quoting), JSON, JSON lines or Parquet file.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         columns (`Sequence[str]`, *optional*):
             The one or two columns of text. Those of a GLUE task if `None`, such as `sentence1` and `sentence2`, or
             else the first one or two that hold strings and are not called `label`, `id`, `idx` or `index`.
+        label_column (`str`, *optional*, defaults to `"label"`): The column of labels.
 
     Returns:
         `datasets.Dataset`: The columns of text, and `label` (str) unless no row has one.
@@ -38,14 +45,14 @@ def read_sentences(path: str | os.PathLike, columns: Sequence[str] | None = None
     """
     file_format = guess_format(path)
     if file_format not in FORMATS:
-        raise UserError(f"{os.fspath(path)}: the file must be CSV, JSON, JSON lines or Parquet.")
-    rows = iter(READERS[file_format](path))
+        raise UserError(f"{os.fspath(path)}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
+    rows = iter(FORMATS[file_format](path))
     first = next(rows, None)
     if first is None:
         raise UserError(f"{os.fspath(path)}: there is no example in it.")
-    columns = columns or _text_columns(*first)
+    columns = columns or _text_columns(*first, label_column)
     features = Features(dict.fromkeys([*columns, "label"], Value("string")))
-    dataset = rows_to_dataset(_checked(chain([first], rows), columns), features)
+    dataset = rows_to_dataset(_checked(chain([first], rows), columns, label_column), features)
     return dataset.remove_columns("label") if dataset[0]["label"] is None else dataset
 
 
@@ -95,25 +102,28 @@ def encode_sentences(
     return encoded.remove_columns("truncated"), sum(encoded["truncated"])
 
 
-def _text_columns(where: str, row: Any) -> list[str]:
+def _text_columns(where: str, row: Any, label_column: str) -> list[str]:
     names = list(row) if isinstance(row, dict) else []
     # Pairs first: the sentence of CoLA is also half of a pair of QNLI.
     for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
         if set(columns) <= set(names):
             return columns
-    texts = [name for name in names if isinstance(row[name], str) and name not in NOT_TEXTS][:2]
+    texts = [name for name in names if isinstance(row[name], str) and name not in (*NOT_TEXTS, label_column)][:2]
     if not texts:
-        raise UserError(f"{where}: there is no column of text beside label among {', '.join(names) or 'no columns'}.")
+        names_found = ", ".join(names) or "no columns"
+        raise UserError(f"{where}: there is no column of text beside {label_column} among {names_found}.")
     return texts
 
 
-def _checked(rows: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | None]]:
+def _checked(
+    rows: Iterable[tuple[str, Any]], columns: Sequence[str], label_column: str
+) -> Iterator[dict[str, str | None]]:
     labelled = None
     for where, row in rows:
         for column in columns:
             if not isinstance(row, dict) or not isinstance(row.get(column), str):
                 raise UserError(f"{where}: the row has no text in {column!r}.")
-        label = row.get("label")
+        label = row.get(label_column)
         if isinstance(label, (list, dict)):
             raise UserError(f"{where}: the label must be a string or a number, not {label!r}.")
         label = None if label in (None, "") else str(label)

@@ -94,9 +94,14 @@ class GlueDataArguments:
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": "CSV, JSON (lines) or Parquet: one or two columns of text, and label (decimals: regression)."
+            "help": "CSV, TSV, JSON (lines) or Parquet: one or two columns of text, and label (decimals: regression)."
         },
     )
+    text_column_names: list[str] | None = field(
+        default=None,
+        metadata={"help": "The one or two columns of text of these files; without it, the first that hold text."},
+    )
+    label_column_name: str = field(default="label", metadata={"help": "Their column of labels."})
     validation_file: str | None = field(default=None, metadata={"help": "Development examples."})
     test_file: str | None = field(default=None, metadata={"help": "Test examples, with or without labels."})
     validation_split_percentage: float | None = field(
@@ -255,6 +260,8 @@ def _glue_data(
 ) -> SentenceData:
     if data_args.train_file or data_args.validation_file or data_args.test_file:
         raise UserError("--task_name names the data: leave out --train_file, --validation_file and --test_file.")
+    if data_args.text_column_names:
+        raise UserError("--task_name names the columns: leave out --text_column_names.")
     task = GLUE_TASKS[name]
     cut = data_args.validation_split_percentage is not None
     needed = {**used, "train": used["train"] or (cut and used["eval"])}
@@ -273,17 +280,22 @@ def _own_data(data_args: GlueDataArguments, model_args: MultiScaleArguments) -> 
     if data_args.glue_dir:
         raise UserError("--glue_dir needs the task: give --task_name.")
     raw: dict[str, Dataset] = {}
-    columns = None
+    columns = data_args.text_column_names
+    if columns is not None and not 1 <= len(columns) <= 2:
+        raise UserError(f"--text_column_names takes one column or two, not {len(columns)}.")
     for split in ("train", "validation", "test"):
         path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
         if path is None:
             continue
-        dataset = read_sentences(path, columns)
+        dataset = read_sentences(path, columns, data_args.label_column_name)
         columns = [name for name in dataset.column_names if name != "label"]
         if split != "test" and "label" not in dataset.column_names:
-            raise UserError(f"{path}: there are no labels; only test data may come without.")
+            raise UserError(
+                f"{path}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test data "
+                "may come without."
+            )
         raw[PREFIXES[split]] = dataset
-    if columns is None:
+    if columns is None or not raw:
         raise UserError("there are no data: give --task_name, or --train_file, --validation_file or --test_file.")
     logger.info(f"The text is read from {' and '.join(columns)}.")
     labels = _own_labels(raw, model_args)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -307,6 +308,23 @@ def test_own_csv(run, fails, tmp_path):
     (tmp_path / "test.csv").write_text("id,first\n0,dog\n")
     error = fails("do_predict", train_file=tmp_path / "train.csv", test_file=tmp_path / "test.csv")
     assert error == f"error: {tmp_path / 'test.csv'}:2: the row has no text in 'second'."
+
+
+def test_named_columns_of_a_table(run, fails, tmp_path):
+    rows = [f'{n}\t"the dog\tbook {WORDS[n]}\t3.5\t{("NEUTRAL", "ENTAILMENT")[n % 2]}' for n in range(8)]
+    table = tmp_path / "train.txt"
+    table.write_text("\r\n".join(["pair\tsentence_A\tsentence_B\tscore\tjudgment", *rows]) + "\r\n")
+    names = {"text_column_names": ["sentence_A", "sentence_B"], "label_column_name": "judgment"}
+    results = run("do_train", "do_eval", train_file=table, validation_file=table, **names)
+    assert results["eval_samples"] == 8
+    config = AutoConfig.from_pretrained(tmp_path / "out")
+    assert config.label2id == {"ENTAILMENT": 0, "NEUTRAL": 1}
+
+    assert "no labels in 'label' (--label_column_name)" in fails("do_train", train_file=table)
+    error = fails("do_train", train_file=table, **{**names, "text_column_names": ["sentence_C"]})
+    assert error == f"error: {table}:2: the row has no text in 'sentence_C'."
+    assert "one column or two, not 3" in fails("do_train", train_file=table, text_column_names=["a", "b", "c"])
+    assert "leave out --text_column_names" in fails("do_train", task_name="rte", text_column_names=["a"])
 
 
 def test_own_sentences_are_learned_saved_and_used(run, tmp_path):
