@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 
-# Scores that a block of query rows holds at a time, over batch and heads: 4 MiB in float32.
-BLOCK_SCORES = 2**20
+# Scores that a block of query rows holds at a time, over batch and heads: 8 MiB in float32.
+BLOCK_SCORES = 2**21
 # What is added to a score to hide a key lies below, whatever the dtype.
 MASKED = -1e4
 
