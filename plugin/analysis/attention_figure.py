@@ -1,22 +1,36 @@
-"""A figure of fused attention: lines from tokens to the words and phrases that they attend to."""
+"""A figure of fused attention: lines from tokens to the words and phrases that they attend to; and its command."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import get_font_names
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Curve
+from transformers import AutoTokenizer
 
+import msattn
+from msattn.analysis.arguments import load_config
+from msattn.analysis.attention_page import fused_attention_html
 from msattn.analysis.fused_attention import FusedAttention
+from msattn.analysis.pictures import (
+    FAINT,
+    INK,
+    MUTED,
+    SUFFIXES,
+    check_output,
+    check_picture_path,
+    picture_style,
+    save_picture,
+)
+from msattn.data.relation_rows import TAG, relation_row
 from msattn.errors import UserError
 
 # Blue and orange differ for every kind of colour blindness; both ramps grow darker at the same pace.
@@ -24,9 +38,7 @@ RAMPS = {
     "words": LinearSegmentedColormap.from_list("words", ["#e3eef9", "#6baed6", "#2171b5", "#08306b"]),
     "phrases": LinearSegmentedColormap.from_list("phrases", ["#fdebdb", "#fd9a4e", "#d9540b", "#6f2503"]),
 }
-INK, MUTED, FAINT, QUERY_COLOR, ENTITY_COLOR = "#1b1f24", "#6b727b", "#eceef1", "#f5f6f8", "#dde1e7"
-# matplotlib falls back by glyph, but only to fonts that it is told of; DejaVu Sans comes with it.
-FONTS = ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC"]
+QUERY_COLOR, ENTITY_COLOR = "#f5f6f8", "#dde1e7"
 
 # Of the strongest line: what is weaker would only be haze.
 VISIBLE = 0.01
@@ -70,20 +82,56 @@ def plot_fused_attention(
     Raises:
         UserError: There is no such token, `top` is below 1, or the path ends in something else.
     """
-    if path is not None and Path(path).suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"{os.fspath(path)}: a figure is saved as .png or .svg.")
+    check_picture_path(path)
     queries = attention.positions(query)
     if top is None:
         top = 12 if len(queries) <= 4 else 2
     if top < 1:
         raise UserError(f"top must be at least 1, not {top}.")
     links = strongest_links(attention, queries, top)
-    fonts = [font for font in FONTS if font in get_font_names()] + ["sans-serif"]
-    with rc_context({"font.family": fonts, "font.size": 9, "svg.fonttype": "none", "text.parse_math": False}):
+    with picture_style():
         figure = _draw(attention, queries, links)
-        if path is not None:
-            figure.savefig(path, dpi=200)
+        save_picture(figure, path)
     return figure
+
+
+@dataclass
+class FusedFigureArguments:
+    """Arguments of `python -m msattn.analysis fused`."""
+
+    model: str = field(metadata={"help": "A multi-scale model: its folder, or its name on the Hub."})
+    text: str = field(
+        metadata={"help": "The sentence; for relation extraction with <e1>..</e1> and <e2>..</e2> in it."}
+    )
+    output: str = field(metadata={"help": "The file to write: .png, .svg, or .html to point at tokens in."})
+    query: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens whose attention to draw, words or positions [entity starts, else all]. Not for .html."
+        },
+    )
+    top: int | None = field(default=None, metadata={"help": "Lines of each token. Not for .html."})
+
+
+def draw_fused_attention(args: FusedFigureArguments) -> None:
+    """The words and phrases that a multi-scale model attends to in a sentence."""
+    check_output(args.output, (*SUFFIXES, ".html"))
+    page = Path(args.output).suffix.lower() == ".html"
+    if page and (args.query or args.top):
+        raise UserError("--query and --top are for .png and .svg: in a page, every token can be pointed at.")
+    config = load_config(args.model)
+    architecture = (config.architectures or [config.model_type])[0]
+    if config.model_type != msattn.MultiScaleBertConfig.model_type or not hasattr(msattn, architecture):
+        raise UserError(f"--model {args.model}: the model is a {architecture}, which has no fused attention.")
+    model = getattr(msattn, architecture).from_pretrained(args.model)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    attention = FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
+    if page:
+        fused_attention_html(attention, args.output)
+    else:
+        query = [int(part) if part.isdecimal() else part for part in args.query] if args.query else None
+        plot_fused_attention(attention, query, args.output, args.top)
 
 
 def strongest_links(attention: FusedAttention, queries: Sequence[int], top: int) -> list[Link]:

@@ -58,13 +58,16 @@ class ArgumentParser(HfArgumentParser):
         raise UserError(f"{message} (--help lists the arguments)")
 
 
-def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
+def parse_arguments(
+    dataclass_types: Sequence[type], argv: Sequence[str] | None = None, prog: str | None = None
+) -> tuple[Any, ...]:
     """
     Reads dataclasses from the command line, or from the one JSON or YAML file that it names.
 
     Args:
         dataclass_types (`Sequence[type]`): Dataclasses whose fields are the arguments.
         argv (`Sequence[str]`, *optional*): Arguments in place of the command line's.
+        prog (`str`, *optional*): What `--help` calls the command, if not by the name of the script.
 
     Raises:
         UserError: The file is missing, broken or has an unknown key, or the values do not go together.
@@ -72,7 +75,7 @@ def parse_arguments(dataclass_types: Sequence[type], argv: Sequence[str] | None 
     argv = list(sys.argv[1:] if argv is None else argv)
     # An abbreviated argument would be one more way to mistype another.
     description = getattr(sys.modules["__main__"], "__doc__", None)
-    parser = ArgumentParser(list(dataclass_types), allow_abbrev=False, description=description)
+    parser = ArgumentParser(list(dataclass_types), prog=prog, allow_abbrev=False, description=description)
     known = [field.name for dataclass_type in dataclass_types for field in fields(dataclass_type) if field.init]
     source = ""
     if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):

@@ -40,8 +40,7 @@ print({DEMO_SENTENCE!r}, "->", extract({DEMO_SENTENCE!r}))
     subprocess.run([sys.executable, "-c", code], check=True)
     picture = FOLDER / "attention.png"
     for output in (picture, picture.with_suffix(".html")):
-        subprocess.run(
-            [sys.executable, "-m", "msattn.analysis", "--model", folder, "--text", DEMO_SENTENCE, "--output", output],
-            check=True,
-        )
+        command = [sys.executable, "-m", "msattn.analysis", "fused"]
+        arguments = ["--model", folder, "--text", DEMO_SENTENCE, "--output", output]
+        subprocess.run([*command, *arguments], check=True)
     print(f"The attention of that sentence: {picture} and {picture.with_suffix('.html')}")

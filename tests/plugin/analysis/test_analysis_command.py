@@ -9,7 +9,7 @@ import pytest
 from transformers import BertConfig, BertModel
 
 from msattn import UserError
-from msattn.analysis.__main__ import main
+from msattn.analysis.__main__ import COMMANDS, main
 from tests.tiny_models import tiny_relation_extractor
 
 TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
@@ -28,13 +28,14 @@ def checkpoint(tmp_path_factory) -> str:
 )
 def test_one_command_a_picture(checkpoint, tmp_path, suffix, start):
     output = tmp_path / f"attention{suffix}"
-    main(["--model", checkpoint, "--text", TEXT, "--output", str(output)])
+    main(["fused", "--model", checkpoint, "--text", TEXT, "--output", str(output)])
     assert output.read_bytes().startswith(start)
 
 
 def test_query_takes_words_and_positions(checkpoint, tmp_path):
     output = tmp_path / "attention.svg"
-    main(["--model", checkpoint, "--text", TEXT, "--output", str(output), "--query", "wrote", "0", "--top", "1"])
+    arguments = ["--model", checkpoint, "--text", TEXT, "--output", str(output)]
+    main(["fused", *arguments, "--query", "wrote", "0", "--top", "1"])
     assert output.read_text(encoding="utf-8").count('id="link-') == 2
 
 
@@ -54,7 +55,7 @@ def test_wrong_arguments(checkpoint, tmp_path, monkeypatch, changes, message):
     monkeypatch.chdir(tmp_path)
     arguments = {"--model": checkpoint, "--text": TEXT, "--output": "attention.png", **changes}
     with pytest.raises(UserError, match=message):
-        main([part for pair in arguments.items() for part in pair])
+        main(["fused", *(part for pair in arguments.items() for part in pair)])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,13 +63,36 @@ def test_models_without_fused_attention(tmp_path):
     sizes = {"hidden_size": 8, "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8}
     BertModel(BertConfig(vocab_size=30, **sizes)).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="is a BertModel, which has no fused attention"):
-        main(["--model", str(tmp_path), "--text", TEXT, "--output", str(tmp_path / "attention.png")])
+        main(["fused", "--model", str(tmp_path), "--text", TEXT, "--output", str(tmp_path / "attention.png")])
 
 
 def test_mistakes_end_in_one_sentence(checkpoint, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["msattn", "--model", checkpoint, "--text", TEXT, "--output", "attention"])
+    arguments = ["--model", checkpoint, "--text", TEXT, "--output", "attention"]
+    monkeypatch.setattr(sys, "argv", ["msattn", "fused", *arguments])
     monkeypatch.delitem(sys.modules, "msattn.analysis.__main__")
     with pytest.raises(SystemExit) as exit_code:
         runpy.run_module("msattn.analysis", run_name="__main__")
     assert exit_code.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: --output attention: ")
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
+def test_the_commands_are_listed(argv, capsys):
+    main(argv)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage: python -m msattn.analysis COMMAND")
+    assert [line.split()[0] for line in lines[2:]] == list(COMMANDS)
+    assert all(len(line.split()) > 3 and line.endswith(".") for line in lines[2:])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_its_help(command, capsys):
+    with pytest.raises(SystemExit) as exit_code:
+        main([command, "--help"])
+    assert exit_code.value.code == 0
+    assert f"usage: python -m msattn.analysis {command} " in capsys.readouterr().out
+
+
+def test_unknown_command():
+    with pytest.raises(UserError, match="no command --model; there are fused"):
+        main(["--model", "somewhere"])

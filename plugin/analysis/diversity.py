@@ -1,0 +1,156 @@
+"""How diverse attention is: how alike the maps are, and over how many tokens they are spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import normalize as unit_vectors
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.analysis.attention_maps import Text, received_maps
+from msattn.errors import UserError
+
+
+def map_similarity(received: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+    r"""
+    The mean cosine of two different maps: Σ_{i≠j} cos(m_i, m_j) / (maps · (maps − 1)).
+
+    As nothing that is received is negative, it lies between 0, maps that share no token, and 1, maps that are alike.
+
+    Args:
+        received (`torch.Tensor` of shape `(batch, maps, tokens)`):
+            What each token receives in each map; see [`received_attention`].
+        attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+            1 or true at real tokens; the others take no part.
+
+    Returns:
+        `torch.Tensor` of shape `(batch,)`: In float32, or in float64 if `received` is.
+
+    Raises:
+        ValueError: Shapes that do not fit, or a single map.
+    """
+    maps = _real_maps(received, attention_mask)
+    count = maps.shape[1]
+    if count < 2:
+        raise ValueError("a single map has no pair to compare")
+    maps = unit_vectors(maps, dim=-1)
+    # The pairs of a map with itself are in the square of the sum, too.
+    pairs = maps.sum(dim=1).square().sum(dim=-1) - maps.square().sum(dim=(1, 2))
+    return pairs / (count * (count - 1))
+
+
+def received_entropy(
+    received: torch.Tensor, attention_mask: torch.Tensor | None = None, normalized: bool = False
+) -> torch.Tensor:
+    r"""
+    The entropy of what the tokens of a sample receive, − Σ_t p_t log₂ p_t with p = m / Σ_t m_t, in bits.
+
+    Args:
+        received (`torch.Tensor` of shape `(batch, maps, tokens)`):
+            What each token receives in each map; see [`received_attention`].
+        attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+            1 or true at real tokens; the others take no part.
+        normalized (`bool`, *optional*, defaults to `False`):
+            Divide by log₂ of the number of real tokens: 1 then means that all receive the same.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, maps)`: In float32, or in float64 if `received` is; 0 for a sample of one
+        token or none.
+
+    Raises:
+        ValueError: Shapes that do not fit.
+    """
+    maps = _real_maps(received, attention_mask)
+    shares = maps / maps.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)
+    entropy = -torch.xlogy(shares, shares).sum(dim=-1) / math.log(2)
+    if not normalized:
+        return entropy
+    if attention_mask is None:
+        tokens = entropy.new_full((maps.shape[0], 1), maps.shape[-1])
+    else:
+        tokens = attention_mask.to(maps.device).bool().sum(dim=-1, keepdim=True).to(maps)
+    return entropy / tokens.clamp_min(2).log2()
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """
+    Means over texts.
+
+    Args:
+        similarity (`float` or `None`): [`map_similarity`]; `None` for a layer with one head.
+        entropy (`float`): [`received_entropy`], the mean over the maps, in bits.
+        normalized_entropy (`float`): The same, divided by that of a text whose tokens all receive the same.
+    """
+
+    similarity: float | None
+    entropy: float
+    normalized_entropy: float
+
+
+@dataclass(frozen=True)
+class EncoderDiversity:
+    """
+    Args:
+        overall (`Diversity`): Of all maps. Pairs of maps from different layers count, too.
+        layers (`list[Diversity]`): Of the maps of each layer.
+        texts (`int`): How many texts were read.
+    """
+
+    overall: Diversity
+    layers: list[Diversity]
+    texts: int
+
+
+def attention_diversity(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
+) -> EncoderDiversity:
+    """
+    Measures the attention of an encoder on texts. Texts of one token, special tokens included, are left out.
+
+    Args:
+        model (`PreTrainedModel`): Any encoder.
+        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
+        batch_size (`int`, *optional*, defaults to 32): Texts at a time.
+
+    Raises:
+        UserError: The model returns no attentions, or there is no text of two tokens.
+    """
+    sums: torch.Tensor | float = 0.0
+    count = 0
+    for received, real in received_maps(model, tokenizer, texts, batch_size):
+        long = real.sum(dim=-1) > 1
+        received, real = received[long].double(), real[long]
+        parts = [received.flatten(1, 2), *received.unbind(1)]
+        sums = sums + torch.stack([_measures(part, real) for part in parts]).cpu()
+        count += len(received)
+    if not count:
+        raise UserError("there is no text of two tokens or more, special tokens included.")
+    means = [
+        Diversity(None if math.isnan(similarity) else similarity, *entropies)
+        for similarity, *entropies in (torch.as_tensor(sums) / count).tolist()
+    ]
+    return EncoderDiversity(means[0], means[1:], count)
+
+
+def _measures(maps: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """The sums over a batch; not a number where there is no pair of maps."""
+    similarity = map_similarity(maps, real).sum() if maps.shape[1] > 1 else maps.new_tensor(math.nan)
+    entropies = (received_entropy(maps, real, normalized).mean(dim=-1).sum() for normalized in (False, True))
+    return torch.stack([similarity, *entropies])
+
+
+def _real_maps(received: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """The maps, zero at padding."""
+    if received.dim() != 3 or 0 in received.shape[1:]:
+        raise ValueError(f"received must be (batch, maps, tokens) and not empty, got {tuple(received.shape)}")
+    maps = received.to(torch.promote_types(received.dtype, torch.float32))
+    if attention_mask is None:
+        return maps
+    if attention_mask.shape != (maps.shape[0], maps.shape[2]):
+        raise ValueError(f"attention_mask must be {(maps.shape[0], maps.shape[2])}, got {tuple(attention_mask.shape)}")
+    return maps.masked_fill(~attention_mask.to(maps.device).bool().unsqueeze(1), 0)

@@ -1,0 +1,136 @@
+"""A table and a figure of how diverse the attention of encoders is, layer by layer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from msattn.analysis.arguments import EncoderArguments, load_encoder
+from msattn.analysis.diversity import Diversity, EncoderDiversity, attention_diversity
+from msattn.analysis.pictures import (
+    COLORS,
+    FAINT,
+    INK,
+    MARKERS,
+    MUTED,
+    SUFFIXES,
+    check_output,
+    check_picture_path,
+    picture_style,
+    save_picture,
+)
+from msattn.errors import UserError
+
+MEASURES = {
+    "similarity": "cosine of two maps",
+    "entropy": "entropy (bits)",
+    "normalized_entropy": "entropy / log₂ n",
+}
+
+
+@dataclass(kw_only=True)
+class DiversityArguments(EncoderArguments):
+    """Arguments of `python -m msattn.analysis diversity`."""
+
+    output: list[str] | None = field(
+        default=None, metadata={"help": "Files to write: .json for the numbers, .png or .svg for a picture."}
+    )
+    batch_size: int = field(default=32, metadata={"help": "Texts at a time."})
+
+
+def show_diversity(args: DiversityArguments) -> None:
+    """How alike the maps of encoders are and how far they spread, in a file of sentences."""
+    for path in args.output or ():
+        check_output(path, (*SUFFIXES, ".json"))
+    if args.batch_size < 1:
+        raise UserError(f"--batch_size must be at least 1, not {args.batch_size}.")
+    texts = args.read_texts()
+    encoders = [attention_diversity(*load_encoder(name), texts, args.batch_size) for name in args.model]
+    titles = args.titles or args.model
+    print(diversity_table(encoders, titles))
+    for path in args.output or ():
+        if Path(path).suffix.lower() == ".json":
+            results = [{"model": name, **asdict(encoder)} for name, encoder in zip(args.model, encoders, strict=True)]
+            Path(path).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        else:
+            plot_diversity(encoders, path, titles)
+
+
+def diversity_table(encoders: Sequence[EncoderDiversity], titles: Sequence[str]) -> str:
+    """
+    A Markdown table with a row a layer, and one for all of them.
+
+    Args:
+        encoders (`Sequence[EncoderDiversity]`): As from [`attention_diversity`].
+        titles (`Sequence[str]`): What to call them.
+    """
+    several = len(encoders) > 1
+    pairs = list(zip(titles, encoders, strict=True))
+    columns = [(name, measure, *pair) for name, measure in MEASURES.items() for pair in pairs]
+    header = ["layer", *(f"{measure}: {title}" if several else measure for _, measure, title, _ in columns)]
+    lines = [header, ["---", *["---:"] * len(columns)]]
+    for layer in range(max(len(encoder.layers) for encoder in encoders)):
+        lines.append([str(layer), *(_cell(name, encoder.layers[layer:]) for name, _, _, encoder in columns)])
+    lines.append(["all", *(_cell(name, [encoder.overall]) for name, _, _, encoder in columns)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def plot_diversity(
+    encoders: Sequence[EncoderDiversity],
+    path: str | os.PathLike | None = None,
+    titles: Sequence[str] | None = None,
+) -> Figure:
+    """
+    Draws how alike the maps of a layer are, and how far they spread, over the layers. A dashed line is the value of
+    all maps.
+
+    Args:
+        encoders (`Sequence[EncoderDiversity]`): As from [`attention_diversity`].
+        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        titles (`Sequence[str]`, *optional*): What the legend calls the encoders; without it, no legend.
+
+    Returns:
+        `matplotlib.figure.Figure`
+
+    Raises:
+        UserError: The path ends in something else.
+    """
+    check_picture_path(path)
+    layers = max(len(encoder.layers) for encoder in encoders)
+    with picture_style():
+        figure = Figure(figsize=(8.0, 3.6), facecolor="white", layout="constrained")
+        for axes, name in zip(figure.subplots(1, 2), ("similarity", "normalized_entropy"), strict=True):
+            for encoder, color, marker in zip(encoders, cycle(COLORS), cycle(MARKERS), strict=False):
+                values = [_value(layer, name) for layer in encoder.layers]
+                axes.plot(range(len(values)), values, color=color, marker=marker, markersize=5, linewidth=1.8)
+                axes.axhline(_value(encoder.overall, name), color=color, linestyle="--", linewidth=1, zorder=1)
+            axes.set_xticks(range(0, layers, 1 + layers // 13))
+            axes.set_xlabel("layer (dashed: all maps)", color=MUTED)
+            axes.set_ylabel(MEASURES[name], color=MUTED)
+            axes.grid(axis="y", color=FAINT)
+            axes.set_axisbelow(True)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color(MUTED)
+            axes.tick_params(color=MUTED, labelcolor=INK)
+        if titles:
+            lines = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
+            figure.legend(lines, titles, loc="outside upper left", ncols=min(len(titles), 3), frameon=False)
+        save_picture(figure, path)
+    return figure
+
+
+def _value(diversity: Diversity, name: str) -> float:
+    value = getattr(diversity, name)
+    return np.nan if value is None else value
+
+
+def _cell(name: str, diversities: Sequence[Diversity]) -> str:
+    value = getattr(diversities[0], name) if diversities else None
+    return "–" if value is None else f"{value:.3f}"
