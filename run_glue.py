@@ -12,6 +12,7 @@ from msattn.training.experiment import ExperimentArguments
 from msattn.training.glue import GlueDataArguments, GlueModelArguments, glue_experiment
 from msattn.training.guiding import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
+from msattn.training.study import run_experiment
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     )
     set_up_logging(training_args)
     experiment = glue_experiment(model_args, head_args, data_args, training_args, guiding_args.needs_words)
-    experiment.run(training_args, experiment_args, guiding_args)
+    run_experiment(experiment, training_args, experiment_args, guiding_args)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.experiment import ExperimentArguments
 from msattn.training.guiding import GuidingArguments
 from msattn.training.ranking import RankingDataArguments, RankingModelArguments, ranking_experiment
+from msattn.training.study import run_experiment
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
     )
     set_up_logging(training_args)
     experiment = ranking_experiment(model_args, data_args, training_args, guiding_args.needs_words)
-    experiment.run(training_args, experiment_args, guiding_args)
+    run_experiment(experiment, training_args, experiment_args, guiding_args)
 
 
 if __name__ == "__main__":

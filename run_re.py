@@ -22,6 +22,7 @@ from msattn.training.relation_extraction import (
     RelationModelArguments,
     relation_experiment,
 )
+from msattn.training.study import run_experiment
 
 
 def main() -> None:
@@ -39,7 +40,7 @@ def main() -> None:
     )
     set_up_logging(training_args)
     experiment = relation_experiment(model_args, head_args, data_args, training_args, guiding_args.needs_words)
-    experiment.run(training_args, experiment_args, guiding_args)
+    run_experiment(experiment, training_args, experiment_args, guiding_args)
     if demo:
         show_demo(Path(training_args.output_dir))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +26,7 @@ from msattn.errors import UserError
 from msattn.training.checkpoints import last_checkpoint
 from msattn.training.guiding import GuidedTrainer, GuidingArguments
 from msattn.training.model_card import ModelCardFacts, write_model_card
+from msattn.training.results import seed_table, summarize, write_json
 from msattn.training.trainer import FineTuningTrainer
 
 logger = logging.get_logger(__name__)
@@ -43,6 +42,17 @@ class ExperimentArguments:
     early_stopping_patience: int | None = field(
         default=None,
         metadata={"help": "Stop when --metric_for_best_model has not improved for so many evaluations."},
+    )
+    train_fraction: list[float] | None = field(
+        default=None,
+        metadata={
+            "help": "Train with this part of the training data, such as 0.2. Several are a study: a run each, in "
+            "folders fraction-N, a smaller part inside a larger one, and a table and a plot."
+        },
+    )
+    guide_each_layer: bool = field(
+        default=False,
+        metadata={"help": "A study: a run a layer, in folders layer-N, that guides no other, and a table and a plot."},
     )
 
 
@@ -61,11 +71,14 @@ class Experiment:
         compute_metrics (`Callable`): `EvalPrediction` to a dict of numbers.
         card (`ModelCardFacts`): What the model card says about task and data.
         train_dataset (`datasets.Dataset`, *optional*): Encoded training examples.
+        train_groups (`Sequence`, *optional*):
+            The group of each, such as the query of a candidate: a part of the training data has whole groups.
         eval_datasets (`Mapping[str, datasets.Dataset]`): Encoded development sets by metric prefix.
         test_datasets (`Mapping[str, datasets.Dataset]`): The same for `--do_predict`. Labels are optional.
         write_predictions (`Callable`, *optional*): `(prefix, logits, folder)`, called for each set that was scored.
         new_layers_learning_rate (`float`, *optional*): See [`FineTuningTrainer`].
         compute_loss_func (`Callable`, *optional*): See [`Trainer`]; the model's own loss if `None`.
+        collator_class (`Callable`, *optional*): Makes the collator from the tokenizer and `pad_to_multiple_of`.
     """
 
     model_init: Callable[[], PreTrainedModel]
@@ -73,11 +86,13 @@ class Experiment:
     compute_metrics: Callable[[EvalPrediction], dict[str, float]]
     card: ModelCardFacts
     train_dataset: Dataset | None = None
+    train_groups: Sequence | None = None
     eval_datasets: Mapping[str, Dataset] = field(default_factory=dict)
     test_datasets: Mapping[str, Dataset] = field(default_factory=dict)
     write_predictions: Callable[[str, np.ndarray, Path], None] | None = None
     new_layers_learning_rate: float | None = None
     compute_loss_func: Callable[..., torch.Tensor] | None = None
+    collator_class: Callable[..., Any] = DataCollatorWithPadding
 
     def run(
         self,
@@ -99,7 +114,7 @@ class Experiment:
         Raises:
             UserError: The arguments ask for what is not there, or do not go together.
         """
-        self._check(args, experiment_args)
+        self.check(args, experiment_args)
         guiding = guiding or GuidingArguments()
         if not experiment_args.seeds:
             return self._run(args, experiment_args, guiding)
@@ -117,7 +132,13 @@ class Experiment:
             print(seed_table(runs))
         return summary
 
-    def _check(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> None:
+    def check(self, args: TrainingArguments, experiment_args: ExperimentArguments) -> None:
+        """
+        Checks that the arguments can be run.
+
+        Raises:
+            UserError: They ask for what is not there, or do not go together.
+        """
         for wanted, data, what in (
             (args.do_train, self.train_dataset, "do_train needs training data"),
             (args.do_eval, self.eval_datasets, "do_eval needs validation data"),
@@ -149,7 +170,7 @@ class Experiment:
             train_dataset=self.train_dataset,
             eval_dataset=next(iter(self.eval_datasets.values()), None),
             processing_class=self.tokenizer,
-            data_collator=DataCollatorWithPadding(
+            data_collator=self.collator_class(
                 self.tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
             ),
             compute_metrics=self.compute_metrics,
@@ -190,37 +211,3 @@ class Experiment:
             if args.push_to_hub:
                 trainer.push_to_hub()
         return results
-
-
-def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean of every number over the runs, and, as `*_std`, its sample standard deviation."""
-    summary = {}
-    for name in runs[0]:
-        values = [run[name] for run in runs if isinstance(run.get(name), (int, float))]
-        if len(values) == len(runs):
-            summary[name] = statistics.fmean(values)
-            summary[f"{name}_std"] = statistics.stdev(values) if len(values) > 1 else 0.0
-    return summary
-
-
-def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
-    """A Markdown table: a row a seed, then mean and standard deviation; timings and counts are left out."""
-    summary = summarize(list(runs.values()))
-    names = [
-        name
-        for name in summary
-        if name.startswith(("eval_", "dev_", "test_"))
-        and not name.endswith(("_std", "_runtime", "_samples", "_per_second", "_model_preparation_time"))
-        and name != "eval_epoch"
-    ]
-    rows: list[Sequence[Any]] = [("seed", *names), ("---",) * (len(names) + 1)]
-    rows += [(seed, *(f"{run[name]:.4g}" for name in names)) for seed, run in runs.items()]
-    rows.append(("mean", *(f"{summary[name]:.4g}" for name in names)))
-    rows.append(("std", *(f"{summary[f'{name}_std']:.2g}" for name in names)))
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
-
-
-def write_json(path: Path, content: Mapping) -> None:
-    """Writes a JSON file, and the folder that it lies in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

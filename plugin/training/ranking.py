@@ -156,6 +156,7 @@ def ranking_experiment(
         compute_loss_func=relevance_loss,
         card=_card(data_args, splits),
         train_dataset=datasets.get("train"),
+        train_groups=splits["train"].pairs["query_id"] if "train" in splits else None,
         eval_datasets={prefix: dataset for prefix, dataset in datasets.items() if prefix in ("eval", "dev")},
         test_datasets={prefix: dataset for prefix, dataset in datasets.items() if prefix == "test"},
         write_predictions=partial(_write_predictions, splits=splits),

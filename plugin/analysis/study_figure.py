@@ -1,0 +1,176 @@
+"""A figure of studies: a score over the part of the training data, or over the guided layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
+
+from msattn.analysis.arguments import short_names
+from msattn.analysis.pictures import (
+    FAINT,
+    INK,
+    MUTED,
+    check_output,
+    check_picture_path,
+    picture_style,
+    save_picture,
+)
+from msattn.errors import UserError
+from msattn.training.results import Study, read_json
+
+# After Okabe and Ito: they differ for every kind of colour blindness, and in brightness.
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+MARKERS = "osD^vP"
+# Of the axis: where two parts of the data are closer, their labels would overlap without a logarithmic scale.
+NEAREST = 0.08
+# Inches between studies at the same place.
+SHIFT = 0.06
+LABELS = {"train_fraction": "part of the training data, and its examples", "guided_layer": "guided layer"}
+
+
+@dataclass
+class StudyFigureArguments:
+    """Arguments of `python -m msattn.analysis study`."""
+
+    folders: list[str] = field(metadata={"help": "The --output_dir of each study; several are drawn in one picture."})
+    output: str = field(metadata={"help": "The file to write: .png or .svg."})
+    metric: str | None = field(
+        default=None, metadata={"help": "The score to draw, such as eval_accuracy [the first one of the studies]."}
+    )
+    names: list[str] | None = field(
+        default=None, metadata={"help": "Names for the legend, those of the references last [the folders']."}
+    )
+    references: list[str] | None = field(
+        default=None,
+        metadata={"help": "Folders of single runs, such as one without guiding: each is drawn as a dashed line."},
+    )
+
+
+def draw_study(args: StudyFigureArguments) -> None:
+    """Scores of studies over the part of the training data, or over the guided layer."""
+    check_output(args.output)
+    references = [read_json(Path(folder) / "all_results.json") for folder in args.references or ()]
+    names = args.names or short_names([*args.folders, *(args.references or ())])
+    plot_study([Study.from_folder(folder) for folder in args.folders], args.output, args.metric, names, references)
+
+
+def plot_study(
+    studies: Sequence[Study],
+    path: str | os.PathLike | None = None,
+    metric: str | None = None,
+    names: Sequence[str] | None = None,
+    references: Sequence[Mapping[str, float]] = (),
+) -> Figure:
+    """
+    Draws a score of studies, a line each. Where there are several seeds, bars show one standard deviation.
+
+    Args:
+        studies (`Sequence[Study]`): Studies of the same variable.
+        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        metric (`str`, *optional*): The score; by default the first that all have, which is not a loss if possible.
+        names (`Sequence[str]`, *optional*): Names of the studies, then of the references; without them, no legend.
+        references (`Sequence[Mapping]`): The metrics of single runs, each a dashed line.
+
+    Returns:
+        `matplotlib.figure.Figure`
+
+    Raises:
+        UserError: The studies have other variables, a score is missing, there are too few names, or the path ends in
+            something else.
+    """
+    check_picture_path(path)
+    variable = studies[0].variable
+    if any(study.variable != variable for study in studies):
+        raise UserError("a figure is of studies that vary the same, the training data or the guided layer.")
+    count = len(studies) + len(references)
+    if names is not None and len(names) != count:
+        raise UserError(f"there are {len(names)} names for {count} lines.")
+    metric = _metric([*(study.scores for study in studies), *references], metric)
+    with picture_style():
+        figure = Figure(figsize=(6.4, 4.0), facecolor="white", layout="constrained")
+        lines = _draw(figure.add_subplot(), studies, references, metric, names or [""] * count)
+        if names:
+            figure.legend(handles=lines, loc="outside upper left", ncols=min(count, 4), frameon=False)
+        save_picture(figure, path)
+    return figure
+
+
+def _draw(
+    axes: Axes,
+    studies: Sequence[Study],
+    references: Sequence[Mapping[str, float]],
+    metric: str,
+    names: Sequence[str],
+) -> list[Any]:
+    """Returns what the legend is made of, in its order."""
+    variable, spread = studies[0].variable, f"{metric}_std"
+    styles = zip(names, cycle(COLORS), cycle(MARKERS), strict=False)
+    lines: list[Any] = []
+    for study, (name, color, marker) in zip(studies, styles, strict=False):
+        points = sorted(study.points, key=lambda point: point[variable])
+        line = axes.errorbar(
+            [point[variable] for point in points],
+            [point[metric] for point in points],
+            [point[spread] for point in points] if all(spread in point for point in points) else None,
+            color=color,
+            marker=marker,
+            markersize=5,
+            linewidth=1.8,
+            elinewidth=1,
+            capsize=3,
+            label=name,
+        )
+        # Side by side: bars at the same place would hide each other.
+        shift = SHIFT * (len(lines) - (len(studies) - 1) / 2)
+        for artist in line.get_children():
+            artist.set_transform(artist.get_transform() + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans))
+        lines.append(line)
+    for results, (name, color, _) in zip(references, styles, strict=False):
+        lines.append(axes.axhline(results[metric], color=color, linestyle="--", linewidth=1.5, label=name, zorder=1))
+    split, _, score = metric.partition("_")
+    several = any(spread in point for study in studies for point in study.points)
+    axes.set_ylabel(f"{score.replace('_', ' ')} ({split})" + (", mean ± standard deviation" if several else ""))
+    axes.set_xlabel(LABELS[variable])
+    _set_ticks(axes, variable, [point for study in studies for point in study.points])
+    axes.grid(axis="y", color=FAINT)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(MUTED)
+    axes.tick_params(color=MUTED, labelcolor=INK)
+    return lines
+
+
+def _set_ticks(axes: Axes, variable: str, points: Sequence[Mapping[str, float]]) -> None:
+    values = sorted({point[variable] for point in points})
+    if variable == "guided_layer":
+        axes.set_xticks(values[:: 1 + len(values) // 25])
+        return
+    if len(values) > 1 and np.diff(values).min() < NEAREST * np.ptp(values):
+        axes.set_xscale("log")
+    counts = {value: {point["train_samples"] for point in points if point[variable] == value} for value in values}
+    labels = [f"{100 * value:g} %" for value in values]
+    if all(len(count) == 1 for count in counts.values()):
+        labels = [f"{label}\n{min(counts[value]):,.0f}" for label, value in zip(labels, values, strict=True)]
+    axes.set_xticks(values, labels)
+    axes.set_xticks([], minor=True)
+
+
+def _metric(scores: Sequence[Collection[str]], wanted: str | None) -> str:
+    """The score to draw, of those that all have."""
+    common = [name for name in scores[0] if all(name in others for others in scores)]
+    if not common:
+        raise UserError("the studies and references have no score in common.")
+    if wanted is None:
+        return next((name for name in common if not name.endswith("_loss")), common[0])
+    if wanted not in common:
+        raise UserError(f"metric: the scores of all lines are {', '.join(common)}; there is no {wanted}.")
+    return wanted

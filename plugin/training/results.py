@@ -1,0 +1,125 @@
+"""What runs leave behind as numbers: over several seeds, and at the points of a study."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msattn.errors import UserError
+
+# Of studies: what their points can differ in.
+VARIABLES = ("train_fraction", "guided_layer")
+
+
+def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of every number over the runs, and, as `*_std`, its sample standard deviation."""
+    summary = {}
+    for name in runs[0]:
+        values = [run[name] for run in runs if isinstance(run.get(name), (int, float))]
+        if len(values) == len(runs):
+            summary[name] = statistics.fmean(values)
+            summary[f"{name}_std"] = statistics.stdev(values) if len(values) > 1 else 0.0
+    return summary
+
+
+def score_names(results: Mapping[str, float]) -> list[str]:
+    """The names of the scores; timings, counts and standard deviations are left out."""
+    return [
+        name
+        for name in results
+        if name.startswith(("eval_", "dev_", "test_"))
+        and not name.endswith(("_std", "_runtime", "_samples", "_per_second", "_model_preparation_time"))
+        and name != "eval_epoch"
+    ]
+
+
+def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
+    """A Markdown table of the scores: a row a seed, then mean and standard deviation."""
+    summary = summarize(list(runs.values()))
+    names = score_names(summary)
+    rows: list[Sequence[Any]] = [(seed, *(f"{run[name]:.4g}" for name in names)) for seed, run in runs.items()]
+    rows.append(("mean", *(f"{summary[name]:.4g}" for name in names)))
+    rows.append(("std", *(f"{summary[f'{name}_std']:.2g}" for name in names)))
+    return _markdown_table(("seed", *names), rows)
+
+
+@dataclass
+class Study:
+    """
+    What an experiment came to at several points.
+
+    Args:
+        variable (`str`): What the points differ in, `"train_fraction"` or `"guided_layer"`.
+        points (`list[dict[str, float]]`):
+            The value of the variable and the metrics of the runs there; over several seeds their means, with their
+            standard deviations as `*_std`.
+    """
+
+    variable: str
+    points: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Study:
+        """
+        Reads `study.json`.
+
+        Raises:
+            UserError: There is none in the folder, or another file of this name.
+        """
+        path = Path(folder) / "study.json"
+        content = read_json(path)
+        variable, points = content.get("variable"), content.get("points")
+        if variable not in VARIABLES or not points or not all(variable in point for point in points):
+            raise UserError(f"{path}: the file does not hold a study.")
+        return cls(variable, points)
+
+    @property
+    def scores(self) -> list[str]:
+        """The names of the scores that every point has."""
+        return [name for name in score_names(self.points[0]) if all(name in point for point in self.points)]
+
+    def table(self) -> str:
+        """A Markdown table: a row a point, and mean ± standard deviation where there are several seeds."""
+        counts = ["train_samples"] if self.variable == "train_fraction" else []
+        header = [self.variable, *counts, *self.scores]
+        return _markdown_table(header, [[_cell(point, name) for name in header] for point in self.points])
+
+
+def _cell(point: Mapping[str, float], name: str) -> str:
+    if name not in score_names(point):
+        return f"{point[name]:.0f}" if name == "train_samples" else str(point[name])
+    spread = point.get(f"{name}_std")
+    return f"{point[name]:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def write_json(path: Path, content: Mapping) -> None:
+    """Writes a JSON file, and the folder that it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """
+    Reads a JSON file that a run has left.
+
+    Raises:
+        UserError: There is no such file, or another one of this name.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{path}: there is no such file; the folder has to be that of a finished run.") from None
+    except ValueError as error:
+        raise UserError(f"{path}: the file cannot be read ({error}).") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected an object, as runs write it.")
+    return content

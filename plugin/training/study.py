@@ -1,0 +1,113 @@
+"""Studies: an experiment with growing parts of its training data, or with one guided layer after the other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from transformers import TrainingArguments
+
+from msattn.analysis.study_figure import plot_study
+from msattn.errors import UserError
+from msattn.training.experiment import Experiment, ExperimentArguments
+from msattn.training.guiding import GuidingArguments
+from msattn.training.results import Study, write_json
+
+FOLDERS = {"train_fraction": "fraction", "guided_layer": "layer"}
+# Of the draw: every run takes the same part, whatever its own seed.
+PART_SEED = 42
+
+
+def run_experiment(
+    experiment: Experiment,
+    args: TrainingArguments,
+    experiment_args: ExperimentArguments,
+    guiding: GuidingArguments,
+) -> None:
+    """
+    Runs the experiment, or every point of the study that the arguments ask for.
+
+    A study leaves a folder a point, such as `fraction-0.2` or `layer-0`, and after each of them `study.json`,
+    `study.md` and `study.png` with the points so far.
+
+    Args:
+        experiment (`Experiment`): Data, model and measures.
+        args (`TrainingArguments`): How to train.
+        experiment_args (`ExperimentArguments`): How often, and with which parts of the data or guided layers.
+        guiding (`GuidingArguments`): How the attention is guided.
+
+    Raises:
+        UserError: The arguments ask for what is not there, or do not go together.
+    """
+    experiment.check(args, experiment_args)
+    fractions = sorted(set(experiment_args.train_fraction or ()))
+    if fractions and not args.do_train:
+        raise UserError("--train_fraction needs --do_train.")
+    parts = {fraction: training_part(experiment, fraction) for fraction in fractions or [1.0]}
+    part = next(iter(parts.values()))
+    if experiment_args.guide_each_layer:
+        if len(parts) > 1:
+            raise UserError("--guide_each_layer takes one --train_fraction: a study has one variable.")
+        if not guiding.weights or not args.do_train:
+            raise UserError("--guide_each_layer needs --do_train and a weight, such as --mdg_weight 0.01.")
+        if guiding.guided_layers is not None:
+            raise UserError("--guide_each_layer guides every layer in turn: leave out --guided_layers.")
+        layers = range(getattr(part.model_init().config, "num_hidden_layers", 0))
+        runs = {layer: (part, replace(guiding, guided_layers=[layer])) for layer in layers}
+        _run_study("guided_layer", runs, args, experiment_args)
+    elif len(parts) > 1:
+        runs = {fraction: (part, guiding) for fraction, part in parts.items()}
+        _run_study("train_fraction", runs, args, experiment_args)
+    else:
+        part.run(args, experiment_args, guiding)
+
+
+def training_part(experiment: Experiment, fraction: float) -> Experiment:
+    """
+    The experiment with a part of its training data. Smaller parts lie inside larger ones.
+
+    Raises:
+        UserError: The fraction is not above 0 and at most 1, or leaves nothing.
+    """
+    if not 0 < fraction <= 1:
+        raise UserError(f"--train_fraction must be above 0 and at most 1, got {fraction}.")
+    data = experiment.train_dataset
+    if fraction == 1 or data is None:
+        return experiment
+    groups = np.asarray(range(len(data)) if experiment.train_groups is None else experiment.train_groups)
+    order = np.random.default_rng(PART_SEED).permutation(np.unique(groups))
+    drawn = np.flatnonzero(np.isin(groups, order[: round(fraction * len(order))]))
+    if not len(drawn):
+        raise UserError(f"--train_fraction {fraction} leaves none of the {len(data)} training examples.")
+    return replace(experiment, train_dataset=data.select(drawn))
+
+
+def _run_study(
+    variable: str,
+    runs: Mapping[float, tuple[Experiment, GuidingArguments]],
+    args: TrainingArguments,
+    experiment_args: ExperimentArguments,
+) -> None:
+    if args.push_to_hub:
+        raise UserError("--push_to_hub takes one model, and a study has many.")
+    if not (args.do_eval or args.do_predict):
+        raise UserError("a study needs scores: give --do_eval or --do_predict.")
+    if str(args.resume_from_checkpoint).lower() not in ("none", "false", "true", "last"):
+        raise UserError("a study has many checkpoints: it is resumed with --resume_from_checkpoint last.")
+    study = Study(variable)
+    folder = Path(args.output_dir)
+    for value, (experiment, guiding) in runs.items():
+        placed = copy.copy(args)
+        placed.output_dir = str(folder / f"{FOLDERS[variable]}-{value}")
+        study.points.append({variable: value, **experiment.run(placed, experiment_args, guiding)})
+        if not study.scores:
+            raise UserError("a study needs scores, and there are none without labels.")
+        if args.should_save:
+            write_json(folder / "study.json", asdict(study))
+            (folder / "study.md").write_text(study.table() + "\n", encoding="utf-8")
+            plot_study([study], folder / "study.png")
+    if args.should_log:
+        print(study.table())
