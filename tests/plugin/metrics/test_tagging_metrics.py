@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
+
+GOLD = [["B-x", "I-x", "O", "B-y"], ["O", "B-x"]]
+FOUND = [["B-x", "I-x", "O", "B-x"], ["B-y", "B-x"]]
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        (["O", "B-person", "I-person"], True),
+        (["O", "U-x", "L-x", "S-y"], True),
+        (["NOUN", "O"], False),
+        (["B", "O"], False),
+        (["O"], False),
+    ],
+)
+def test_which_tags_mark_entities(tags, expected):
+    assert marks_entities(tags) == expected
+
+
+def test_entities_are_counted_whole():
+    scores = score_tags(GOLD, FOUND, entities=True)
+    # Two of three true entities are found, and two of four predicted ones are true.
+    assert scores == pytest.approx({"accuracy": 4 / 6, "precision": 1 / 2, "recall": 2 / 3, "f1": 4 / 7})
+    shorter = [["B-x", "O", "O", "B-y"], ["O", "B-x"]]
+    assert score_tags(GOLD, shorter, entities=True)["f1"] == pytest.approx(2 / 3)
+    # As in conlleval's reading of IOB1, an I after O begins an entity.
+    assert score_tags([["O", "B-x", "I-x"]], [["O", "I-x", "I-x"]], entities=True)["f1"] == 1
+    # No entity goes on into the next sentence.
+    assert score_tags([["B-x"], ["I-x"]], [["B-x"], ["O"]], entities=True)["recall"] == 0.5
+
+
+@pytest.mark.parametrize("last, single", [("L", "U"), ("E", "S")])
+def test_schemes_with_ends(last, single):
+    gold = [["B-x", "I-x", f"{last}-x", f"{single}-x", f"{single}-x", "O"]]
+    found = [["B-x", "I-x", f"{last}-x", f"{single}-x", "O", "O"]]
+    scores = score_tags(gold, found, entities=True)
+    assert (scores["precision"], scores["recall"]) == pytest.approx((1, 2 / 3))
+
+
+def test_parts_of_speech():
+    assert score_tags([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]], entities=False) == {
+        "accuracy": pytest.approx(2 / 3)
+    }
+    report = tagging_report([["DET", "NOUN"]], [["DET", "DET"]], entities=False)
+    assert "NOUN" in report and "0.5000" in report
+
+
+def test_report_of_entities():
+    report = tagging_report(GOLD, FOUND, entities=True)
+    assert "micro avg" in report and "0.5714" in report
+    assert score_tags([["O"]], [["O"]], entities=True) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
+    assert tagging_report([["O"]], [["O"]], entities=True) == "there is no entity, neither true nor predicted\n"
