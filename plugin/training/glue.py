@@ -291,8 +291,8 @@ def _own_data(data_args: GlueDataArguments, model_args: MultiScaleArguments) -> 
         columns = [name for name in dataset.column_names if name != "label"]
         if split != "test" and "label" not in dataset.column_names:
             raise UserError(
-                f"{path}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test data "
-                "may come without."
+                f"{path}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test "
+                "data may come without."
             )
         raw[PREFIXES[split]] = dataset
     if columns is None or not raw:
