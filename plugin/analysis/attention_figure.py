@@ -125,7 +125,7 @@ def draw_fused_attention(args: FusedFigureArguments) -> None:
         raise UserError(f"--model {args.model}: the model is a {architecture}, which has no fused attention.")
     model = getattr(msattn, architecture).from_pretrained(args.model)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    row: dict[str, Any] = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
     attention = FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
     if page:
         fused_attention_html(attention, args.output)

@@ -40,7 +40,6 @@ print({DEMO_SENTENCE!r}, "->", extract({DEMO_SENTENCE!r}))
     subprocess.run([sys.executable, "-c", code], check=True)
     picture = FOLDER / "attention.png"
     for output in (picture, picture.with_suffix(".html")):
-        command = [sys.executable, "-m", "msattn.analysis", "fused"]
-        arguments = ["--model", folder, "--text", DEMO_SENTENCE, "--output", output]
-        subprocess.run([*command, *arguments], check=True)
+        arguments = ["--model", str(folder), "--text", DEMO_SENTENCE, "--output", str(output)]
+        subprocess.run([sys.executable, "-m", "msattn.analysis", "fused", *arguments], check=True)
     print(f"The attention of that sentence: {picture} and {picture.with_suffix('.html')}")

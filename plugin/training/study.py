@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import TrainingArguments
@@ -56,8 +57,8 @@ def run_experiment(
         if guiding.guided_layers is not None:
             raise UserError("--guide_each_layer guides every layer in turn: leave out --guided_layers.")
         layers = range(getattr(part.model_init().config, "num_hidden_layers", 0))
-        runs = {layer: (part, replace(guiding, guided_layers=[layer])) for layer in layers}
-        _run_study("guided_layer", runs, args, experiment_args)
+        guided = {layer: (part, replace(guiding, guided_layers=[layer])) for layer in layers}
+        _run_study("guided_layer", guided, args, experiment_args)
     elif len(parts) > 1:
         runs = {fraction: (part, guiding) for fraction, part in parts.items()}
         _run_study("train_fraction", runs, args, experiment_args)
@@ -87,7 +88,7 @@ def training_part(experiment: Experiment, fraction: float) -> Experiment:
 
 def _run_study(
     variable: str,
-    runs: Mapping[float, tuple[Experiment, GuidingArguments]],
+    runs: Mapping[Any, tuple[Experiment, GuidingArguments]],
     args: TrainingArguments,
     experiment_args: ExperimentArguments,
 ) -> None:
