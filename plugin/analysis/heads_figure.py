@@ -86,7 +86,8 @@ def plot_heads(
     if sum(map(len, rows)) < 2:
         raise UserError("there is only one head: nothing to compare it with.")
     pca = PCA(n_components=2, svd_solver="full")
-    points = pca.fit_transform(np.concatenate(rows).astype(np.float64))
+    with np.errstate(invalid="ignore"):  # heads that are all alike have no variance to divide by
+        points = pca.fit_transform(np.concatenate(rows).astype(np.float64))
     shares = np.nan_to_num(pca.explained_variance_ratio_)
     margin = 0.06 * max(np.ptp(points, axis=0).max(), 1e-12)
     (left, bottom), (right, top) = points.min(axis=0) - margin, points.max(axis=0) + margin

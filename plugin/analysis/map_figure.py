@@ -33,6 +33,10 @@ class MapFigureArguments(EncoderArguments):
     )
     head: int | None = field(default=None, metadata={"help": "One head of the layers, from 0; without it, the mean."})
     tokens: int | None = field(default=None, metadata={"help": "How many tokens to show, from the first on [all]."})
+    darkest: float | None = field(
+        default=None,
+        metadata={"help": "Attention from which on the colour is the darkest [the strongest shown], to see the weak."},
+    )
 
 
 def draw_attention_maps(args: MapFigureArguments) -> None:
@@ -43,6 +47,8 @@ def draw_attention_maps(args: MapFigureArguments) -> None:
         raise UserError(f"--row {args.row}: there are the texts 1 to {len(texts)}.")
     if args.tokens is not None and args.tokens < 1:
         raise UserError(f"--tokens must be at least 1, not {args.tokens}.")
+    if args.darkest is not None and not 0 < args.darkest <= 1:
+        raise UserError(f"--darkest must be above 0 and at most 1, not {args.darkest}.")
     maps, tokens = [], []
     for name in args.model:
         attention = attention_maps(*load_encoder(name), *texts[args.row - 1])
@@ -51,7 +57,7 @@ def draw_attention_maps(args: MapFigureArguments) -> None:
     layers = "all layers" if args.layer is None else f"layer {args.layer}"
     heads = "all heads" if args.head is None else f"head {args.head}"
     label = f"attention ({layers}, {heads})"
-    plot_attention_maps(maps, tokens, args.output, args.titles, label)
+    plot_attention_maps(maps, tokens, args.output, args.titles, label, args.darkest)
 
 
 def average_attention(maps: torch.Tensor, layer: int | None = None, head: int | None = None) -> np.ndarray:
@@ -83,6 +89,7 @@ def plot_attention_maps(
     path: str | os.PathLike | None = None,
     titles: Sequence[str] | None = None,
     label: str = "attention",
+    darkest: float | None = None,
 ) -> Figure:
     """
     Draws maps side by side as heat maps on one scale of colours (Fig. 4 of the attention-guiding paper): a row is what
@@ -94,6 +101,7 @@ def plot_attention_maps(
         path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
         titles (`Sequence[str]`, *optional*): A title for each map.
         label (`str`, *optional*, defaults to `"attention"`): What the colours mean.
+        darkest (`float`, *optional*): Where the colours end; the strongest weight of all maps if `None`.
 
     Returns:
         `matplotlib.figure.Figure`
@@ -109,15 +117,18 @@ def plot_attention_maps(
     cell = min(CELL, LONGEST / most)
     side = max(cell * most, 2.4)
     strongest = max(weights.max() for weights in maps)
+    end = strongest if darkest is None else darkest
     with picture_style():
         figure = Figure(figsize=((side + 1.3) * len(maps) + 0.8, side + 1.7), facecolor="white", layout="constrained")
         panels = figure.subplots(1, len(maps), squeeze=False)[0]
         for axes, weights, names, title in zip(panels, maps, tokens, titles or [""] * len(maps), strict=True):
-            image = axes.imshow(weights, HEAT, vmin=0, vmax=strongest, interpolation="nearest")
+            image = axes.imshow(weights, HEAT, vmin=0, vmax=end, interpolation="nearest")
             _label(axes, names, min(8.0, 72 * cell * 0.75))
             axes.set_title(title, color=INK, size=11)
         panels[0].set_ylabel("attending token", color=MUTED)
-        bar = figure.colorbar(image, ax=panels, fraction=0.05, aspect=30, pad=0.02)
+        bar = figure.colorbar(
+            image, ax=panels, fraction=0.05, aspect=30, pad=0.02, extend="max" if end < strongest else "neither"
+        )
         bar.set_label(label, color=MUTED)
         bar.outline.set_visible(False)
         bar.ax.tick_params(color=MUTED, labelcolor=INK)

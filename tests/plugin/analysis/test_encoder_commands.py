@@ -63,19 +63,20 @@ def test_one_command_a_picture(command, suffix, start, tmp_path):
 
 def test_map(drawn):
     main(["map", "--model", "none/model", "both/model", "--text", *TEXT, "--text_pair", "a cat", "--output", "a.png"])
-    (one, other), (tokens, _), output, titles, label = drawn["plot_attention_maps"]
+    (one, other), (tokens, _), output, titles, label, darkest = drawn["plot_attention_maps"]
     expected = maps.attention_maps(*load_encoder("none/model"), *TEXT, "a cat")
     assert tokens == expected.tokens and titles == ["none", "both"] and output == "a.png"
-    assert label == "attention (all layers, all heads)"
+    assert label == "attention (all layers, all heads)" and darkest is None
     assert (one == maps.average_attention(expected.maps)).all() and not (one == other).all()
 
 
 def test_parts_of_a_map(drawn):
-    options = ["--layer", "-1", "--head", "2", "--tokens", "3", "--row", "2", "--titles", "before"]
+    options = ["--layer", "-1", "--head", "2", "--tokens", "3", "--row", "2", "--titles", "before", "--darkest", "0.2"]
     main(["map", "--model", "none/model", "--file", "rows.csv", "--output", "a.png", *options])
-    (weights,), (tokens,), _, titles, label = drawn["plot_attention_maps"]
+    (weights,), (tokens,), _, titles, label, darkest = drawn["plot_attention_maps"]
     expected = maps.attention_maps(*load_encoder("none/model"), *TEXT).maps[-1, 2, :3, :3]
-    assert tokens == ["[CLS]", "the", "author"] and titles == ["before"] and label == "attention (layer -1, head 2)"
+    assert tokens == ["[CLS]", "the", "author"] and titles == ["before"] and darkest == 0.2
+    assert label == "attention (layer -1, head 2)"
     assert weights.tolist() == expected.double().tolist()
 
 
@@ -141,6 +142,7 @@ def test_short_names():
         ("map", {"--text": None, "--file": "lines.txt", "--row": "3"}, "--row 3: there are the texts 1 to 2"),
         ("map", {"--layer": "2"}, "no layer 2; the model has 0 to 1"),
         ("map", {"--tokens": "0"}, "--tokens must be at least 1"),
+        ("map", {"--darkest": "0"}, "--darkest must be above 0"),
         ("map", {"--text_column_names": "a"}, "--text_column_names needs --file"),
         ("heads", {"--text": None, "--file": "missing.txt"}, "missing.txt: the file cannot be read"),
         ("heads", {"--text": None, "--file": "rows.csv", "--text_column_names": "a"}, "no text in 'a'"),

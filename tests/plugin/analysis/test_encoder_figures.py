@@ -46,6 +46,10 @@ def test_heat_maps_share_their_colours(tmp_path):
         assert axes.yaxis_inverted()  # the first token at the top
     assert path.read_text(encoding="utf-8").count(">a$b$</text>") == 2
 
+    clipped = plot_attention_maps(maps, tokens, darkest=0.2)
+    assert [axes.images[0].get_clim() for axes in clipped.axes[:2]] == [(0, 0.2)] * 2
+    assert [drawn.axes[1].images[0].colorbar.extend for drawn in (figure, clipped)] == ["neither", "max"]
+
 
 @pytest.mark.parametrize("count", [1, 12, 300])
 def test_labels_of_tokens_do_not_overlap(count):
