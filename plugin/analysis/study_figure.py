@@ -16,8 +16,10 @@ from matplotlib.transforms import ScaledTranslation
 
 from msattn.analysis.arguments import short_names
 from msattn.analysis.pictures import (
+    COLORS,
     FAINT,
     INK,
+    MARKERS,
     MUTED,
     check_output,
     check_picture_path,
@@ -27,9 +29,6 @@ from msattn.analysis.pictures import (
 from msattn.errors import UserError
 from msattn.training.results import Study, read_json
 
-# After Okabe and Ito: they differ for every kind of colour blindness, and in brightness.
-COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
-MARKERS = "osD^vP"
 # Of the axis: where two parts of the data are closer, their labels would overlap without a logarithmic scale.
 NEAREST = 0.08
 # Inches between studies at the same place.
