@@ -174,15 +174,15 @@ def _parts(
 ) -> Iterator[_Part]:
     """A sentence as a whole, or halved until it fits."""
     # One text, and not a list of words: byte-level vocabularies tell by the space that a word begins.
-    text = " ".join(words)
-    encoding = encoding or tokenizer(text, verbose=False).encodings[0]
+    encoding = encoding or tokenizer(" ".join(words), verbose=False).encodings[0]
     owners, starts = _places(encoding, words)
     if len(starts) < len(words):
-        unknown = tokenizer.unk_token
         known = set(owners)
-        words = [word if number in known else unknown or "?" for number, word in enumerate(words)]
+        given, words = words, [word if n in known else tokenizer.unk_token or "?" for n, word in enumerate(words)]
         encoding = tokenizer(" ".join(words), verbose=False).encodings[0]
         owners, starts = _places(encoding, words)
+        if len(starts) < len(words):
+            raise UserError(f"the tokenizer makes no token of a word in {' '.join(given)!r}, not even an unknown one.")
     cut = max_length is not None and len(encoding) > max_length
     if cut and len(words) > 1:
         middle = len(words) // 2

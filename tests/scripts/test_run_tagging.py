@@ -1,0 +1,228 @@
+"""`run_tagging.py` from its arguments to the files that it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, BertModel, pipeline
+
+import run_tagging
+from msattn.data.tagged_words import read_tagged_words
+from msattn.training import tagging
+from msattn.training.cli import run_cli
+from tests.tiny_models import tiny_tokenizer
+
+WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "wrote": "VERB", "in": "ADP", ".": "PUNCT"}
+SENTENCES = ["the dog wrote a cats .", "a cats in the dog", "dog wrote \u200d .", "in the cats ."]
+
+
+def conllu(sentences: list[str]) -> str:
+    lines = []
+    for sentence in sentences:
+        for number, word in enumerate(sentence.split(" "), start=1):
+            lines.append(f"{number}\t{word}\t_\t{WORDS.get(word, 'SYM')}\tX\t_\t{number - 1}\tdep\t_\t_\n")
+        lines.append("\n")
+    return "".join(lines)
+
+
+def conll(sentences: list[str]) -> str:
+    """A noun after an article is an entity of two words."""
+    blocks = []
+    for sentence in sentences:
+        words = sentence.split(" ")
+        kinds = [WORDS.get(word) for word in words]
+        tags = ["O"] * len(words)
+        for at in range(1, len(words)):
+            if kinds[at - 1 : at + 1] == ["DET", "NOUN"]:
+                tags[at - 1 : at + 1] = "B-thing", "I-thing"
+        blocks.append("".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)))
+    return "\t\n".join(blocks)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder")
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str) -> Path:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def run(encoder, tmp_path, monkeypatch):
+    def run(*flags: str, **options: Any) -> dict[str, Any]:
+        values = {
+            "model_name_or_path": encoder,
+            "output_dir": tmp_path / "out",
+            "max_steps": 2,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            **options,
+        }
+        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
+        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
+        monkeypatch.setattr(sys, "argv", ["run_tagging.py", *argv])
+        run_cli(run_tagging.main)
+        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def fails(run, capsys):
+    def fails(*flags: str, **options: Any) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            run(*flags, **options)
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and "Traceback" not in error
+        return next(line for line in error.splitlines() if line.startswith("error: "))
+
+    return fails
+
+
+def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):
+    train = write("train.conllu", conllu(SENTENCES * 4))
+    files = {"train_file": train, "validation_file": train, "test_file": write("test.txt", "the\ncats\n\ndog\n")}
+    options = {"max_steps": 150, "learning_rate": 1e-2, "per_device_train_batch_size": 16}
+    results = run("do_train", "do_eval", "do_predict", **files, **options)
+    assert results["eval_accuracy"] == 1 and "eval_f1" not in results and "test_accuracy" not in results
+    assert (results["train_samples"], results["test_samples"]) == (16, 2)
+
+    out = tmp_path / "out"
+    rows = (out / "eval_predictions.conll").read_text().split("\n\n")
+    assert rows[2] == "dog\tNOUN\tNOUN\nwrote\tVERB\tVERB\n\u200d\tSYM\tSYM\n.\tPUNCT\tPUNCT"
+    assert read_tagged_words(out / "eval_predictions.conll")["words"][:4] == [text.split(" ") for text in SENTENCES]
+    assert (out / "test_predictions.conll").read_text() == "the\tDET\ncats\tNOUN\n\ndog\tNOUN\n\n"
+    report = (out / "eval_report.txt").read_text()
+    assert "PUNCT" in report and report in capsys.readouterr().out
+
+    card = ModelCard.load(out / "README.md")
+    assert card.data.pipeline_tag == "token-classification" and "part-of-speech" in card.data.tags
+    assert {result.metric_type for result in card.data.eval_results} == {"accuracy"}
+    assert "With Transformers alone" in card.text and "import msattn" not in card.text
+
+    tag = pipeline("token-classification", model=str(out), device="cpu")
+    assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
+    again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
+    assert again["eval_accuracy"] == 1
+
+
+def test_entities_are_learned(run, write, tmp_path):
+    train = write("train.conll", conll(SENTENCES * 4))
+    options = {"max_steps": 150, "learning_rate": 1e-2, "per_device_train_batch_size": 16}
+    results = run("do_train", "do_eval", train_file=train, validation_file=train, **options)
+    measures = {f"eval_{name}" for name in ("accuracy", "precision", "recall", "f1")}
+    assert {name: results[name] for name in measures} == dict.fromkeys(measures, 1.0)
+    assert "thing" in (tmp_path / "out" / "eval_report.txt").read_text()
+    config = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").config
+    assert config.label2id == {"B-thing": 0, "I-thing": 1, "O": 2}
+    assert 'aggregation_strategy="first"' in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_seeds_parts_of_the_data_and_guiding(run, write, tmp_path):
+    train = write("train.conllu", conllu(SENTENCES * 4))
+    results = run(
+        "do_train",
+        "do_eval",
+        train_file=train,
+        validation_file=train,
+        validation_split_percentage=25,
+        max_eval_samples=3,
+        seeds=[1, 2],
+        mdg_weight=0.1,
+        patterns=["pmi", "dependency"],
+        dependency_files=[train],
+        pattern_heads=[1],
+        pattern_weight=0.1,
+        logging_steps=1,
+    )
+    assert (results["train_samples"], results["eval_samples"], results["dev_samples"]) == (12, 3, 3)
+    assert list(results["seeds"]) == ["1", "2"] and "eval_accuracy_std" in results
+    log = json.loads((tmp_path / "out" / "seed-1" / "trainer_state.json").read_text())["log_history"]
+    assert log[0]["pattern_loss"] > 0 and log[0]["mdg_loss"] > 0
+    card = ModelCard.load(tmp_path / "out" / "seed-1" / "README.md")
+    assert {result.dataset_split for result in card.data.eval_results} == {"held out of train", "validation"}
+    assert "- pattern_weight: 0.1" in card.text
+
+
+def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
+    sentences = [" ".join(SENTENCES * 8), "dog"]
+    train = write("train.conll", conll(sentences))
+    results = run("do_train", "do_eval", train_file=train, validation_file=train, max_seq_length=20)
+    assert results["eval_samples"] > 2
+    assert "eval: sentences of more than 20 tokens (--max_seq_length) were cut between words" in caplog.text
+    rows = read_tagged_words(tmp_path / "out" / "eval_predictions.conll", tag_column="2")
+    assert rows.to_list() == read_tagged_words(train).to_list()
+
+    # A word of three pieces, in rows with room for one.
+    words = write("words.conll", "unpayers\tB-x\ndog\tO\n")
+    run("do_train", "do_eval", train_file=words, validation_file=words, max_seq_length=3)
+    assert "eval: of 1 words only the first 3 tokens are read" in caplog.text
+
+
+def test_a_data_set_of_the_hub(run, fails, monkeypatch):
+    features = datasets.Features(
+        {
+            "tokens": datasets.Sequence(datasets.Value("string")),
+            "ner_tags": datasets.Sequence(datasets.ClassLabel(names=["O", "B-x"])),
+        }
+    )
+    split = datasets.Dataset.from_dict({"tokens": [["a", "dog"]] * 4, "ner_tags": [[0, 1]] * 4}, features=features)
+    asked = []
+
+    def load_dataset(*names, **options):
+        asked.append(names)
+        if names[0] == "none":
+            raise ConnectionError("offline")
+        return datasets.DatasetDict({"train": split, "validation": split})
+
+    monkeypatch.setattr(tagging, "load_dataset", load_dataset)
+    results = run("do_train", "do_eval", dataset_name="wnut_17", dataset_config_name="plain")
+    assert asked == [("wnut_17", "plain")] and "eval_f1" in results
+    assert fails("do_train", dataset_name="none") == "error: --dataset_name none: offline"
+    assert "wnut_17, train: there is no column 'tags'" in fails("do_train", dataset_name="wnut_17", tag_column="tags")
+
+
+def test_mistakes(run, fails, write, tmp_path):
+    train = write("train.conll", conll(SENTENCES))
+    bare = write("bare.conll", "dog\n")
+    same = write("same.conll", "dog\tO\n")
+    other = write("other.conll", "dog\tB-person\ncats\tO\n")
+
+    assert "there are no data to train, score or tag" in fails("do_train")
+    assert "there are no data to train, score or tag" in fails(train_file=train)
+    assert "--do_eval needs validation data" in fails("do_train", "do_eval", train_file=train)
+    assert "there is no such file" in fails("do_train", train_file=tmp_path / "none.conll")
+    assert "no room for a word" in fails("do_train", train_file=train, max_seq_length=2)
+    assert f"{bare}: the words have no tags" in fails("do_train", train_file=bare)
+    assert "more than one tag, and every word has 'O'" in fails("do_train", train_file=same)
+    assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
+    assert "the tags are not known" in fails("do_eval", validation_file=train)
+    assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
+    assert "between 0 and 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
+    assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)
+    run("do_train", train_file=train)
+    error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)
+    assert error == "error: eval data: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").model_max_length == 64
