@@ -9,7 +9,7 @@ RUN = "$(VENV)/bin/python"
 LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
 # Models as small as those of the tests gain nothing from a second thread.
 # A file stays in one process: it shares what is dear to build.
-PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile
+PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile --durations 15
 
 # $(1): torch, $(2): other requirements. Without a GPU the index of CPU builds comes in, where 2.13.0+cpu sorts above
 # the 2.13.0 of PyPI; pip goes on without it where it cannot be reached.
