@@ -1,5 +1,6 @@
 """Configurations: pure data, validated on construction."""
 
+from .configuration_ms_transformer import MSTransformerConfig
 from .configuration_multiscale_bert import MultiScaleBertConfig
 
-__all__ = ["MultiScaleBertConfig"]
+__all__ = ["MSTransformerConfig", "MultiScaleBertConfig"]

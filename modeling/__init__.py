@@ -1,5 +1,10 @@
 """Models and the attention layers that they share: tensors in, tensors out."""
 
+from .modeling_ms_transformer import (
+    MSTransformerForSequenceClassification,
+    MSTransformerForTokenClassification,
+    MSTransformerModel,
+)
 from .modeling_multiscale_bert import (
     BertForMultiScaleRE,
     BertForMultiScaleSequenceClassification,
@@ -10,6 +15,9 @@ from .multiscale_fusion import MultiScaleFusion
 __all__ = [
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "MSTransformerForSequenceClassification",
+    "MSTransformerForTokenClassification",
+    "MSTransformerModel",
     "MultiScaleBertModel",
     "MultiScaleFusion",
 ]

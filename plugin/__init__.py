@@ -12,15 +12,23 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 from transformers.masking_utils import sdpa_mask
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from msattn.auto import AutoModelForRelationExtraction, OneOf
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.configuration.heads_per_scale import heads_per_scale
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.modeling_ms_transformer import (
+    MSTransformerForSequenceClassification,
+    MSTransformerForTokenClassification,
+    MSTransformerModel,
+)
 from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleRE,
     BertForMultiScaleSequenceClassification,
@@ -28,6 +36,7 @@ from msattn.modeling.modeling_multiscale_bert import (
 )
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.modeling.received_attention import received_attention, received_attention_forward
+from msattn.modeling.scale_aware_attention import scale_aware_attention
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
 if TYPE_CHECKING:
@@ -44,6 +53,10 @@ AutoModelForRelationExtraction.register(MultiScaleBertConfig, BertForMultiScaleR
 AutoModelForSequenceClassification.register(
     MultiScaleBertConfig, OneOf((BertForMultiScaleSequenceClassification, BertForMultiScaleRE)), exist_ok=True
 )
+AutoConfig.register(MSTransformerConfig.model_type, MSTransformerConfig, exist_ok=True)
+AutoModel.register(MSTransformerConfig, MSTransformerModel, exist_ok=True)
+AutoModelForSequenceClassification.register(MSTransformerConfig, MSTransformerForSequenceClassification, exist_ok=True)
+AutoModelForTokenClassification.register(MSTransformerConfig, MSTransformerForTokenClassification, exist_ok=True)
 if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     PIPELINE_REGISTRY.register_pipeline(
         "relation-extraction", RelationExtractionPipeline, pt_model=AutoModelForRelationExtraction, type="text"
@@ -67,14 +80,20 @@ __all__ = [
     "BertForMultiScaleSequenceClassification",
     "GuidedTrainer",
     "GuidingArguments",
+    "MSTransformerConfig",
+    "MSTransformerForSequenceClassification",
+    "MSTransformerForTokenClassification",
+    "MSTransformerModel",
     "MultiScaleBertConfig",
     "MultiScaleBertModel",
     "MultiScaleFusion",
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
+    "heads_per_scale",
     "mdg_loss",
     "pattern_loss",
     "pdg_loss",
     "received_attention",
+    "scale_aware_attention",
 ]

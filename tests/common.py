@@ -366,5 +366,5 @@ def assert_fresh(name: str, weight: torch.Tensor, initializer_range: float) -> N
         assert weight.mean().abs() < 4 * initializer_range / count**0.5, name
         assert abs(weight.std() / initializer_range - 1) < 4 / (2 * count) ** 0.5 + 0.01, name
     else:
-        norm_weight = name.endswith("LayerNorm.weight")
+        norm_weight = name.lower().endswith("norm.weight")
         assert torch.equal(weight, torch.full_like(weight, float(norm_weight))), name

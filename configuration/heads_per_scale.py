@@ -1,0 +1,61 @@
+"""How many heads each scale gets in each layer."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+DECAYS = ("1/l", "linear")
+
+
+def heads_per_scale(
+    alpha: float, num_scales: int, num_heads: int, num_layers: int, decay: str = "1/l"
+) -> list[list[int]]:
+    r"""
+    Heads of each scale in each layer of a Multi-Scale Transformer ("Multi-Scale Self-Attention for Text
+    Classification", AAAI 2020).
+
+    With the K scales in their order, small to large, layer l of L has z_K = 0 and z_k = z_{k+1} + step. A scale's
+    share of the heads is the softmax of z, and n_1 + ... + n_k is the ceiling of the shares' running sum. The step is
+    `alpha` times a decay, and zero in the last layer, which divides its heads evenly.
+
+    Args:
+        alpha (`float`): Above 0, low layers have more heads on small scales; below 0, on large ones; 0 divides evenly.
+        num_scales (`int`): Number K of scales.
+        num_heads (`int`): Heads of a layer.
+        num_layers (`int`): Number L of layers.
+        decay (`str`, *optional*, defaults to `"1/l"`):
+            `"1/l"`, or `"linear"` for (L - l) / (L - 1). Up to three layers they are the same.
+
+    Returns:
+        `list[list[int]]`: For each layer, the heads of each scale.
+
+    Raises:
+        ValueError: A number below 1, an `alpha` that is not finite, or an unknown decay.
+
+    Example:
+
+    ```python
+    >>> heads_per_scale(alpha=0.5, num_scales=5, num_heads=10, num_layers=3)
+    [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]
+    ```"""
+    for name, number in (("num_scales", num_scales), ("num_heads", num_heads), ("num_layers", num_layers)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    if not math.isfinite(alpha):
+        raise ValueError(f"alpha must be a finite number, got {alpha}")
+    if decay not in DECAYS:
+        raise ValueError(f"decay must be one of {', '.join(DECAYS)}, got {decay!r}")
+    layers = []
+    for layer in range(1, num_layers + 1):
+        if layer == num_layers:
+            step = 0.0
+        else:
+            step = alpha * (1 / layer if decay == "1/l" else (num_layers - layer) / (num_layers - 1))
+        logits = [step * rank for rank in reversed(range(num_scales))]
+        weights = [math.exp(logit - max(logits)) for logit in logits]
+        shares = [num_heads * weight / sum(weights) for weight in weights]
+        # A running sum that is whole in exact arithmetic must not be rounded up.
+        ends = [math.ceil(total - 1e-9) for total in accumulate(shares[:-1])] + [num_heads]
+        layers.append([end - start for start, end in zip([0, *ends], ends, strict=False)])
+    return layers

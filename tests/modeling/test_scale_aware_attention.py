@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from msattn import scale_aware_attention
+from msattn.modeling import scale_aware_attention as module
+from msattn.modeling.scale_aware_attention import METHODS, attention_weights
+
+TOKENS = 23
+LENGTHS = (23, 9, 1)
+# Windows of the four heads, and of each head in each of the three sentences.
+STATIC = [
+    [0, 1, 3, None],
+    [2, 2, 2, 2],
+    [9, 22, 23, 100],
+    [None, 1, None, 1],
+]
+PER_SENTENCE = [
+    [[1, 3, 11, 23], [1, 3, 4, 9], [1, 3, 1, 1]],
+    [[2, 2, 30, 30], [2, 2, 30, 30], [2, 2, 30, 30]],
+]
+WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Many blocks, the last of them not full, and windows that reach over several."""
+    monkeypatch.setattr(module, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(module, "LARGEST_BLOCK", 5)
+
+
+def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
+    real = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)
+    return real.flip(-1) if left else real
+
+
+def heads(dtype=torch.float64, shape=(3, 4, TOKENS, 6)) -> list[torch.Tensor]:
+    """Queries, keys and values."""
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(shape, dtype=torch.float64, generator=generator) * 2).to(dtype) for _ in range(3)]
+
+
+def reference(query, key, value, windows, real) -> tuple[np.ndarray, np.ndarray]:
+    """softmax(q_j C(K, w)ᵀ / √d) C(V, w), one token after the other: the output and the weights."""
+    batch, heads, tokens, dim = query.shape
+    output, weights = np.zeros(query.shape), np.zeros((batch, heads, tokens, tokens))
+    for b, h, j in np.ndindex(batch, heads, tokens):
+        if real[b, j]:
+            window = windows[b, h] if isinstance(windows, torch.Tensor) else windows[h]
+            window = tokens if window is None else int(window)
+            context = [c for c in range(j - window, j + window + 1) if 0 <= c < tokens and real[b, c]]
+            scores = np.exp([query[b, h, j] @ key[b, h, c] / np.sqrt(dim) for c in context])
+            weights[b, h, j, context] = scores / scores.sum()
+            output[b, h, j] = weights[b, h, j, context] @ value[b, h, context].numpy()
+    return output, weights
+
+
+@pytest.mark.parametrize("method", [*METHODS, None])
+@pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens(left=True)], ids=["full", "right", "left"])
+@pytest.mark.parametrize("windows", WINDOWS, ids=str)
+def test_equals_the_equation(method, mask, windows, monkeypatch):
+    monkeypatch.setattr(module, "SHORT", 0)
+    tensors = heads()
+    real = torch.ones(3, TOKENS, dtype=torch.bool) if mask is None else mask
+    output = scale_aware_attention(*tensors, windows, mask, method=method)
+    expected, weights = reference(*tensors, windows, real)
+    np.testing.assert_allclose(output.numpy(), expected, rtol=0, atol=1e-12)
+    assert output.dtype == torch.float64
+    found = attention_weights(*tensors[:2], windows, mask)
+    np.testing.assert_allclose(found.numpy(), weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("windows", [[1, 4], torch.tensor([[1, 2], [0, 7]])], ids=str)
+@pytest.mark.parametrize(
+    "mask", [None, real_tokens((7, 4)), real_tokens((7, 4), left=True)], ids=["full", "right", "left"]
+)
+def test_gradient(method, windows, mask):
+    tensors = [tensor.requires_grad_() for tensor in heads(shape=(2, 2, 7, 2))]
+    assert torch.autograd.gradcheck(
+        lambda query, key, value: scale_aware_attention(query, key, value, windows, mask, method=method), tensors
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_padding_gets_and_gives_nothing(method):
+    real = real_tokens()
+    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
+    output = scale_aware_attention(*tensors, [0, 1, 3, None], real, method=method)
+    assert not output.transpose(1, 2)[~real].any()
+    output.square().sum().backward()
+    for tensor in tensors:
+        assert tensor.grad.isfinite().all() and not tensor.grad.transpose(1, 2)[~real].any()
+        assert tensor.grad.transpose(1, 2)[real].any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1), (torch.float16, 0.02)])
+def test_lower_precision(method, dtype, tolerance):
+    tensors = [tensor.requires_grad_() for tensor in heads(dtype)]
+    doubles = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    results = []
+    for inputs in (tensors, doubles):
+        output = scale_aware_attention(*inputs, [0, 1, 3, None], real_tokens(), method=method)
+        assert output.dtype == inputs[0].dtype
+        weights = torch.linspace(-1, 1, output.numel(), dtype=torch.float64).view_as(output)
+        results.append([output, *torch.autograd.grad((output * weights.to(output.dtype)).sum(), inputs)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_dropout(method):
+    """Each weight is zero at the rate that was asked for, and larger by as much otherwise."""
+    query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
+    value = torch.ones(4, 3, 60, 8)
+    outputs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        outputs.append(scale_aware_attention(query, key, value, [2, 2, None], dropout_p=0.25, method=method))
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+    inner = outputs[0][:, :2, 2:-2, 0] * 5 * 0.75  # how many of the 5 are left
+    torch.testing.assert_close(inner, inner.round())
+    assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
+
+
+def test_memory_follows_the_window():
+    """What the forward pass keeps for the backward pass grows with the tokens, not with their square."""
+    sizes = []
+    for tokens in (400, 800, 1600):
+        tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (1, 2, tokens, 4))]
+        kept: dict[int, int] = {}
+
+        def note(tensor, kept=kept):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            output = scale_aware_attention(*tensors, [3, 1], method="banded")
+        del output
+        sizes.append(sum(kept.values()))
+    assert sizes[1] < 2.1 * sizes[0] and sizes[2] < 2.1 * sizes[1]
+
+
+def calls_of(monkeypatch) -> list[tuple[str, int]]:
+    """Which way each group of heads takes, and how many heads are in it."""
+    calls = []
+    for name, way in list(METHODS.items()):
+        monkeypatch.setitem(
+            METHODS, name, lambda query, *rest, n=name, w=way: calls.append((n, query.shape[1])) or w(query, *rest)
+        )
+    return calls
+
+
+@pytest.mark.parametrize("per_sentence", [False, True])
+def test_heads_of_a_window_are_one_group(per_sentence, monkeypatch):
+    monkeypatch.undo()
+    calls = calls_of(monkeypatch)
+    tensors = heads(torch.float32, (2, 6, 300, 4))
+    windows = [1, 1, 3, 3, 3, 290]
+    scale_aware_attention(*tensors, torch.tensor([windows] * 2) if per_sentence else windows)
+    assert calls == [("banded", 2), ("banded", 3), ("dense", 1)]
+    calls.clear()
+    scale_aware_attention(*(tensor[:, :, :100] for tensor in tensors), windows)
+    assert calls == [("dense", 6)]
+
+
+@pytest.mark.parametrize(
+    ("method", "windows"),
+    [("banded", [1, 1, 7, 7]), ("dense", [1, 3, 7, None]), (None, torch.tensor(PER_SENTENCE[0]))],
+    ids=str,
+)
+def test_compiles_to_one_graph(method, windows):
+    compiled = torch.compile(scale_aware_attention, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (scale_aware_attention, compiled):
+        tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
+        output = call(*tensors, windows, real_tokens(), method=method)
+        results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
+    torch.testing.assert_close(*results)
+
+
+def test_bad_arguments():
+    query, key, value = heads()
+    arguments = {"query": query, "key": key, "value": value, "windows": [1, 2, 3, None]}
+    for bad, message in [
+        ({"method": "fast"}, "method must be one of materialized, dense, banded, got 'fast'"),
+        ({"key": key[:, :3]}, r"must be \(batch, heads, tokens, head_dim\), got .*\(3, 3, 23, 6\)"),
+        ({"query": query[0]}, r"must be \(batch, heads, tokens, head_dim\)"),
+        ({"attention_mask": torch.ones(3, 22)}, r"attention_mask must be \(3, 23\), got \(3, 22\)"),
+        ({"windows": [1, 2, 3]}, "windows must be 4 numbers of at least 0 or None, one a head"),
+        ({"windows": [1, 2, 3, -1]}, "windows must be 4 numbers of at least 0 or None, one a head"),
+        ({"windows": torch.ones(4, dtype=torch.long)}, r"windows must be whole numbers of shape \(3, 4\)"),
+        ({"windows": torch.ones(3, 4)}, r"windows must be whole numbers of shape \(3, 4\), got torch.float32"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            scale_aware_attention(**{**arguments, **bad})
