@@ -220,7 +220,7 @@ class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel):
 
     With `config.sentence_pairs`, an input is two sentences that `token_type_ids` tell apart (0 and 1): as tokenizers
     encode a pair, and as padding collators, the Trainer and pipelines know it. One encoder reads each sentence on its
-    own, and the classifier gets [u; v; |u - v|; u * v] of their nodes u and v.
+    own, with the pair's [CLS] before it, and the classifier gets [u; v; |u - v|; u * v] of their nodes u and v.
 
     ```python
     >>> model = MSTransformerForSequenceClassification(MSTransformerConfig(sentence_pairs=True, num_labels=3))
@@ -407,12 +407,12 @@ def split_pairs(
     attention_mask: torch.Tensor | None,
     token_type_ids: torch.Tensor | None,
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor]:
-    """Pairs `(batch, tokens)` to their sentences `(2 * batch, tokens)`, each from its first token on."""
+    """Pairs `(batch, tokens)` to their sentences `(2 * batch, tokens)`, each behind the pair's first token, [CLS]."""
     if token_type_ids is None:
         raise ValueError("sentence_pairs=True needs token_type_ids, 0 in the first sentence and 1 in the second")
     real = torch.ones_like(token_type_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
     second = token_type_ids.bool()
-    real = torch.stack([real & ~second, real & second], dim=1).flatten(0, 1)
+    real = torch.stack([real & ~second, real & second | first_token(real)], dim=1).flatten(0, 1)
     order = (~real).long().argsort(dim=-1, stable=True)
     if not torch.compiler.is_compiling():
         order = order[:, : max(1, int(real.sum(dim=-1).max()))]

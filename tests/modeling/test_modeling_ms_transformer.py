@@ -276,8 +276,12 @@ class TestSentencePairs:
 
     def sentences(self, batch) -> list[list[torch.Tensor]]:
         real, types = batch["attention_mask"].bool(), batch["token_type_ids"]
+        types = torch.cat([torch.full_like(types[:, :1], -1), types[:, 1:]], dim=1)  # [CLS] stands before both
         return [
-            [ids[mask & (of == side)] for ids, mask, of in zip(batch["input_ids"], real, types, strict=True)]
+            [
+                ids[mask & ((of == side) | (of == -1))]
+                for ids, mask, of in zip(batch["input_ids"], real, types, strict=True)
+            ]
             for side in (0, 1)
         ]
 
@@ -285,8 +289,8 @@ class TestSentencePairs:
         input_ids = torch.tensor([[2, 7, 3, 8, 9], [2, 6, 5, 3, 0]])
         mask, types = torch.tensor([[1] * 5, [1, 1, 1, 1, 0]]), torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 0]])
         ids, _, real = split_pairs(input_ids, None, mask, types)
-        assert (ids * real).tolist() == [[2, 7, 3], [8, 9, 0], [2, 0, 0], [6, 5, 3]]
-        assert real.tolist() == [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]]
+        assert (ids * real).tolist() == [[2, 7, 3, 0], [2, 8, 9, 0], [2, 0, 0, 0], [2, 6, 5, 3]]
+        assert real.tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
 
     def test_padding_and_neighbours_change_nothing(self):
         model = self.build(sentence_pairs=True)
