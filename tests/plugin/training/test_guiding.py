@@ -17,6 +17,7 @@ from transformers import (
     ElectraConfig,
     FNetConfig,
     ModernBertConfig,
+    ModernBertModel,
     PreTrainedConfig,
     RobertaConfig,
     TrainingArguments,
@@ -68,6 +69,8 @@ FAMILIES = {
     "distilbert": DistilBertConfig(**DISTILBERT),
     "modernbert": ModernBertConfig(**MODERNBERT),
 }
+if not ModernBertModel._can_set_attn_implementation():
+    del FAMILIES["modernbert"]  # Transformers 5.5 takes it for a model outside of the attention interface
 GUIDED = GuidingArguments(mdg_weight=0.5, pdg_weight=0.01)
 QUERIES = ("query", "q_lin", "Wqkv", "in_proj")
 
