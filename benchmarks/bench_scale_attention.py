@@ -1,0 +1,152 @@
+"""
+What scale-aware attention costs beside attention under a mask, and the Multi-Scale Transformer beside the plain one.
+
+All ways run in one process and take turns, so that a slow moment of the machine touches each of them; times are
+compared turn by turn. Masks of the ways that need one are made once, before the clock starts. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from bench_multiscale import add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from torch.nn.functional import scaled_dot_product_attention
+
+from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, scale_aware_attention
+
+BASE = "masked SDPA"
+WAYS = (BASE, "masked eager", "scale-aware")
+MODELS: dict[str, dict[str, Any]] = {
+    "plain": {"scales": (None,), "position_embeddings": "sinusoidal", "intermediate_size": 1200},
+    "plain, no feed-forward part": {"scales": (None,), "position_embeddings": "sinusoidal"},
+    "multi-scale": {},
+}
+
+
+def half_width(window: str, tokens: int) -> int:
+    return max(1, tokens // int(window[2:])) if window.startswith("N/") else int(window)
+
+
+def attention_step(way: str, tokens: int, window: str, arguments: argparse.Namespace) -> Callable[[], None]:
+    """Forward and backward of the attention of one layer."""
+    torch.manual_seed(0)
+    shape = (arguments.batch, tokens, arguments.heads, arguments.head_dim)
+    dtype = getattr(torch, arguments.dtype)
+    # As a layer has them: (batch, heads, tokens, head_dim) is a view of the projection's output.
+    leaves = [torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=True) for _ in range(3)]
+    gradient = torch.randn(shape, device=arguments.device, dtype=dtype)
+    width = half_width(window, tokens)
+    positions = torch.arange(0 if way == "scale-aware" else tokens, device=arguments.device)
+    visible = (positions[:, None] - positions).abs() <= width
+
+    def step():
+        query, key, value = (leaf.transpose(1, 2) for leaf in leaves)
+        if way == "scale-aware":
+            output = scale_aware_attention(query, key, value, [width] * arguments.heads)
+        elif way == "masked SDPA":
+            output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
+        else:
+            scores = query @ key.mT * arguments.head_dim**-0.5
+            output = scores.masked_fill(~visible, float("-inf")).softmax(-1) @ value
+        output.transpose(1, 2).backward(gradient)
+        for leaf in leaves:
+            leaf.grad = None
+
+    return step
+
+
+def model_step(name: str, tokens: int, arguments: argparse.Namespace) -> Callable[[], None]:
+    """Forward, backward and the optimizer that the Trainer takes, without padding."""
+    torch.manual_seed(0)
+    config = MSTransformerConfig(vocab_size=10000, attn_implementation="sdpa", **MODELS[name])
+    model = MSTransformerForSequenceClassification(config).train()
+    model.to(arguments.device, getattr(torch, arguments.dtype))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+    shape = (arguments.batch, tokens)
+    batch = {
+        "input_ids": torch.randint(1, config.vocab_size, shape, device=arguments.device),
+        "attention_mask": torch.ones(shape, dtype=torch.long, device=arguments.device),
+        "labels": torch.zeros(arguments.batch, dtype=torch.long, device=arguments.device),
+    }
+
+    def step():
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def peak_bytes(make: Callable, way: str, *rest: Any) -> int:
+    """What two steps add to the peak: what is allocated on a GPU, else the resident memory of the process."""
+    arguments = rest[-1]
+    torch.set_num_threads(arguments.threads)
+    gpu = arguments.device.startswith("cuda")
+    before = 0 if gpu else resident_peak()
+    step = make(way, *rest)
+    step()
+    step()
+    return torch.cuda.max_memory_allocated() if gpu else resident_peak() - before
+
+
+def compare(
+    make: Callable, ways: tuple[str, ...], base: str, arguments: argparse.Namespace, *case: Any
+) -> list[list[str]]:
+    """A row a way: the median time, how often as fast as `base`, and the memory of a process of its own."""
+    steps = [make(way, *case, arguments) for way in ways]
+    seconds = dict(zip(ways, take_turns(steps, arguments, f"{', '.join(map(str, case))}: time"), strict=True))
+    del steps
+    rows = []
+    for way in ways:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            peak = pool.apply(peak_bytes, (make, way, *case, arguments))
+        speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[base], strict=True))
+        milliseconds = f"{1000 * statistics.median(seconds[way]):,.1f} ms"
+        rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", f"{peak / 2**20:,.0f} MiB"])
+    return rows
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__.strip().splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--tokens", type=int, nargs="*", default=[128, 256, 512, 1024, 2048, 4096], help="lengths N")
+    parser.add_argument("--windows", nargs="+", default=["1", "3", "32", "N/16"], help="half-widths of all heads")
+    parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
+    parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
+    parser.add_argument("--model-tokens", type=int, nargs="*", default=[512, 4096], help="lengths N for whole models")
+    parser.add_argument("--batch", type=int, default=1, help="sentences in a batch")
+    add_measurement_arguments(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    torch.set_num_threads(arguments.threads)
+    print(f"{arguments.batch} sentences a batch. {describe(arguments)}")
+    rows = [
+        row
+        for tokens in arguments.tokens
+        for window in arguments.windows
+        for row in compare(attention_step, WAYS, BASE, arguments, tokens, window)
+    ]
+    if rows:
+        print(f"\nAttention, forward and backward: {arguments.heads} heads of {arguments.head_dim}\n")
+        print(markdown("N | w | way | time | speed | memory", rows))
+    rows = [
+        row
+        for tokens in arguments.model_tokens
+        for row in compare(model_step, tuple(MODELS), "plain", arguments, tokens)
+    ]
+    if rows:
+        print("\nTrain step of three layers of width 300\n")
+        print(markdown("N | model | time | speed | memory", rows))
+
+
+if __name__ == "__main__":
+    main()
