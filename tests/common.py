@@ -12,6 +12,7 @@ A family's tests subclass a tester, name the class in `model_class`, and give `c
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,16 +29,14 @@ class ModelTester:
     """Any model of this project that reads `input_ids` or `inputs_embeds` under an `attention_mask`."""
 
     model_class: type[PreTrainedModel]
+    #: A method: the smallest configuration that has every part of the model, without dropout, but for `**changes`.
+    config: Callable[..., PreTrainedConfig]
     #: What the checks compare: the name of an output, `(batch, ...)`.
     result = "last_hidden_state"
     #: Changes to the configuration without which a rounding error can make a large difference.
     continuous: ClassVar[dict[str, Any]] = {}
     #: Real tokens of the sentences in a batch.
     lengths = (11, 5, 8)
-
-    def config(self, **changes) -> PreTrainedConfig:
-        """The smallest configuration that has every part of the model, without dropout."""
-        raise NotImplementedError
 
     def inputs(self, config: PreTrainedConfig, lengths: tuple[int, ...] | None = None, left: int = 0) -> dict:
         """A batch with padding on the right, after `left` padded tokens. A sentence is the same in every batch."""
