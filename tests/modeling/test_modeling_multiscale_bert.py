@@ -16,6 +16,7 @@ from msattn import (
 )
 from msattn.modeling.modeling_multiscale_bert import pool
 from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
+from tests.flash_attention_double import IMPLEMENTATION, install_flash_attention
 
 
 class MultiScaleBertTester(BertCheckpointTester):
@@ -39,6 +40,25 @@ class MultiScaleBertTester(BertCheckpointTester):
             "num_labels": 3,
         }
         return MultiScaleBertConfig(**{**sizes, **changes})
+
+    def test_flash_attention_is_eager(self, monkeypatch):
+        calls = install_flash_attention(monkeypatch)
+        eager, flash = self.build("eager"), self.build(IMPLEMENTATION)
+        inputs = self.inputs(eager.config)
+        real = inputs["attention_mask"].bool()
+        with torch.no_grad():
+            results = [model(**inputs)[self.result] for model in (eager, flash)]
+        assert calls and all(lengths == list(self.lengths) for lengths in calls)
+        if results[0].shape[:2] == real.shape:
+            results = [result[real] for result in results]
+        torch.testing.assert_close(*results, **TOLERANCE)
+        losses = [self.loss(model, inputs) for model in (eager, flash)]
+        for loss in losses:
+            loss.backward()
+        torch.testing.assert_close(*losses, **TOLERANCE)
+        for (name, one), other in zip(eager.named_parameters(), flash.parameters(), strict=True):
+            if one.requires_grad:
+                torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
 
     def check_attentions(self, outputs, config, batch, tokens):
         shape = (batch, config.fusion_heads, tokens, (1 + len(config.scales)) * tokens)
