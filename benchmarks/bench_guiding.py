@@ -29,15 +29,16 @@ WAYS = {
 PLAIN = "unguided, SDPA"
 
 
-def build(way: str, arguments: argparse.Namespace) -> BertForSequenceClassification:
+def build(arguments: argparse.Namespace) -> tuple[BertForSequenceClassification, torch.optim.Optimizer]:
+    """A model in training, and the optimizer that the Trainer takes."""
     torch.manual_seed(0)
     config = BertConfig(
         **SHAPES[arguments.shape],
         max_position_embeddings=max(512, *arguments.tokens),
         attention_probs_dropout_prob=arguments.attention_dropout,
     )
-    model = BertForSequenceClassification._from_config(config, attn_implementation=WAYS[way][0])
-    return model.to(arguments.device).train()
+    model = BertForSequenceClassification._from_config(config).to(arguments.device).train()
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
 
 
 def random_batch(tokens: int, arguments: argparse.Namespace) -> dict[str, torch.Tensor]:
@@ -68,14 +69,17 @@ def guided_loss(model: BertForSequenceClassification, batch: dict[str, torch.Ten
 
 
 def train_step(
-    way: str, tokens: int, arguments: argparse.Namespace, model: BertForSequenceClassification | None = None
+    way: str,
+    tokens: int,
+    arguments: argparse.Namespace,
+    model: BertForSequenceClassification,
+    optimizer: torch.optim.Optimizer,
 ) -> Callable[[], None]:
-    """Forward, backward and the optimizer that the Trainer takes."""
-    model = model or build(way, arguments)
+    """Forward, backward and a step of the optimizer."""
     batch = random_batch(tokens, arguments)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
 
     def step():
+        model.set_attn_implementation(WAYS[way][0])
         with torch.autocast(arguments.device, getattr(torch, arguments.dtype), enabled=arguments.dtype != "float32"):
             loss = guided_loss(model, batch, WAYS[way][1])
         loss.backward()
@@ -88,17 +92,18 @@ def train_step(
 def peak_bytes(way: str, tokens: int, arguments: argparse.Namespace) -> int:
     """Peak of two train steps: what is allocated on a GPU, else the resident memory of the process."""
     torch.set_num_threads(arguments.threads)
-    step = train_step(way, tokens, arguments)
+    step = train_step(way, tokens, arguments, *build(arguments))
     step()
     step()
     return torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
 
 
 def compare(arguments: argparse.Namespace) -> list[list[str]]:
-    models = {way: build(way, arguments) for way in WAYS}
+    # One model for all ways: of several copies, some lie better in the memory than others.
+    model, optimizer = build(arguments)
     rows = []
     for tokens in arguments.tokens:
-        steps = [train_step(way, tokens, arguments, model) for way, model in models.items()]
+        steps = [train_step(way, tokens, arguments, model, optimizer) for way in WAYS]
         seconds = dict(zip(WAYS, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
         del steps
         peaks = {}
