@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from transformers.utils import logging
@@ -34,11 +34,44 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
         UserError: The file cannot be read, a line is malformed, or no word of the vocabulary is in there; the message
             names file and line.
     """
-    lines = text_lines(path, newline="\n")
-    dimensions = 0
     found: dict[int, np.ndarray] = {}
     repeated = 0
-    for number, (where, line) in enumerate(lines):
+    for where, word, numbers in _entries(path):
+        index = vocabulary.get(word)
+        if index is None:
+            continue
+        if index in found:
+            repeated += 1
+            continue
+        found[index] = _vector(numbers, where)
+    if not found:
+        raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
+    vectors = np.stack(list(found.values()))
+    size = max(vocabulary.values()) + 1
+    matrix = np.random.default_rng(seed).standard_normal((size, vectors.shape[1]), dtype=np.float32)
+    matrix *= vectors.std()
+    matrix[list(found)] = vectors
+    logger.warning(
+        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%}); "
+        f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
+    )
+    return matrix
+
+
+def vector_words(path: str | os.PathLike) -> Iterator[str]:
+    """
+    The words of such a file in its order, which is mostly that of their frequency.
+
+    Raises:
+        UserError: The file cannot be read, or a line has another number of numbers; the message names file and line.
+    """
+    return (word for _, word, _ in _entries(path))
+
+
+def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
+    """Place in the file, word and numbers of each line, the header apart."""
+    dimensions = 0
+    for number, (where, line) in enumerate(text_lines(path, newline="\n")):
         line = line.rstrip(" \r\n")
         if not line:
             continue
@@ -52,24 +85,7 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
         word, *numbers = line.rsplit(" ", dimensions)
         if len(numbers) != dimensions:
             raise UserError(f"{where}: the line has {len(numbers)} numbers, and the first vector {dimensions}.")
-        index = vocabulary.get(word)
-        if index is None:
-            continue
-        if index in found:
-            repeated += 1
-            continue
-        found[index] = _vector(numbers, where)
-    if not found:
-        raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
-    matrix = np.random.default_rng(seed).standard_normal((max(vocabulary.values()) + 1, dimensions), dtype=np.float32)
-    vectors = np.stack(list(found.values()))
-    matrix *= vectors.std()
-    matrix[list(found)] = vectors
-    logger.warning(
-        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%}); "
-        f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
-    )
-    return matrix
+        yield where, word, numbers
 
 
 def _vector(numbers: list[str], where: str) -> np.ndarray:

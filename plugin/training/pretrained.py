@@ -11,7 +11,19 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.errors import UserError
+
+# RoBERTa and its relatives count positions from behind the number of the padding on.
+OFFSET_POSITIONS = (
+    "camembert",
+    "longformer",
+    "mpnet",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+)
 
 
 @dataclass
@@ -48,14 +60,18 @@ class ModelArguments:
         }
 
 
-def load_tokenizer(args: ModelArguments) -> PreTrainedTokenizerBase:
+def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None) -> PreTrainedTokenizerBase:
     """
     The fast tokenizer of the model. It pads on the right; `model_max_length` is not above the model's positions.
+
+    Args:
+        args (`ModelArguments`): Names the tokenizer, or the checkpoint that has it.
+        config (`PreTrainedConfig`, *optional*): The model's configuration, if it is not that of the checkpoint.
 
     Raises:
         UserError: There is none.
     """
-    positions = getattr(load_config(args), "max_position_embeddings", None)
+    limit = most_tokens(config or load_config(args))
     name = args.tokenizer_name or args.model_name_or_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
@@ -67,9 +83,19 @@ def load_tokenizer(args: ModelArguments) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
     tokenizer.padding_side = "right"
-    if positions is not None:
-        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    if limit is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
+
+
+def most_tokens(config: PreTrainedConfig) -> int | None:
+    """How many tokens the model's positions can count; `None` if it has none, or any number of them."""
+    if isinstance(config, MSTransformerConfig) and config.position_embeddings != "learned":
+        return None
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or positions < 1:
+        return None
+    return positions - config.pad_token_id - 1 if config.model_type in OFFSET_POSITIONS else positions
 
 
 def load_config(args: ModelArguments) -> PreTrainedConfig:

@@ -129,3 +129,15 @@ def test_vectors_of_other_words(tmp_path):
     (tmp_path / "vectors.txt").write_text(VECTORS)
     with pytest.raises(UserError, match="no word of the vocabulary is in there"):
         read_word_vectors(tmp_path / "vectors.txt", {"DOG": 0})
+
+
+def test_more_words():
+    words = ["cat", "dog", "Zebra", "new york", "", "[PAD]", "x\xa0y", "cat", "owl"]
+    tokenizer = train_word_tokenizer(CORPUS, more_words=words)
+    added = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])[11:]
+    assert added == [("cat", 11), ("x\xa0y", 12), ("owl", 13)]
+    assert tokenizer("Cat owl")["input_ids"][1:-1] == [11, 13]
+    assert tokenizer.pad_token_id == 0 and tokenizer("zebra")["input_ids"] == [2, 1, 3]
+    assert len(train_word_tokenizer(CORPUS, max_size=12, more_words=words)) == 12
+    assert "Zebra" in train_word_tokenizer(CORPUS, lower_case=False, more_words=words).get_vocab()
+    assert "x\xa0y" not in train_word_tokenizer(CORPUS, raw_text=True, more_words=words).get_vocab()
