@@ -32,10 +32,14 @@ def half_width(window: str, tokens: int) -> int:
     return max(1, tokens // int(window[2:])) if window.startswith("N/") else int(window)
 
 
+def sentences(tokens: int, arguments: argparse.Namespace) -> int:
+    return max(1, arguments.batch_tokens // tokens)
+
+
 def attention_step(way: str, tokens: int, window: str, arguments: argparse.Namespace) -> Callable[[], None]:
     """Forward and backward of the attention of one layer."""
     torch.manual_seed(0)
-    shape = (arguments.batch, tokens, arguments.heads, arguments.head_dim)
+    shape = (sentences(tokens, arguments), tokens, arguments.heads, arguments.head_dim)
     dtype = getattr(torch, arguments.dtype)
     # As a layer has them: (batch, heads, tokens, head_dim) is a view of the projection's output.
     leaves = [torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=True) for _ in range(3)]
@@ -67,11 +71,11 @@ def model_step(name: str, tokens: int, arguments: argparse.Namespace) -> Callabl
     model = MSTransformerForSequenceClassification(config).train()
     model.to(arguments.device, getattr(torch, arguments.dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
-    shape = (arguments.batch, tokens)
+    shape = (sentences(tokens, arguments), tokens)
     batch = {
         "input_ids": torch.randint(1, config.vocab_size, shape, device=arguments.device),
         "attention_mask": torch.ones(shape, dtype=torch.long, device=arguments.device),
-        "labels": torch.zeros(arguments.batch, dtype=torch.long, device=arguments.device),
+        "labels": torch.zeros(shape[0], dtype=torch.long, device=arguments.device),
     }
 
     def step():
@@ -120,7 +124,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
     parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
     parser.add_argument("--model-tokens", type=int, nargs="*", default=[512, 4096], help="lengths N for whole models")
-    parser.add_argument("--batch", type=int, default=1, help="sentences in a batch")
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="tokens in a batch")
     add_measurement_arguments(parser)
     return parser.parse_args()
 
@@ -128,24 +132,24 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
-    print(f"{arguments.batch} sentences a batch. {describe(arguments)}")
-    rows = [
+    print(f"{arguments.batch_tokens:,} tokens a batch. {describe(arguments)}")
+    table = [
         row
         for tokens in arguments.tokens
         for window in arguments.windows
         for row in compare(attention_step, WAYS, BASE, arguments, tokens, window)
     ]
-    if rows:
+    if table:
         print(f"\nAttention, forward and backward: {arguments.heads} heads of {arguments.head_dim}\n")
-        print(markdown("N | w | way | time | speed | memory", rows))
-    rows = [
+        print(markdown("N | w | way | time | speed | memory", table))
+    table = [
         row
         for tokens in arguments.model_tokens
         for row in compare(model_step, tuple(MODELS), "plain", arguments, tokens)
     ]
-    if rows:
+    if table:
         print("\nTrain step of three layers of width 300\n")
-        print(markdown("N | model | time | speed | memory", rows))
+        print(markdown("N | model | time | speed | memory", table))
 
 
 if __name__ == "__main__":

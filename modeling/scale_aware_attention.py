@@ -16,8 +16,8 @@ UNBOUNDED = 2**31
 SHORT = 128
 # A block of queries in a band, at least and at most.
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
-# A band is slower than a matrix once its blocks hold this part of the matrix.
-DENSE_FROM = 0.75
+# A band is slower than a matrix once the keys of a block, and so many more, are this part of the tokens.
+DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
 
 
 def scale_aware_attention(
@@ -66,11 +66,15 @@ def scale_aware_attention(
     real = None if attention_mask is None else attention_mask.bool()
     if real is not None and not torch.compiler.is_compiling() and real.all():
         real = None
+    groups = _groups(query, windows, method)
+    states = [(query, key, value)]
+    if len(groups) > 1:
+        sizes = [heads for heads, _, _ in groups]
+        states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
     outputs = []
-    for heads, reach, limits in _groups(query, windows, method):
+    for (_, reach, limits), group in zip(groups, states, strict=True):
         way = METHODS[method or _fastest(query.shape[2], reach)]
-        output = way(query[:, heads], key[:, heads], value[:, heads], limits, reach, real, dropout_p)
-        outputs.append(output.transpose(1, 2))
+        outputs.append(way(*group, limits, reach, real, dropout_p).transpose(1, 2))
     # The heads of a token side by side, as the projection after them wants them.
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     if real is not None:
@@ -124,19 +128,20 @@ def _check(
 
 def _groups(
     query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None
-) -> list[tuple[slice, int, torch.Tensor | None]]:
+) -> list[tuple[int, int, torch.Tensor | None]]:
     """
-    Neighbouring heads of one window: which they are, how far any of them sees in any sentence, and the windows
+    Neighbouring heads of one window: how many they are, how far any of them sees in any sentence, and the windows
     `(batch or 1, 1)`. Or all heads, with the windows `(batch or 1, heads)`.
     """
     heads, tokens = query.shape[1:3]
     if isinstance(windows, torch.Tensor):
         limits = windows
     else:
-        limits = torch.tensor([[UNBOUNDED if window is None else window for window in windows]], device=query.device)
+        every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
+        limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
     unreadable = torch.compiler.is_compiling() and limits is windows
     if method in ("materialized", "dense") or (method is None and (tokens <= SHORT or unreadable)):
-        return [(slice(0, heads), tokens, limits)]
+        return [(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
     start = 0
@@ -144,13 +149,13 @@ def _groups(
         end = start + len(list(members))
         reach = min(max(column), tokens - 1)
         unbounded = min(column) >= tokens - 1
-        groups.append((slice(start, end), reach, None if unbounded else limits[:, start : start + 1]))
+        groups.append((end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
 
 
 def _fastest(tokens: int, reach: int) -> str:
-    if tokens <= SHORT or _block_size(reach) + 2 * reach > DENSE_FROM * tokens:
+    if tokens <= SHORT or _block_size(reach) + 2 * reach + BLOCK_OVERHEAD > DENSE_FROM * tokens:
         return "dense"
     return "banded"
 
@@ -173,7 +178,8 @@ def _bias(query: torch.Tensor, limits: torch.Tensor | None, real: torch.Tensor |
     if limits is not None:
         tokens = query.shape[2]
         distances = torch.arange(1 - tokens, tokens, device=query.device).abs()
-        diagonals = _hidden(query.dtype) * (distances > limits.unsqueeze(-1)).to(query.dtype)
+        beyond = distances > limits.unsqueeze(-1)
+        diagonals = query.new_zeros(beyond.shape).masked_fill_(beyond, _hidden(query.dtype))
         bias = diagonals.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
         padding = _hidden(query.dtype) * (~real[:, None, None]).to(query.dtype)
