@@ -21,6 +21,7 @@ from msattn.auto import AutoModelForRelationExtraction, OneOf
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.heads_per_scale import heads_per_scale
+from msattn.decode_tree import decode_tree, decode_trees
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
@@ -90,6 +91,8 @@ __all__ = [
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
+    "decode_tree",
+    "decode_trees",
     "heads_per_scale",
     "mdg_loss",
     "pattern_loss",

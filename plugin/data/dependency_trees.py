@@ -23,7 +23,7 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     Raises:
         UserError: The file cannot be read, or is no CoNLL-U.
     """
-    for end, sentence in conllu_sentences(path):
+    for end, sentence, _ in conllu_sentences(path):
         tokens: list[str] = []
         owners: list[int] = []
         heads: list[int] = []

@@ -7,18 +7,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from datasets import Dataset, Features, Value
 from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 from transformers import PreTrainedTokenizerBase
-from transformers.tokenization_utils_base import EncodingFast
 
 from msattn.data.conllu import conllu_sentences
 from msattn.data.tables import rows_to_dataset
 from msattn.data.text_lines import text_lines
-from msattn.data.words import token_words
+from msattn.data.word_pieces import ENCODING_FIELDS, WordPieces, pieces_of, word_pieces
 from msattn.errors import UserError
 
 FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})
@@ -26,8 +25,6 @@ CONLLU_TAGS = ("upos", "xpos")
 WORD_COLUMNS = ("tokens", "words")
 # What the loss leaves out: special tokens, padding and the later pieces of a word.
 NO_LABEL = -100
-# The inputs of a model, and what the tokenizer's encodings call them.
-ENCODING_FIELDS = {"input_ids": "ids", "token_type_ids": "type_ids", "attention_mask": "attention_mask"}
 
 Row = dict[str, list[str] | None]
 
@@ -122,27 +119,30 @@ def encode_tagged_words(
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
         encoded = defaultdict(list)
-        texts = tokenizer([" ".join(sentence) for sentence in rows["words"]], verbose=False).encodings
-        for number, sentence, tags, encoding in zip(
-            numbers, rows["words"], rows.get("tags") or repeat(None), texts, strict=False
+        for number, sentence, tags, whole in zip(
+            numbers,
+            rows["words"],
+            rows.get("tags") or repeat(None),
+            word_pieces(tokenizer, rows["words"]),
+            strict=False,
         ):
             first = 0
-            for part in _parts(tokenizer, sentence, max_length, encoding):
-                count = len(part.starts)
+            for (encoding, owners, starts), cut in _parts(tokenizer, sentence, max_length, whole):
+                count = len(starts)
                 for name, field in ENCODING_FIELDS.items():
                     if name in tokenizer.model_input_names:
-                        encoded[name].append(getattr(part.encoding, field))
+                        encoded[name].append(getattr(encoding, field))
                 encoded["sentence"].append(number)
-                encoded["word_starts"].append(part.starts)
-                encoded["cut"].append(part.cut)
+                encoded["word_starts"].append(starts)
+                encoded["cut"].append(cut)
                 if tags is not None:
-                    row = [NO_LABEL] * len(part.encoding)
-                    for start, tag in zip(part.starts, tags[first : first + count], strict=True):
+                    row = [NO_LABEL] * len(encoding)
+                    for start, tag in zip(starts, tags[first : first + count], strict=True):
                         row[start] = labels[tag]
                     encoded["labels"].append(row)
                 if words:
                     encoded["words"].append([sentence[first : first + count]])
-                    encoded["word_ids"].append(part.owners)
+                    encoded["word_ids"].append(owners)
                 first += count
         return encoded
 
@@ -157,33 +157,12 @@ def encode_tagged_words(
     return encoded.remove_columns("cut"), sum(encoded["cut"])
 
 
-class _Part(NamedTuple):
-    """A row: what the tokenizer made of some words, the word of each token, and the first token of each word."""
-
-    encoding: EncodingFast
-    owners: list[int | None]
-    starts: list[int]
-    cut: bool
-
-
 def _parts(
-    tokenizer: PreTrainedTokenizerBase,
-    words: Sequence[str],
-    max_length: int | None,
-    encoding: EncodingFast | None = None,
-) -> Iterator[_Part]:
-    """A sentence as a whole, or halved until it fits."""
-    # One text, and not a list of words: byte-level vocabularies tell by the space that a word begins.
-    encoding = encoding or tokenizer(" ".join(words), verbose=False).encodings[0]
-    owners, starts = _places(encoding, words)
-    if len(starts) < len(words):
-        known = set(owners)
-        given, words = words, [word if n in known else tokenizer.unk_token or "?" for n, word in enumerate(words)]
-        encoding = tokenizer(" ".join(words), verbose=False).encodings[0]
-        owners, starts = _places(encoding, words)
-        if len(starts) < len(words):
-            raise UserError(f"the tokenizer makes no token of a word in {' '.join(given)!r}, not even an unknown one.")
-    cut = max_length is not None and len(encoding) > max_length
+    tokenizer: PreTrainedTokenizerBase, words: Sequence[str], max_length: int | None, pieces: WordPieces | None = None
+) -> Iterator[tuple[WordPieces, bool]]:
+    """A sentence as a whole, or halved until it fits; and whether of a word only the first pieces are there."""
+    pieces = pieces or word_pieces(tokenizer, [words])[0]
+    cut = max_length is not None and len(pieces.encoding) > max_length
     if cut and len(words) > 1:
         middle = len(words) // 2
         yield from _parts(tokenizer, words[:middle], max_length)
@@ -191,23 +170,8 @@ def _parts(
         return
     if cut:
         encoding = tokenizer(" ".join(words), truncation=True, max_length=max_length).encodings[0]
-        owners, starts = _places(encoding, words)
-    yield _Part(encoding, owners, starts, cut)
-
-
-def _places(encoding: EncodingFast, words: Sequence[str]) -> tuple[list[int | None], list[int]]:
-    """The word of each token, and the first token of each word that has one."""
-    owner_of_character: dict[int, int] = {}
-    first = 0
-    for number, word in enumerate(words):
-        owner_of_character.update(dict.fromkeys(range(first, first + len(word)), number))
-        first += len(word) + 1
-    owners = token_words(encoding.offsets, owner_of_character)
-    starts: dict[int, int] = {}
-    for position, owner in enumerate(owners):
-        if owner is not None:
-            starts.setdefault(owner, position)
-    return owners, [starts[owner] for owner in sorted(starts)]
+        pieces = pieces_of(encoding, words)
+    yield pieces, cut
 
 
 def _dataset(rows: Iterable[Row], source: str) -> Dataset:
@@ -221,7 +185,7 @@ def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Iterator[Ro
     column = tag_column or CONLLU_TAGS[0]
     if column not in CONLLU_TAGS:
         raise UserError(f"{os.fspath(path)}: the tags of CoNLL-U are {' or '.join(CONLLU_TAGS)}, not {column!r}.")
-    for _, tokens in conllu_sentences(path):
+    for _, tokens, _ in conllu_sentences(path):
         words = [token.cells for token in tokens if not token.end]
         yield {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 METRICS = {
     "semeval2010_task8": "SemEval2010Task8",
     "relation_classification": "RelationClassification",
+    "dependency_parsing": "DependencyParsing",
     "glue": "Glue",
 }
 
@@ -35,7 +36,7 @@ def load(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.M
     """Load one of this package's metrics; unlike `evaluate.load`, it never asks the Hub and copies no script.
 
     Args:
-        name: `"semeval2010_task8"`, `"relation_classification"` or `"glue"`.
+        name: `"semeval2010_task8"`, `"relation_classification"`, `"dependency_parsing"` or `"glue"`.
         config_name: the GLUE task.
         **kwargs: what `evaluate.Metric` takes, such as `keep_in_memory` or `num_process` and `process_id`.
 

@@ -1,0 +1,116 @@
+"""Dependency trees, scored as by the evaluation of the CoNLL 2018 shared task, and what shape they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from msattn.decode_tree import are_trees
+from msattn.errors import UserError
+
+# The heads of a sentence's words, from 0 for the root on, and their relations.
+Tree = tuple[Sequence[int], Sequence[str]]
+
+# Relations between content words, to which the measure CLAS of the shared task is restricted.
+CONTENT_RELATIONS = frozenset(
+    "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
+    "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
+)
+PUNCTUATION = "punct"
+
+
+def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict[str, float]:
+    """
+    Scores trees over the same words.
+
+    As in the shared task every word counts, and of a relation only what stands before a colon: `acl` for `acl:relcl`.
+
+    Args:
+        predictions (`Sequence[Tree]`): The heads and relations of each sentence.
+        references (`Sequence[Tree]`): The true ones.
+
+    Returns:
+        `dict[str, float]`, in percent:
+
+        - `uas`: words with the right head.
+        - `las`: words with the right head and relation.
+        - `clas`: F1 of the words whose relation is one between content words.
+        - `label_accuracy`: words with the right relation.
+        - `root_accuracy`: sentences of which just the right words depend on the root.
+        - `las_subtypes`: as `las`, for whole relations such as `acl:relcl`.
+        - `uas_no_punct`, `las_no_punct`, `label_accuracy_no_punct`: without the words whose true relation is `punct`.
+
+    Raises:
+        UserError: There are no words, or predictions and references are not of the same words.
+    """
+    _check(predictions, references)
+    heads, true_heads = (
+        np.concatenate([np.asarray(tree[0]) for tree in trees]) for trees in (predictions, references)
+    )
+    whole, true_whole = (
+        np.array([name for _, names in trees for name in names]) for trees in (predictions, references)
+    )
+    relations, true_relations = (np.char.partition(names, ":")[:, 0] for names in (whole, true_whole))
+    same_head, same_relation = heads == true_heads, relations == true_relations
+    correct = same_head & same_relation
+    content, true_content = (np.isin(names, [*CONTENT_RELATIONS]) for names in (relations, true_relations))
+    scores = {
+        "uas": same_head.mean(),
+        "las": correct.mean(),
+        "clas": 2 * (correct & true_content).sum() / max(1, content.sum() + true_content.sum()),
+        "label_accuracy": same_relation.mean(),
+        "root_accuracy": np.mean(
+            [
+                np.array_equal(np.asarray(a[0]) == 0, np.asarray(b[0]) == 0)
+                for a, b in zip(predictions, references, strict=True)
+            ]
+        ),
+        "las_subtypes": (same_head & (whole == true_whole)).mean(),
+    }
+    words = true_relations != PUNCTUATION
+    for name, hits in (("uas", same_head), ("las", correct), ("label_accuracy", same_relation)):
+        scores[f"{name}_no_punct"] = hits[words].mean() if words.any() else 0.0
+    return {name: 100 * float(score) for name, score in scores.items()}
+
+
+def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
+    """
+    What shape the heads of sentences have, trees or not.
+
+    Returns:
+        `dict[str, float]`, in percent of the sentences: `nonprojective`, some arcs cross, that of the root being one;
+        `cyclic`, some words do not hang from the root; `several_roots`, not just one word depends on the root.
+    """
+    heads = [np.asarray(sentence) for sentence in sentences]
+    shapes = {
+        "nonprojective": [has_crossing_arcs(sentence) for sentence in heads],
+        "cyclic": [not are_trees(sentence[None], single_root=False)[0] for sentence in heads],
+        "several_roots": [(sentence == 0).sum() != 1 for sentence in heads],
+    }
+    return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
+
+
+def has_crossing_arcs(heads: Sequence[int]) -> bool:
+    """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
+    arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
+    # The right ends of the arcs that span the place where the next one begins, the innermost last.
+    open_ends: list[int] = []
+    for left, right in arcs:
+        while open_ends and open_ends[-1] <= left:
+            open_ends.pop()
+        if open_ends and -right > open_ends[-1]:
+            return True
+        open_ends.append(-right)
+    return False
+
+
+def _check(predictions: Sequence[Tree], references: Sequence[Tree]) -> None:
+    if len(predictions) != len(references):
+        raise UserError(f"there are {len(predictions)} predicted trees for {len(references)} true ones.")
+    for number, (predicted, true) in enumerate(zip(predictions, references, strict=True), start=1):
+        sizes = {len(column) for column in (*predicted, *true)}
+        if len(sizes) > 1:
+            raise UserError(f"sentence {number}: heads and relations, predicted and true, differ in number.")
+    if not any(len(true[0]) for true in references):
+        raise UserError("there is no word to score.")
