@@ -1,5 +1,6 @@
 """Models and the attention layers that they share: tensors in, tensors out."""
 
+from .modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from .modeling_ms_transformer import (
     MSTransformerForSequenceClassification,
     MSTransformerForTokenClassification,
@@ -15,6 +16,9 @@ from .multiscale_fusion import MultiScaleFusion
 __all__ = [
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "BiLSTMForSequenceClassification",
+    "BiLSTMForTokenClassification",
+    "BiLSTMModel",
     "MSTransformerForSequenceClassification",
     "MSTransformerForTokenClassification",
     "MSTransformerModel",

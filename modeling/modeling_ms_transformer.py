@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput, TokenClassifierOutput
@@ -20,7 +22,7 @@ Windows = list[int | None] | torch.Tensor
 class MSTransformerEmbeddings(nn.Module):
     """Word vectors in the width of the layers and, where the configuration asks for them, positions."""
 
-    def __init__(self, config: MSTransformerConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__()
         width = config.embedding_size or config.hidden_size
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
@@ -185,16 +187,7 @@ class MSTransformerModel(MSTransformerPreTrainedModel):
             ValueError: Both or neither of `input_ids` and `inputs_embeds`, an `attention_mask` of another shape, or
                 more tokens than learned positions.
         """
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
-        if inputs is None or (input_ids is not None and inputs_embeds is not None):
-            raise ValueError("the model takes exactly one of input_ids or inputs_embeds")
-        if attention_mask is None:
-            attention_mask = torch.ones(inputs.shape[:2], dtype=torch.long, device=inputs.device)
-        elif attention_mask.shape != inputs.shape[:2]:
-            raise ValueError(
-                f"attention_mask must be (batch, tokens) = {tuple(inputs.shape[:2])}, "
-                f"got {tuple(attention_mask.shape)}"
-            )
+        attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -227,13 +220,14 @@ class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel):
     ```"""
 
     _hub_auto_classes = ("AutoModelForSequenceClassification",)
+    _encoder_class: ClassVar[type[PreTrainedModel]] = MSTransformerModel
     # The loss is a mean over the batch: with gradient accumulation the Trainer has to divide it.
     accepts_loss_kwargs = False
 
-    def __init__(self, config: MSTransformerConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
-        self.ms_transformer = MSTransformerModel(config)
+        setattr(self, self.base_model_prefix, self._encoder_class(config))
         node = 2 * config.hidden_size
         self.dense = nn.Linear(4 * node if config.sentence_pairs else node, config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
@@ -272,7 +266,7 @@ class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel):
             input_ids, inputs_embeds, attention_mask = split_pairs(
                 input_ids, inputs_embeds, attention_mask, token_type_ids
             )
-        outputs = self.ms_transformer(
+        outputs = self.base_model(
             input_ids,
             attention_mask,
             inputs_embeds=inputs_embeds,
@@ -303,11 +297,12 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
     ```"""
 
     _hub_auto_classes = ("AutoModelForTokenClassification",)
+    _encoder_class: ClassVar[type[PreTrainedModel]] = MSTransformerModel
 
-    def __init__(self, config: MSTransformerConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
-        self.ms_transformer = MSTransformerModel(config)
+        setattr(self, self.base_model_prefix, self._encoder_class(config))
         self.dropout = classifier_dropout(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
@@ -330,7 +325,7 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
             token_type_ids (`torch.Tensor`, *optional*): Not read; many tokenizers make them.
             labels (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Tags; -100 where there is none.
         """
-        outputs = self.ms_transformer(
+        outputs = self.base_model(
             input_ids,
             attention_mask,
             inputs_embeds=inputs_embeds,
@@ -348,7 +343,23 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
         )
 
 
-def classifier_dropout(config: MSTransformerConfig) -> nn.Dropout:
+def checked_mask(
+    input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, attention_mask: torch.Tensor | None
+) -> torch.Tensor:
+    """The attention mask of the inputs; all ones if there is none."""
+    inputs = input_ids if inputs_embeds is None else inputs_embeds
+    if inputs is None or (input_ids is not None and inputs_embeds is not None):
+        raise ValueError("the model takes exactly one of input_ids or inputs_embeds")
+    if attention_mask is None:
+        return torch.ones(inputs.shape[:2], dtype=torch.long, device=inputs.device)
+    if attention_mask.shape != inputs.shape[:2]:
+        raise ValueError(
+            f"attention_mask must be (batch, tokens) = {tuple(inputs.shape[:2])}, got {tuple(attention_mask.shape)}"
+        )
+    return attention_mask
+
+
+def classifier_dropout(config: PreTrainedConfig) -> nn.Dropout:
     return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
 
 

@@ -18,6 +18,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from msattn.auto import AutoModelForRelationExtraction, OneOf
+from msattn.configuration.configuration_bilstm import BiLSTMConfig
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.heads_per_scale import heads_per_scale
@@ -25,6 +26,7 @@ from msattn.decode_tree import decode_tree, decode_trees
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import (
     MSTransformerForSequenceClassification,
     MSTransformerForTokenClassification,
@@ -58,6 +60,10 @@ AutoConfig.register(MSTransformerConfig.model_type, MSTransformerConfig, exist_o
 AutoModel.register(MSTransformerConfig, MSTransformerModel, exist_ok=True)
 AutoModelForSequenceClassification.register(MSTransformerConfig, MSTransformerForSequenceClassification, exist_ok=True)
 AutoModelForTokenClassification.register(MSTransformerConfig, MSTransformerForTokenClassification, exist_ok=True)
+AutoConfig.register(BiLSTMConfig.model_type, BiLSTMConfig, exist_ok=True)
+AutoModel.register(BiLSTMConfig, BiLSTMModel, exist_ok=True)
+AutoModelForSequenceClassification.register(BiLSTMConfig, BiLSTMForSequenceClassification, exist_ok=True)
+AutoModelForTokenClassification.register(BiLSTMConfig, BiLSTMForTokenClassification, exist_ok=True)
 if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     PIPELINE_REGISTRY.register_pipeline(
         "relation-extraction", RelationExtractionPipeline, pt_model=AutoModelForRelationExtraction, type="text"
@@ -79,6 +85,10 @@ __all__ = [
     "AutoModelForRelationExtraction",
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "BiLSTMConfig",
+    "BiLSTMForSequenceClassification",
+    "BiLSTMForTokenClassification",
+    "BiLSTMModel",
     "GuidedTrainer",
     "GuidingArguments",
     "MSTransformerConfig",

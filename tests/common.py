@@ -12,7 +12,9 @@ A family's tests subclass a tester, name the class in `model_class`, and give `c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -367,3 +369,39 @@ def assert_fresh(name: str, weight: torch.Tensor, initializer_range: float) -> N
     else:
         norm_weight = name.lower().endswith("norm.weight")
         assert torch.equal(weight, torch.full_like(weight, float(norm_weight))), name
+
+
+WITHOUT_MSATTN = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "msattn":
+            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
+
+sys.meta_path.insert(0, Blocked())
+import torch
+import transformers
+
+for folder in sys.argv[1:]:
+    for source in (folder, folder + "/again"):
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=True)
+        kind, = (name for name in config.auto_map if name.startswith("AutoModelFor"))
+        model = getattr(transformers, kind).from_pretrained(source, trust_remote_code=True).eval()
+        assert type(model).__module__.startswith("transformers_modules")
+        assert torch.equal(model(torch.arange(1, 31).view(2, 15)).logits, torch.load(folder + "/logits.pt"))
+        encoder = transformers.AutoModel.from_pretrained(source, trust_remote_code=True)
+        assert type(encoder).__name__ == type(model.base_model).__name__
+        model.save_pretrained(folder + "/again")
+"""
+
+
+def assert_load_without_msattn(models: Iterable[PreTrainedModel], folder: Path) -> None:
+    """Do the checkpoints of classifiers load by the code that they carry, and give the same logits?"""
+    folders = []
+    for model in models:
+        folders.append(str(folder / type(model).__name__))
+        model.save_pretrained(folders[-1])
+        torch.save(model(torch.arange(1, 31).view(2, 15)).logits.detach(), folders[-1] + "/logits.pt")
+    done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

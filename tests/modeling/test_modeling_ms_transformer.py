@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -24,7 +21,7 @@ from msattn import (
     scale_aware_attention,
 )
 from msattn.modeling.modeling_ms_transformer import classification_node, layer_windows, sinusoids, split_pairs
-from tests.common import TOLERANCE, ClassificationTester, ModelTester
+from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_load_without_msattn
 from tests.tiny_models import tiny_tokenizer
 
 
@@ -364,35 +361,6 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
     assert type(auto_class.from_pretrained(tmp_path)) is model_class
 
 
-WITHOUT_MSATTN = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "msattn":
-            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
-
-sys.meta_path.insert(0, Blocked())
-import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
-
-for folder, kind in zip(sys.argv[1:], (AutoModelForSequenceClassification, AutoModelForTokenClassification)):
-    for source in (folder, folder + "/again"):
-        model = kind.from_pretrained(source, trust_remote_code=True).eval()
-        assert type(model).__module__.startswith("transformers_modules")
-        assert torch.equal(model(torch.arange(1, 31).view(2, 15)).logits, torch.load(folder + "/logits.pt"))
-        assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "MSTransformerModel"
-        model.save_pretrained(folder + "/again")
-"""
-
-
 def test_checkpoints_load_without_msattn(tmp_path):
-    folders = []
-    for tester in (TestMSTransformerForSequenceClassification(), TestMSTransformerForTokenClassification()):
-        folder = tmp_path / tester.model_class.__name__
-        model = tester.build(norm="pre", intermediate_size=8)
-        model.save_pretrained(folder)
-        torch.save(model(torch.arange(1, 31).view(2, 15)).logits.detach(), folder / "logits.pt")
-        folders.append(str(folder))
-    done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    testers = TestMSTransformerForSequenceClassification(), TestMSTransformerForTokenClassification()
+    assert_load_without_msattn([tester.build(norm="pre", intermediate_size=8) for tester in testers], tmp_path)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+from msattn import (
+    BiLSTMConfig,
+    BiLSTMForSequenceClassification,
+    BiLSTMForTokenClassification,
+    BiLSTMModel,
+    MSTransformerConfig,
+    MSTransformerModel,
+)
+from msattn.modeling.modeling_ms_transformer import classification_node
+from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_fresh, assert_load_without_msattn
+
+
+class BiLSTMTester(ModelTester):
+    def config(self, **changes):
+        sizes = {
+            "vocab_size": 60,
+            "embedding_size": 24,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "hidden_dropout_prob": 0.0,
+            "num_labels": 3,
+        }
+        return BiLSTMConfig(**{**sizes, **changes})
+
+    def test_left_padding_changes_nothing(self):
+        model = self.build()
+        right = model(**self.inputs(model.config, (6, 6)))[self.result]
+        left = model(**self.inputs(model.config, (6, 6), left=4))[self.result]
+        torch.testing.assert_close(left[:, 4:] if left.shape[1] == 10 else left, right, **TOLERANCE)
+
+    def test_compiles_to_one_graph(self):
+        with torch._dynamo.config.patch(allow_rnn=True):
+            super().test_compiles_to_one_graph()
+
+    def test_compiles_around_the_lstm(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        compiled = torch.compile(model, backend="aot_eager")
+        torch.testing.assert_close(compiled(**inputs)[self.result], model(**inputs)[self.result], **TOLERANCE)
+
+    def test_fresh_weights(self):
+        """Those of an LSTM are Xavier's, without biases."""
+        model = self.model_class(self.config(initializer_range=0.05))
+        for name, weight in model.named_parameters():
+            lstm = "wards." in name and weight.dim() > 1
+            assert_fresh(name, weight, (2 / sum(weight.shape)) ** 0.5 if lstm else 0.05)
+
+    # There is no attention.
+
+    def test_eager_is_sdpa(self):
+        with pytest.raises(ValueError, match="scaled_dot_product_attention"):
+            self.build("sdpa")
+
+    def test_hidden_states_and_attentions(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        plain = model(**inputs)
+        assert "hidden_states" not in plain
+        model.config.output_hidden_states = True
+        outputs = model(**inputs)
+        torch.testing.assert_close(outputs[self.result], plain[self.result])
+        assert [tuple(state.shape) for state in outputs.hidden_states] == [(3, 11, 32)] * 3
+        assert not outputs.hidden_states[-1][inputs["attention_mask"] == 0].any()
+
+    def test_hidden_states_and_attentions_retain_gradients(self):
+        model = self.build()
+        outputs = model(**self.inputs(model.config), output_hidden_states=True)
+        states = outputs.hidden_states[0]
+        states.retain_grad()
+        outputs[self.result].square().sum().backward()
+        assert states.grad.any()
+
+
+class TestBiLSTMModel(BiLSTMTester):
+    model_class = BiLSTMModel
+
+    def test_is_torchs_over_packed_sequences(self):
+        model = self.build(embedding_size=None)
+        inputs = self.inputs(model.config)
+        torchs = nn.LSTM(32, 16, num_layers=2, bidirectional=True, batch_first=True)
+        torchs.load_state_dict(
+            {
+                name.replace("_l0", f"_l{number}") + suffix: weight
+                for number, layer in enumerate(model.layers)
+                for direction, suffix in ((layer.forwards, ""), (layer.backwards, "_reverse"))
+                for name, weight in direction.state_dict().items()
+            }
+        )
+        words = model.get_input_embeddings()(inputs["input_ids"])
+        packed = pack_padded_sequence(words, torch.tensor(self.lengths), batch_first=True, enforce_sorted=False)
+        expected, _ = pad_packed_sequence(torchs(packed)[0], batch_first=True)
+        torch.testing.assert_close(model(**inputs).last_hidden_state, expected, **TOLERANCE)
+
+    def test_padding_may_be_anywhere(self):
+        model = self.build()
+        words = torch.randint(5, 60, (1, 6), generator=torch.Generator().manual_seed(1))
+        holes = torch.tensor([[0, 1, 1, 0, 0, 1, 1, 0, 1, 1]])
+        spread = torch.full((1, 10), 9).masked_scatter(holes.bool(), words)
+        states = model(spread, attention_mask=holes).last_hidden_state[holes.bool()]
+        torch.testing.assert_close(states, model(words).last_hidden_state[0], **TOLERANCE)
+
+    def test_is_as_large_as_the_multi_scale_transformer(self):
+        sizes = [
+            sum(weight.numel() for name, weight in model.named_parameters() if weight.dim() > 1)
+            for model in (BiLSTMModel(BiLSTMConfig()), MSTransformerModel(MSTransformerConfig()))
+        ]
+        assert sizes[0] == sizes[1]
+
+    def test_attention_mask_of_another_shape(self):
+        model = self.build()
+        with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(1, 4\), got \(1, 3\)"):
+            model(torch.ones(1, 4, dtype=torch.long), attention_mask=torch.ones(1, 3))
+
+
+class TestBiLSTMForSequenceClassification(BiLSTMTester, ClassificationTester):
+    model_class = BiLSTMForSequenceClassification
+
+    def test_reads_the_node(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        node = classification_node(model.bilstm(**inputs).last_hidden_state, inputs["attention_mask"])
+        torch.testing.assert_close(model(**inputs).logits, model.classifier(model.dense(node).relu()))
+
+    def test_each_sentence_of_a_pair_is_read_on_its_own(self):
+        model = self.build(sentence_pairs=True)
+        pair, types = torch.tensor([[2, 7, 8, 3, 9, 3]]), torch.tensor([[0, 0, 0, 0, 1, 1]])
+        u, v = (
+            classification_node(model.bilstm(torch.tensor([ids])).last_hidden_state)
+            for ids in ([2, 7, 8, 3], [2, 9, 3])
+        )
+        expected = model.classifier(model.dense(torch.cat([u, v, (u - v).abs(), u * v], dim=-1)).relu())
+        torch.testing.assert_close(model(pair, token_type_ids=types).logits, expected, **TOLERANCE)
+
+
+class TestBiLSTMForTokenClassification(BiLSTMTester):
+    model_class = BiLSTMForTokenClassification
+    result = "logits"
+
+    def labels(self, config):
+        labels = torch.arange(33).view(3, 11) % config.num_labels
+        return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
+
+    def test_reads_each_token(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        states = model.bilstm(**inputs).last_hidden_state
+        torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
+
+
+AUTO_CLASSES = [
+    (AutoModel, BiLSTMModel),
+    (AutoModelForSequenceClassification, BiLSTMForSequenceClassification),
+    (AutoModelForTokenClassification, BiLSTMForTokenClassification),
+]
+
+
+@pytest.mark.parametrize(("auto_class", "model_class"), AUTO_CLASSES)
+def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
+    built = auto_class.from_config(TestBiLSTMModel().config())
+    assert type(built) is model_class
+    built.save_pretrained(tmp_path)
+    assert type(auto_class.from_pretrained(tmp_path)) is model_class
+
+
+def test_checkpoints_load_without_msattn(tmp_path):
+    testers = TestBiLSTMForSequenceClassification(), TestBiLSTMForTokenClassification()
+    assert_load_without_msattn([tester.build() for tester in testers], tmp_path)
