@@ -1,29 +1,38 @@
-"""Looking into models: what they attend to, how their heads differ, and how diverse their attention is."""
+"""Looking into models: what they attend to, how far, how their heads differ, and how diverse their attention is."""
 
 from __future__ import annotations
 
 from msattn.analysis.attention_figure import plot_fused_attention
 from msattn.analysis.attention_maps import attention_maps, bertviz_attention, received_maps
 from msattn.analysis.attention_page import fused_attention_html
+from msattn.analysis.distance_figure import distance_table, plot_distances
+from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
 from msattn.analysis.diversity import attention_diversity, map_similarity, received_entropy
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
+from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.heads_figure import head_vectors, plot_heads
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
 from msattn.analysis.study_figure import plot_study
 
 __all__ = [
+    "AttentionDistances",
     "FusedAttention",
+    "attention_distances",
     "attention_diversity",
     "attention_maps",
     "average_attention",
     "bertviz_attention",
+    "distance_distribution",
+    "distance_table",
     "diversity_table",
     "fused_attention_html",
     "head_vectors",
     "map_similarity",
     "plot_attention_maps",
+    "plot_distances",
     "plot_diversity",
+    "plot_effective_scale",
     "plot_fused_attention",
     "plot_heads",
     "plot_study",

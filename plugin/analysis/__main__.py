@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msattn.analysis.attention_figure import FusedFigureArguments, draw_fused_attention
+from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
 from msattn.analysis.study_figure import StudyFigureArguments, draw_study
 from msattn.errors import UserError
 from msattn.training.cli import parse_arguments, run_cli
+from msattn.training.effective_scale import EffectiveScaleArguments, run_effective_scale
 
 PROGRAM = "python -m msattn.analysis"
 # The arguments, and what is done with them. The first line of its docstring is what the list says.
@@ -22,6 +24,8 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "map": (MapFigureArguments, draw_attention_maps),
     "heads": (HeadsFigureArguments, draw_heads),
     "diversity": (DiversityArguments, show_diversity),
+    "distances": (DistanceArguments, show_distances),
+    "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),
 }
 
@@ -31,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if name in ("-h", "--help"):
         print(f"usage: {PROGRAM} COMMAND ... ({PROGRAM} COMMAND --help lists its arguments)\n")
         for command, (_, run) in COMMANDS.items():
-            print(f"  {command:10} {(inspect.getdoc(run) or '').splitlines()[0]}")
+            print(f"  {command:15} {(inspect.getdoc(run) or '').splitlines()[0]}")
         return
     if name not in COMMANDS:
         raise UserError(f"{PROGRAM}: there is no command {name}; there are {', '.join(COMMANDS)}.")

@@ -15,6 +15,8 @@ from msattn.errors import UserError
 
 # A sentence, or a pair of them.
 Text = tuple[str, ...]
+# Full maps of a batch have at most so many weights in each head: 32 texts of 128 tokens, or two of 512.
+LARGEST_BATCH = 2**19
 
 
 class AttentionMaps(NamedTuple):
@@ -50,8 +52,7 @@ def attention_maps(
     encoded = _encode(model, tokenizer, [(text,) if text_pair is None else (text, text_pair)])
     with _attention(model, "eager"):
         layers = _attentions(model, {name: torch.tensor(value) for name, value in encoded.items()})
-    if layers[0].dim() != 4:
-        raise UserError(f"{type(model).__name__} returns no full attention maps with eager attention.")
+    _check_maps(model, layers)
     ids = encoded["input_ids"][0]
     # Decoded, the tokens of byte-level vocabularies are readable; a lone word boundary is empty.
     tokens = [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids]
@@ -83,18 +84,39 @@ def received_maps(
     Raises:
         UserError: The model returns no attentions.
     """
-    encoded = _encode(model, tokenizer, texts)
-    features = [{name: values[row] for name, values in encoded.items()} for row in range(len(texts))]
-    features.sort(key=lambda feature: len(feature["input_ids"]), reverse=True)
-    collator = DataCollatorWithPadding(tokenizer)
     with _attention(model, "received"):
-        for start in tqdm(range(0, len(features), batch_size), desc="Reading attention", delay=2, leave=False):
-            batch = collator(features[start : start + batch_size])
+        for batch in _batches(model, tokenizer, texts, batch_size):
             layers = _attentions(model, batch)
             real = batch["attention_mask"].to(layers[0])
             if layers[0].dim() == 4:
                 layers = [(real[:, None, None] @ layer).squeeze(-2) for layer in layers]
             yield torch.stack(layers, dim=1), real.bool()
+
+
+def eager_maps(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
+) -> Iterator[tuple[list[torch.Tensor], torch.Tensor]]:
+    """
+    All maps of each text, batch by batch, the longest texts first. Long texts come in smaller batches.
+
+    Args:
+        model (`PreTrainedModel`): Any encoder. It runs with eager attention, and is left as it came.
+        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
+        batch_size (`int`, *optional*, defaults to 32): Texts at a time.
+
+    Yields:
+        `tuple[list[torch.Tensor], torch.Tensor]`: Of each layer the weights `[query, key]`, `(batch, heads, tokens,
+        tokens)`, and the mask of tokens that are neither padding nor special, `(batch, tokens)`.
+
+    Raises:
+        UserError: The model returns no attention maps.
+    """
+    with _attention(model, "eager"):
+        for batch in _batches(model, tokenizer, texts, batch_size, LARGEST_BATCH):
+            layers = _attentions(model, batch)
+            _check_maps(model, layers)
+            yield layers, batch["special_tokens_mask"].to(layers[0].device) == 0
 
 
 def bertviz_attention(
@@ -131,7 +153,34 @@ def bertviz_attention(
 def _encode(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text]) -> BatchEncoding:
     positions = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     limit = min(tokenizer.model_max_length, positions)
-    return tokenizer(*map(list, zip(*texts, strict=True)), truncation=True, max_length=limit)
+    columns = map(list, zip(*texts, strict=True))
+    return tokenizer(*columns, truncation=True, max_length=limit, return_special_tokens_mask=True)
+
+
+def _batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[Text],
+    batch_size: int,
+    largest: int | None = None,
+) -> Iterator[BatchEncoding]:
+    """Padded, the longest texts first. `largest` is the most tokens², all texts of a batch together."""
+    encoded = _encode(model, tokenizer, texts)
+    features = [{name: values[row] for name, values in encoded.items()} for row in range(len(texts))]
+    features.sort(key=lambda feature: len(feature["input_ids"]), reverse=True)
+    collator = DataCollatorWithPadding(tokenizer)
+    with tqdm(total=len(features), desc="Reading attention", unit="text", delay=2, leave=False) as bar:
+        while features:
+            length = max(1, len(features[0]["input_ids"]))
+            count = batch_size if largest is None else min(batch_size, max(1, largest // length**2))
+            batch, features = features[:count], features[count:]
+            yield collator(batch)
+            bar.update(len(batch))
+
+
+def _check_maps(model: PreTrainedModel, layers: Sequence[torch.Tensor]) -> None:
+    if layers[0].dim() != 4:
+        raise UserError(f"{type(model).__name__} returns no full attention maps with eager attention.")
 
 
 @contextmanager

@@ -1,0 +1,126 @@
+"""How far heads look: the distances over which they attend, and those of uniform attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.analysis.attention_maps import Text, eager_maps
+from msattn.errors import UserError
+
+
+def distance_distribution(
+    attention: torch.Tensor, keep: torch.Tensor | None = None, per_pair: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""
+    The share of attention over each distance, P(δ) = Σ_{|i-j|=δ} A_ij / Σ_ij A_ij, and that of uniform attention.
+
+    Tokens that are not kept are left out of the text: those around them are neighbours, and their attention counts no
+    more. Of n tokens, uniform attention has P(δ) = 2(n-δ) / n² (1/n for δ = 0), and the mean distance (n²-1) / (3n).
+
+    Args:
+        attention (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Weights `[query, key]`.
+        keep (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 or true at the tokens that count.
+        per_pair (`bool`, *optional*, defaults to `False`):
+            Take the mean over the pairs at a distance in place of their sum, for there are more near pairs than far
+            ones. Uniform attention is then the same at every distance.
+
+    Returns:
+        `tuple[torch.Tensor, torch.Tensor]`: In float64, `(batch, heads, tokens)` and, uniform, `(batch, tokens)`: the
+        shares of the distances 0, 1, ...; they add up to 1, or are 0 where no token is kept.
+
+    Raises:
+        ValueError: Shapes that do not fit.
+    """
+    if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2]:
+        raise ValueError(f"attention must be (batch, heads, tokens, tokens), got {tuple(attention.shape)}")
+    batch, _, tokens, _ = attention.shape
+    if keep is None:
+        keep = attention.new_ones(batch, tokens)
+    if keep.shape != (batch, tokens):
+        raise ValueError(f"keep must be {(batch, tokens)}, got {tuple(keep.shape)}")
+    keep = keep.to(attention.device).bool()
+    places = keep.cumsum(dim=-1)
+    distances = (places.unsqueeze(-1) - places.unsqueeze(-2)).abs()
+    pairs = keep.unsqueeze(-1) & keep.unsqueeze(-2)
+
+    weights = attention.double().masked_fill(~pairs.unsqueeze(1), 0).flatten(2)
+    shares = torch.zeros_like(weights[..., :tokens])
+    shares.scatter_add_(2, distances.flatten(1).unsqueeze(1).expand_as(weights), weights)
+    uniform = torch.zeros_like(shares[:, 0]).scatter_add_(1, distances.flatten(1), pairs.flatten(1).double())
+    if per_pair:
+        shares = shares / uniform.clamp_min(1).unsqueeze(1)
+        uniform = uniform.clamp_max(1)
+    least = torch.finfo(torch.float64).tiny
+    return tuple(part / part.sum(dim=-1, keepdim=True).clamp_min(least) for part in (shares, uniform))
+
+
+@dataclass(frozen=True)
+class AttentionDistances:
+    """
+    Means over texts.
+
+    Args:
+        distributions (`np.ndarray` of shape `(layers, heads, distances)`): What [`distance_distribution`] gives.
+        uniform (`np.ndarray` of shape `(distances,)`): The same of uniform attention.
+        texts (`int`): How many texts were read.
+        per_pair (`bool`): Whether a distance counts by the mean of its pairs.
+    """
+
+    distributions: np.ndarray
+    uniform: np.ndarray
+    texts: int
+    per_pair: bool = False
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The mean distance of each head, Σ_δ δ P(δ), `(layers, heads)`."""
+        return self.distributions @ np.arange(len(self.uniform))
+
+    @property
+    def uniform_scale(self) -> float:
+        """That of uniform attention."""
+        return float(self.uniform @ np.arange(len(self.uniform)))
+
+
+def attention_distances(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[Text],
+    per_pair: bool = False,
+    batch_size: int = 32,
+) -> AttentionDistances:
+    """
+    Measures how far the heads of an encoder look ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
+
+    Special tokens are left out, for what heads have no use for goes to [SEP], however far it is; so are texts of fewer
+    than two other tokens. Each text counts the same, whatever its length. Only the maps of a batch are held at a time.
+
+    Args:
+        model (`PreTrainedModel`): Any encoder. It runs with eager attention, and is left as it came.
+        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`, read as one text.
+        per_pair (`bool`, *optional*, defaults to `False`): See [`distance_distribution`].
+        batch_size (`int`, *optional*, defaults to 32): Texts at a time, if they are short.
+
+    Raises:
+        UserError: The model returns no attention maps, or no text has two tokens.
+    """
+    sums: list[torch.Tensor] = []
+    count = 0
+    for layers, keep in eager_maps(model, tokenizer, texts, batch_size):
+        long = keep.sum(dim=-1) > 1
+        parts = [distance_distribution(layer[long], keep[long], per_pair) for layer in layers]
+        found = [torch.stack([shares for shares, _ in parts]).sum(dim=1).cpu(), parts[0][1].sum(dim=0).cpu()]
+        # The longest texts come first: later ones have no other distances.
+        sums = sums or [torch.zeros_like(part) for part in found]
+        for total, part in zip(sums, found, strict=True):
+            total[..., : part.shape[-1]] += part
+        count += int(long.sum())
+    if not count:
+        raise UserError("there is no text of two tokens or more beside the special ones.")
+    return AttentionDistances(*((total / count).numpy() for total in sums), count, per_pair)
