@@ -1,10 +1,58 @@
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from msattn.data.demo import DemoPaths, write_demo
+from msattn.training.cli import run_cli
+from tests.scripts.command_line import command_line
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory) -> DemoPaths:
     return write_demo(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture
+def run(request, tmp_path, monkeypatch):
+    """
+    Runs the `SCRIPT` of a test's module in this process and returns all its metrics: two steps with the module's
+    fixture `encoder`, unless `options` say otherwise; None leaves one out.
+    """
+    script, encoder = request.module.SCRIPT, request.getfixturevalue("encoder")
+
+    def run(*flags: str, **options: Any) -> dict[str, Any]:
+        values = {
+            "model_name_or_path": encoder,
+            "output_dir": tmp_path / "out",
+            "max_steps": 2,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            **options,
+        }
+        monkeypatch.setattr(sys, "argv", [script.__name__, *command_line(flags, values)])
+        run_cli(script.main)
+        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text(encoding="utf-8"))
+
+    return run
+
+
+@pytest.fixture
+def fails(run, capsys):
+    """As `run`, for a mistake of the user: returns the one line that says it."""
+
+    def fails(*flags: str, **options: Any) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            run(*flags, **options)
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and "Traceback" not in error
+        return next(line for line in error.splitlines() if line.startswith("error: "))
+
+    return fails

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 import run_re
 from msattn.data.demo import DemoPaths
 from msattn.training.cli import run_cli
+from tests.scripts.command_line import command_line
 
 ROOT = Path(run_re.__file__).parent
 
@@ -35,9 +36,7 @@ def arguments(demo: DemoPaths, output_dir: Path, *flags: str, **options: Any) ->
         "use_cpu": True,
         **options,
     }
-    given = {name: value for name, value in values.items() if value is not None}
-    words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in given.items()]
-    return [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
+    return command_line(flags, values)
 
 
 def run(argv: list[str]) -> None:

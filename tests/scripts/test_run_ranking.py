@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from transformers import (
 
 import run_ranking
 from msattn.metrics.ranking import MEASURES
-from msattn.training.cli import run_cli
 from msattn.training.ranking import relevance_loss
 from tests.tiny_models import tiny_tokenizer
 
+SCRIPT = run_ranking
 NOUNS = ("author", "book", "house", "dog", "cat", "taxi")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -48,6 +47,11 @@ def encoders(tmp_path_factory) -> dict[str, Path]:
         )
         model_class(config).save_pretrained(folders[name])
     return folders
+
+
+@pytest.fixture
+def encoder(encoders) -> Path:
+    return encoders["bert"]
 
 
 def query_rows(count: int) -> list[dict[str, Any]]:
@@ -73,43 +77,6 @@ def json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 def files(tmp_path) -> dict[str, Path]:
     sizes = {"train_file": 12, "validation_file": 5, "test_file": 4}
     return {name: json_lines(tmp_path / f"{name}.jsonl", query_rows(size)) for name, size in sizes.items()}
-
-
-@pytest.fixture
-def run(encoders, tmp_path, monkeypatch):
-    """Runs the script in this process, two steps unless `options` say otherwise, and returns all its metrics."""
-
-    def run(*flags: str, **options: Any) -> dict[str, Any]:
-        values = {
-            "model_name_or_path": encoders["bert"],
-            "output_dir": tmp_path / "out",
-            "max_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            **options,
-        }
-        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
-        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
-        monkeypatch.setattr(sys, "argv", ["run_ranking.py", *argv])
-        run_cli(run_ranking.main)
-        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text(encoding="utf-8"))
-
-    return run
-
-
-@pytest.fixture
-def fails(run, capsys):
-    def fails(*flags: str, **options: Any) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            run(*flags, **options)
-        error = capsys.readouterr().err
-        assert stop.value.code == 2 and "Traceback" not in error
-        return next(line for line in error.splitlines() if line.startswith("error: "))
-
-    return fails
 
 
 def run_lines(path: Path) -> list[list[str]]:
