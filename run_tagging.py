@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """
-Trains any model that classifies tokens to tag words, with parts of speech or named entities for example.
+Trains any model that classifies tokens to tag words, with parts of speech or named entities for example: a checkpoint,
+or a family with fresh weights.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from transformers import TrainingArguments
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.experiment import ExperimentArguments
 from msattn.training.guiding import GuidingArguments
+from msattn.training.scratch import ScratchArguments
 from msattn.training.study import run_experiment
 from msattn.training.tagging import TaggingDataArguments, TaggingModelArguments, tagging_experiment
 
 
 def main() -> None:
-    model_args, data_args, experiment_args, guiding_args, training_args = parse_arguments(
-        (TaggingModelArguments, TaggingDataArguments, ExperimentArguments, GuidingArguments, TrainingArguments)
+    model_args, data_args, scratch_args, experiment_args, guiding_args, training_args = parse_arguments(
+        (
+            TaggingModelArguments,
+            TaggingDataArguments,
+            ScratchArguments,
+            ExperimentArguments,
+            GuidingArguments,
+            TrainingArguments,
+        )
     )
     set_up_logging(training_args)
-    experiment = tagging_experiment(model_args, data_args, training_args, guiding_args.needs_words)
+    experiment = tagging_experiment(model_args, data_args, scratch_args, training_args, guiding_args.needs_words)
     run_experiment(experiment, training_args, experiment_args, guiding_args)
 
 

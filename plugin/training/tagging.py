@@ -14,6 +14,7 @@ from transformers import (
     AutoModelForTokenClassification,
     DataCollatorForTokenClassification,
     EvalPrediction,
+    PreTrainedConfig,
     TrainingArguments,
 )
 from transformers.utils import logging
@@ -24,7 +25,8 @@ from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.training.pretrained import ModelArguments
+from msattn.training.scratch import ModelSource, ScratchArguments
 
 logger = logging.get_logger(__name__)
 
@@ -85,8 +87,9 @@ class TaggingDataArguments:
 
 
 def tagging_experiment(
-    model_args: ModelArguments,
+    model_args: TaggingModelArguments,
     data_args: TaggingDataArguments,
+    scratch_args: ScratchArguments,
     training_args: TrainingArguments,
     words: bool = False,
 ) -> Experiment:
@@ -97,11 +100,12 @@ def tagging_experiment(
     Raises:
         UserError: Files, tags, model or arguments are not as they should be.
     """
-    tokenizer = load_tokenizer(model_args)
+    source = ModelSource(model_args, scratch_args)
+    sentences, labels = _sentences(data_args, source, training_args)
+    tokenizer = source.tokenizer(sentences["train"]["words"] if "train" in sentences else None)
     if data_args.max_seq_length <= tokenizer.num_special_tokens_to_add():
         raise UserError(f"--max_seq_length {data_args.max_seq_length} leaves no room for a word.")
     max_length = min(data_args.max_seq_length, tokenizer.model_max_length)
-    sentences, labels = _sentences(data_args, model_args, training_args)
     datasets, places = {}, {}
     for prefix, dataset in sentences.items():
         with training_args.main_process_first(desc=f"encoding {prefix}"):
@@ -125,17 +129,15 @@ def tagging_experiment(
     entities = marks_entities(labels)
     return Experiment(
         model_init=partial(
-            load_model,
+            source.model,
             AutoModelForTokenClassification,
-            model_args,
-            len(tokenizer),
-            ignore_mismatched_sizes=getattr(model_args, "ignore_mismatched_sizes", False),
+            ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             id2label=dict(enumerate(labels)),
             label2id={label: number for number, label in enumerate(labels)},
         ),
         tokenizer=tokenizer,
         compute_metrics=partial(tagging_metrics, labels=labels),
-        card=_card(data_args, model_args, sentences, entities),
+        card=_card(data_args, source, sentences, entities),
         train_dataset=datasets.get("train"),
         train_groups=places["train"]["sentence"][:] if "train" in places else None,
         eval_datasets={prefix: dataset for prefix, dataset in datasets.items() if prefix in ("eval", "dev")},
@@ -158,7 +160,7 @@ def tagging_metrics(prediction: EvalPrediction, labels: Sequence[str]) -> dict[s
 
 
 def _sentences(
-    data_args: TaggingDataArguments, model_args: ModelArguments, training_args: TrainingArguments
+    data_args: TaggingDataArguments, source: ModelSource, training_args: TrainingArguments
 ) -> tuple[dict[str, Dataset], list[str]]:
     """What the arguments use, by metric prefix, the set to choose with first; and the labels."""
     share = data_args.validation_split_percentage
@@ -168,7 +170,7 @@ def _sentences(
         "validation": wants_eval,
         "test": training_args.do_predict,
     }
-    hub = _hub_dataset(data_args, model_args)
+    hub = _hub_dataset(data_args, source.model_args)
     found = {PREFIXES[split]: data for split in used if used[split] and (data := _read(data_args, hub, split))}
     if not found:
         raise UserError(
@@ -177,7 +179,7 @@ def _sentences(
         )
     if share is not None and wants_eval and "train" not in found:
         raise UserError("--validation_split_percentage needs training data.")
-    labels = _labels(found, model_args)
+    labels = _labels(found, source.config)
     if share is not None and wants_eval:
         train, held = hold_out(found.pop("train"), share, data_args.split_seed)
         others = {prefix.replace("eval", "dev"): data for prefix, data in found.items()}
@@ -221,7 +223,7 @@ def _hub_dataset(data_args: TaggingDataArguments, model_args: ModelArguments) ->
         raise UserError(f"--dataset_name {name}: {error}") from error
 
 
-def _labels(sentences: Mapping[str, Dataset], model_args: ModelArguments) -> list[str]:
+def _labels(sentences: Mapping[str, Dataset], config: PreTrainedConfig) -> list[str]:
     """The tags of all the data if there are training data, or those of the checkpoint."""
     tags = {prefix: _tags(dataset) for prefix, dataset in sentences.items()}
     if "train" in tags:
@@ -231,7 +233,6 @@ def _labels(sentences: Mapping[str, Dataset], model_args: ModelArguments) -> lis
         if known - tags["train"]:
             logger.warning(f"No training word has the tag {', '.join(sorted(known - tags['train']))}.")
         return sorted(known)
-    config = load_config(model_args)
     if not any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
         raise UserError("the tags are not known: give training data, or a model that was trained here.")
     labels = [config.id2label[number] for number in range(config.num_labels)]
@@ -284,12 +285,12 @@ def _write_predictions(
 
 
 def _card(
-    data_args: TaggingDataArguments, model_args: ModelArguments, sentences: Mapping[str, Dataset], entities: bool
+    data_args: TaggingDataArguments, source: ModelSource, sentences: Mapping[str, Dataset], entities: bool
 ) -> ModelCardFacts:
     name = data_args.dataset_name or Path(str(data_args.train_file)).name
     held_out = {"eval": "held out of train"} if data_args.validation_split_percentage is not None else {}
     # A class of ours, installed or brought along by a checkpoint.
-    carries_code = not type(load_config(model_args)).__module__.startswith("transformers.")
+    carries_code = not type(source.config).__module__.startswith("transformers.")
     what = "named entities" if entities else "words"
     return ModelCardFacts(
         task_type="token-classification",
@@ -313,4 +314,4 @@ def _usage(name: str, entities: bool, carries_code: bool) -> str:
     return f'''{"import msattn  # noqa: F401" + chr(10) if carries_code else ""}from transformers import pipeline
 
 tag = pipeline("token-classification", model="{name}", aggregation_strategy="{strategy}")
-print(tag("My name is Sarah and I live in London."))'''
+print(tag("My name is Sarah and I live in London ."))'''

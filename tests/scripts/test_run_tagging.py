@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
@@ -16,9 +14,9 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 import run_tagging
 from msattn.data.tagged_words import read_tagged_words
 from msattn.training import tagging
-from msattn.training.cli import run_cli
 from tests.tiny_models import tiny_tokenizer
 
+SCRIPT = run_tagging
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "wrote": "VERB", "in": "ADP", ".": "PUNCT"}
 SENTENCES = ["the dog wrote a cats .", "a cats in the dog", "dog wrote \u200d .", "in the cats ."]
 
@@ -66,41 +64,6 @@ def write(tmp_path):
     return write
 
 
-@pytest.fixture
-def run(encoder, tmp_path, monkeypatch):
-    def run(*flags: str, **options: Any) -> dict[str, Any]:
-        values = {
-            "model_name_or_path": encoder,
-            "output_dir": tmp_path / "out",
-            "max_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            **options,
-        }
-        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
-        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
-        monkeypatch.setattr(sys, "argv", ["run_tagging.py", *argv])
-        run_cli(run_tagging.main)
-        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text())
-
-    return run
-
-
-@pytest.fixture
-def fails(run, capsys):
-    def fails(*flags: str, **options: Any) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            run(*flags, **options)
-        error = capsys.readouterr().err
-        assert stop.value.code == 2 and "Traceback" not in error
-        return next(line for line in error.splitlines() if line.startswith("error: "))
-
-    return fails
-
-
 def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):
     train = write("train.conllu", conllu(SENTENCES * 4))
     files = {"train_file": train, "validation_file": train, "test_file": write("test.txt", "the\ncats\n\ndog\n")}
@@ -126,6 +89,50 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
     assert again["eval_accuracy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "overrides"),
+    [
+        ("ms_transformer", ["num_hidden_layers=1", "num_attention_heads=2", "scales=[1,3]", "alpha=1.0"]),
+        ("bilstm", ["num_hidden_layers=1"]),
+        ("bert", ["num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32"]),
+    ],
+)
+def test_from_scratch(run, write, tmp_path, family, overrides):
+    """A word is one token, known or not, and what is saved is a checkpoint like others."""
+    words = ["the", "z\u0085br\u00a0a", "wrote", "[SEP]", "\u200b\u2028x", "Dog's", "."]
+    sentences = [words, ["\u3000"], ["10 000", "dog"]]
+    files = {
+        "train_file": write("train.conllu", conllu(SENTENCES * 4)),
+        "validation_file": write("dev.conllu", conllu(SENTENCES)),
+        "test_file": write("test.txt", "\n\n".join("\tSYM\n".join([*words, ""]) for words in sentences)),
+        "word_vectors": write("vectors.txt", "".join(f"{word} {'0.5 ' * 16}\n" for word in ("cats", "house"))),
+    }
+    results = run(
+        "do_train",
+        "do_eval",
+        "do_predict",
+        model_name_or_path=None,
+        model_type=family,
+        config_overrides=["hidden_size=16", *overrides],
+        max_steps=150,
+        learning_rate=1e-2,
+        **files,
+    )
+    assert results["eval_accuracy"] == 1
+
+    out = tmp_path / "out"
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    assert len(tokenizer(" ".join(words))["input_ids"]) == len(words) + tokenizer.num_special_tokens_to_add()
+    assert "house" in tokenizer.get_vocab() and tokenizer("zebra", add_special_tokens=False)["input_ids"] == [1]
+    assert read_tagged_words(out / "test_predictions.conll")["words"][:] == sentences
+
+    tag = pipeline("token-classification", model=str(out), device="cpu")
+    assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
+    again = run("do_eval", model_name_or_path=out, validation_file=files["train_file"], output_dir=tmp_path / "again")
+    assert again["eval_accuracy"] == 1
+    ModelCard.load(out / "README.md")
 
 
 def test_entities_are_learned(run, write, tmp_path):
@@ -219,6 +226,8 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "more than one tag, and every word has 'O'" in fails("do_train", train_file=same)
     assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
     assert "the tags are not known" in fails("do_eval", validation_file=train)
+    fresh = {"model_name_or_path": None, "model_type": "bilstm"}
+    assert "the tags are not known" in fails("do_eval", validation_file=train, **fresh)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
     assert "between 0 and 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
     assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)
