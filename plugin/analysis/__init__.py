@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msattn.analysis.arc_diagram import arc_diagram
 from msattn.analysis.attention_figure import plot_fused_attention
 from msattn.analysis.attention_maps import attention_maps, bertviz_attention, received_maps
 from msattn.analysis.attention_page import fused_attention_html
@@ -18,6 +19,7 @@ from msattn.analysis.study_figure import plot_study
 __all__ = [
     "AttentionDistances",
     "FusedAttention",
+    "arc_diagram",
     "attention_distances",
     "attention_diversity",
     "attention_maps",

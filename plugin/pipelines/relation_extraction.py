@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from itertools import accumulate, islice
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset
-from transformers import Pipeline
 
 from msattn.errors import UserError
-
-# How many batches are put in order of length at a time: enough for little padding, few enough to stream.
-LOOKAHEAD = 64
+from msattn.pipelines.length_sorted import LengthSortedPipeline
 
 
-class Stream(IterableDataset):
-    """What can only be read once. Early releases of Transformers 5 read a generator to its end before they begin."""
-
-    def __init__(self, items: Iterable):
-        self.items = items
-
-    def __iter__(self) -> Iterator:
-        return iter(self.items)
-
-
-class RelationExtractionPipeline(Pipeline):
+class RelationExtractionPipeline(LengthSortedPipeline):
     """
     Names the relation between two entities of a sentence, with a model that [`AutoModelForRelationExtraction`] loads.
 
@@ -102,32 +88,10 @@ class RelationExtractionPipeline(Pipeline):
             UserError: A span does not fall on the text, is empty, overlaps the other or cuts a word; a mark is missing
                 or occurs twice; the two entities and what lies between them exceed `max_length`.
         """
-        if isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping, list, Dataset)):
-            inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
-        return [] if inputs == [] else super().__call__(inputs, **kwargs)
+        return super().__call__(inputs, **kwargs)
 
-    def get_iterator(
-        self,
-        inputs: Any,
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict,
-        forward_params: dict,
-        postprocess_params: dict,
-    ) -> Iterable:
-        run = super().get_iterator
-        params = (preprocess_params, forward_params, postprocess_params)
-        if batch_size == 1:
-            return run(inputs, num_workers, batch_size, *params)
-
-        def by_length() -> Iterator:
-            items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
-            while window := list(islice(items, LOOKAHEAD * batch_size)):
-                order = sorted(range(len(window)), key=lambda index: _length(window[index]), reverse=True)
-                results = run([window[index] for index in order], num_workers, batch_size, *params)
-                yield from (result for _, result in sorted(zip(order, results, strict=True), key=lambda pair: pair[0]))
-
-        return by_length()
+    def input_length(self, item: Any) -> int:
+        return _length(item)
 
     def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
         # `datasets`, on which the reader and the encoder stand, is too slow to import with the package.

@@ -79,6 +79,7 @@ class Experiment:
         new_layers_learning_rate (`float`, *optional*): See [`FineTuningTrainer`].
         compute_loss_func (`Callable`, *optional*): See [`Trainer`]; the model's own loss if `None`.
         collator_class (`Callable`, *optional*): Makes the collator from the tokenizer and `pad_to_multiple_of`.
+        trainer_class (`Callable`, *optional*): Makes the Trainer.
     """
 
     model_init: Callable[[], PreTrainedModel]
@@ -93,6 +94,7 @@ class Experiment:
     new_layers_learning_rate: float | None = None
     compute_loss_func: Callable[..., torch.Tensor] | None = None
     collator_class: Callable[..., Any] = DataCollatorWithPadding
+    trainer_class: Callable[..., GuidedFineTuningTrainer] = GuidedFineTuningTrainer
 
     def run(
         self,
@@ -164,7 +166,7 @@ class Experiment:
             args.ddp_find_unused_parameters = False
         patience = experiment_args.early_stopping_patience
         # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
-        trainer = GuidedFineTuningTrainer(
+        trainer = self.trainer_class(
             model=self.model_init(),
             args=args,
             train_dataset=self.train_dataset,

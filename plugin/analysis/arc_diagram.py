@@ -1,0 +1,191 @@
+"""A dependency tree as arcs above its words."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msattn.analysis.pictures import COLORS, FONTS, INK, MUTED
+from msattn.errors import UserError
+
+WORD_SIZE, LABEL_SIZE = 15, 11
+# Between words; between the feet of arcs at a word; from an arc to the next one above; of its corners; of its head.
+GAP, FOOT, LEVEL, CORNER, HEAD = 22, 9, 26, 10, 6
+MARGIN = 14
+
+
+class _Arc(NamedTuple):
+    """From one word to another on its right, or from the root to a word; the places of both feet."""
+
+    left: int
+    right: int
+    dependent: int
+    label: str
+    title: str
+
+
+def arc_diagram(words: Sequence[Mapping[str, Any]], path: str | os.PathLike | None = None) -> str:
+    """
+    Draws a tree as SVG. An arc goes from a head to its dependent, where its arrow is; one comes from above, to the
+    dependent of the root.
+
+    Args:
+        words (`Sequence[Mapping]`):
+            What the pipeline `"dependency-parsing"` returns for a sentence: the `word`, its `head`, `relation` and, if
+            there is one, the `score`, which is shown when the mouse rests on the arc.
+        path (`str` or `os.PathLike`, *optional*): A file to save it as, which ends in `.svg`.
+
+    Returns:
+        `str`: The picture.
+
+    Raises:
+        UserError: The path ends in something else.
+    """
+    if path is not None and Path(path).suffix.lower() != ".svg":
+        raise UserError(f"{os.fspath(path)}: an arc diagram is saved as .svg.")
+    picture = _picture([str(word["word"]) for word in words], _arcs(words))
+    if path is not None:
+        Path(path).write_text(picture, encoding="utf-8")
+    return picture
+
+
+def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
+    """The shortest first. The root is the word before the first one."""
+    arcs = []
+    for dependent, word in enumerate(words):
+        head = word["head"] - 1
+        score = word.get("score")
+        source = words[head]["word"] if head >= 0 else "ROOT"
+        title = f"{source} → {word['word']}: {word['relation']}" + ("" if score is None else f" ({score:.2f})")
+        # That of the root stands above its dependent.
+        ends = sorted((head, dependent)) if head >= 0 else (dependent, dependent)
+        arcs.append(_Arc(*ends, dependent, word["relation"], title))
+    return sorted(arcs, key=lambda arc: (arc.right - arc.left, arc.left))
+
+
+def _picture(words: list[str], arcs: list[_Arc]) -> str:
+    offsets = _feet(arcs)
+    centers = _centers(words, arcs, offsets)
+    spans = {
+        arc: (centers[arc.left] + offsets[arc, arc.left], centers[arc.right] + offsets[arc, arc.right]) for arc in arcs
+    }
+    levels = _levels(arcs, spans)
+    width = (centers[-1] + _width(words[-1], WORD_SIZE) / 2 if words else 0) + MARGIN
+    ground = MARGIN + LABEL_SIZE + LEVEL * max(levels.values(), default=0)
+    height = ground + 2 * WORD_SIZE + MARGIN
+    shapes = [shape for arc in arcs for shape in _shape(arc, spans[arc], ground, levels[arc])]
+    texts = [
+        f'<text x="{center:.1f}" y="{ground + 1.5 * WORD_SIZE:.1f}">{escape(word)}</text>'
+        for word, center in zip(words, centers, strict=True)
+    ]
+    fonts = ", ".join(f"'{font}'" for font in FONTS)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}" font-family="{fonts}, sans-serif" text-anchor="middle">',
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            *shapes,
+            f'<g font-size="{WORD_SIZE}" fill="{INK}">',
+            *texts,
+            "</g>",
+            "</svg>\n",
+        ]
+    )
+
+
+def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
+    """Where at a word each arc stands: the longer, the nearer to the middle, so that nested arcs do not cross."""
+    at: dict[int, list[tuple[tuple[int, int], _Arc]]] = defaultdict(list)
+    for arc in arcs:
+        length = arc.right - arc.left
+        at[arc.right].append(((0, length), arc))
+        if length:
+            at[arc.left].append(((2, -length), arc))
+    for here in at.values():
+        # The arc of the root stands between those to the left and those to the right.
+        here.sort(key=lambda entry: (1, 0) if entry[1].left == entry[1].right else entry[0])
+    return {
+        (arc, word): FOOT * (number - (len(here) - 1) / 2)
+        for word, here in at.items()
+        for number, (_, arc) in enumerate(here)
+    }
+
+
+def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, int], float]) -> list[float]:
+    """As narrow as words, feet and the labels of the arcs allow."""
+    ending: dict[int, list[_Arc]] = defaultdict(list)
+    feet: dict[int, float] = defaultdict(float)
+    for arc in arcs:
+        ending[arc.right].append(arc)
+        for word in (arc.left, arc.right):
+            feet[word] = max(feet[word], 2 * abs(offsets[arc, word]))
+    centers: list[float] = []
+    edge = float(MARGIN)
+    for number, word in enumerate(words):
+        half = max(_width(word, WORD_SIZE), feet[number]) / 2
+        center = edge + half
+        for arc in ending[number]:
+            label = _width(arc.label, LABEL_SIZE)
+            if arc.left == arc.right:
+                center = max(center, MARGIN + label / 2 - offsets[arc, number])
+            else:
+                start = centers[arc.left] + offsets[arc, arc.left]
+                center = max(center, start + label + 2 * CORNER + 6 - offsets[arc, number])
+        centers.append(center)
+        edge = center + half + GAP
+    return centers
+
+
+def _levels(arcs: list[_Arc], spans: Mapping[_Arc, tuple[float, float]]) -> dict[_Arc, int]:
+    """How high each arc is: above all shorter ones between its feet. That of the root is above all."""
+    levels: dict[_Arc, int] = {}
+    for arc in sorted(arcs, key=lambda arc: spans[arc][1] - spans[arc][0] or float("inf")):
+        left, right = spans[arc]
+        below = [level for other, level in levels.items() if spans[other][0] < right and spans[other][1] > left]
+        levels[arc] = 1 + max(below, default=0) if left < right else 1 + max(levels.values(), default=0)
+    return levels
+
+
+def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> list[str]:
+    left, right = span
+    top = ground - LEVEL * level
+    foot = ground - 2
+    tip = right if arc.dependent == arc.right else left
+    color = COLORS[0] if left < right else MUTED
+    if left < right:
+        line = (
+            f"M{left:.1f} {foot:.1f}V{top + CORNER:.1f}q0 -{CORNER} {CORNER} -{CORNER}H{right - CORNER:.1f}"
+            f"q{CORNER} 0 {CORNER} {CORNER}V{foot:.1f}"
+        )
+    else:
+        line = f"M{left:.1f} {top + LABEL_SIZE / 2:.1f}V{foot:.1f}"
+    middle = (left + right) / 2
+    box = _width(arc.label, LABEL_SIZE) + 6
+    return [
+        f"<g><title>{escape(arc.title)}</title>",
+        f'<path d="{line}" fill="none" stroke="{color}" stroke-width="1.3"/>',
+        f'<path d="M{tip - HEAD / 2:.1f} {foot - HEAD:.1f}h{HEAD}L{tip:.1f} {foot + 1:.1f}z" fill="{color}"/>',
+        f'<rect x="{middle - box / 2:.1f}" y="{top - 7:.1f}" width="{box:.1f}" height="14" fill="#ffffff"/>',
+        f'<text x="{middle:.1f}" y="{top + LABEL_SIZE / 3:.1f}" font-size="{LABEL_SIZE}" fill="{INK}">'
+        f"{escape(arc.label)}</text></g>",
+    ]
+
+
+def _width(text: str, size: float) -> float:
+    """About how wide a text is in a sans-serif font."""
+    return size * sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> float:
+    if unicodedata.combining(letter) or unicodedata.category(letter) == "Cf":
+        return 0.0
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 1.0
+    if letter in "ijlI.,:;'!|()[]ft ’‘":
+        return 0.4
+    return 0.95 if letter in "mwMW@—…" else 0.7 if letter.isupper() else 0.62
