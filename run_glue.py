@@ -1,9 +1,12 @@
 #!/usr/bin/env python
 """
-Fine-tunes BERT with multi-scale fusion self-attention, or a baseline, on a GLUE task or on sentences of one's own.
+Trains a classifier of sentences or pairs: on top of a pre-trained encoder, with multi-scale fusion self-attention or
+without, or from scratch, such as a Multi-Scale Transformer.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from transformers import TrainingArguments
 
@@ -12,14 +15,16 @@ from msattn.training.experiment import ExperimentArguments
 from msattn.training.glue import GlueDataArguments, GlueModelArguments, glue_experiment
 from msattn.training.guiding import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
-from msattn.training.study import run_experiment
+from msattn.training.scratch import ScratchArguments
+from msattn.training.study import run_domains, run_experiment
 
 
 def main() -> None:
-    model_args, head_args, data_args, experiment_args, guiding_args, training_args = parse_arguments(
+    model_args, head_args, scratch_args, data_args, experiment_args, guiding_args, training_args = parse_arguments(
         (
             MultiScaleArguments,
             GlueModelArguments,
+            ScratchArguments,
             GlueDataArguments,
             ExperimentArguments,
             GuidingArguments,
@@ -27,8 +32,13 @@ def main() -> None:
         )
     )
     set_up_logging(training_args)
-    experiment = glue_experiment(model_args, head_args, data_args, training_args, guiding_args.needs_words)
-    run_experiment(experiment, training_args, experiment_args, guiding_args)
+    experiment = partial(
+        glue_experiment, model_args, head_args, data_args, scratch_args, training_args, guiding_args.needs_words
+    )
+    if data_args.mtl16_dir:
+        run_domains(experiment, data_args.domains, training_args, experiment_args, guiding_args)
+    else:
+        run_experiment(experiment(), training_args, experiment_args, guiding_args)
 
 
 if __name__ == "__main__":

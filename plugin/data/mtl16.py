@@ -58,7 +58,7 @@ def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
     """
     if domain not in MTL16_DOMAINS:
         raise UserError(f"domain must be one of {', '.join(MTL16_DOMAINS)}, not {domain!r}.")
-    train, test = (_read_part(Path(folder) / f"{domain}.task.{part}") for part in ("train", "test"))
+    train, test = (read_reviews(Path(folder) / f"{domain}.task.{part}") for part in ("train", "test"))
     seen = set(zip(train["sentence"], train["label"], strict=True))
     in_train = [review in seen for review in zip(test["sentence"], test["label"], strict=True)]
     if any(in_train):
@@ -69,14 +69,20 @@ def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
     return DatasetDict({"train": train, "test": test.add_column("in_train", in_train)})
 
 
-def _read_part(path: Path) -> Dataset:
+def read_reviews(path: str | os.PathLike) -> Dataset:
+    """
+    Reads one file of a domain, as [`read_mtl16`] does.
+
+    Raises:
+        UserError: The file cannot be read or a line is malformed; the message names file and line.
+    """
     dataset = rows_to_dataset(_rows(path), FEATURES)
     if not len(dataset):
-        raise UserError(f"{path}: there is no review in it.")
+        raise UserError(f"{os.fspath(path)}: there is no review in it.")
     return dataset
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for where, line in text_lines(path, newline="\n", fallback="cp1252"):
         label, tab, text = line.rstrip("\r\n").partition("\t")
         if not tab or label not in ("0", "1"):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, Value
 from transformers import PreTrainedTokenizerBase
 
 from msattn.data.glue import GLUE_TASKS
+from msattn.data.mtl16 import read_reviews
 from msattn.data.relations import READERS, guess_format, tsv_rows
+from msattn.data.sentiment_trees import read_sentiment_trees
+from msattn.data.snli import read_snli
 from msattn.data.tables import rows_to_dataset
+from msattn.data.text_lines import text_lines
 from msattn.data.words import encoding_words
 from msattn.errors import UserError
 
@@ -25,10 +32,14 @@ NOT_TEXTS = ("label", "id", "idx", "index")
 
 
 def read_sentences(
-    path: str | os.PathLike, columns: Sequence[str] | None = None, label_column: str = "label"
+    path: str | os.PathLike,
+    columns: Sequence[str] | None = None,
+    label_column: str = "label",
+    phrases: bool = False,
 ) -> Dataset:
     """
-    Reads a CSV, TSV (no quoting), JSON, JSON lines or Parquet file.
+    Reads a CSV, TSV (no quoting), JSON, JSON lines or Parquet file; or one of SST-5, SNLI or MTL-16, which is known by
+    its first line and has columns and labels of its own.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -36,6 +47,7 @@ def read_sentences(
             The one or two columns of text. Those of a GLUE task if `None`, such as `sentence1` and `sentence2`, or
             else the first one or two that hold strings and are not called `label`, `id`, `idx` or `index`.
         label_column (`str`, *optional*, defaults to `"label"`): The column of labels.
+        phrases (`bool`, *optional*, defaults to `False`): Of the trees of SST-5, every phrase.
 
     Returns:
         `datasets.Dataset`: The columns of text, and `label` (str) unless no row has one.
@@ -43,6 +55,13 @@ def read_sentences(
     Raises:
         UserError: If the file is not what its name says, a text is missing, or only some rows have a label.
     """
+    reader = _corpus_reader(path)
+    if reader is read_sentiment_trees:
+        reader = partial(read_sentiment_trees, phrases=phrases)
+    elif phrases:
+        raise UserError(f"{os.fspath(path)}: only the trees of SST-5 have phrases.")
+    if reader is not None:
+        return _named(reader(path), columns, path)
     file_format = guess_format(path)
     if file_format not in FORMATS:
         raise UserError(f"{os.fspath(path)}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
@@ -72,7 +91,7 @@ def encode_sentences(
         dataset (`datasets.Dataset`): Texts, and `label` (a number) where they are labelled.
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
         columns (`Sequence[str]`): The one or two columns of text.
-        max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on.
+        max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on; `None`: none is.
         pad_to_max_length (`bool`, *optional*, defaults to `False`): Pad here, and not batch by batch.
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`): Add the columns of [`~msattn.data.words.encoding_words`].
@@ -85,7 +104,7 @@ def encode_sentences(
         inputs = tokenizer(
             *(rows[column] for column in columns),
             padding="max_length" if pad_to_max_length else False,
-            truncation=True,
+            truncation=max_length is not None,
             max_length=max_length,
         )
         encoded = {**inputs, "truncated": [bool(encoding.overflowing) for encoding in inputs.encodings]}
@@ -100,6 +119,30 @@ def encode_sentences(
     if "label" in encoded.column_names:
         encoded = encoded.rename_column("label", "labels")
     return encoded.remove_columns("truncated"), sum(encoded["truncated"])
+
+
+def _corpus_reader(path: str | os.PathLike) -> Callable[..., Dataset] | None:
+    """The reader of a corpus with a format of its own."""
+    if Path(path).suffix.lower() in (".csv", ".parquet"):
+        return None
+    line = next((line for _, line in text_lines(path, fallback="latin-1") if line.strip()), "").strip("\r\n")
+    if re.match(r"\([0-4] ", line):
+        return read_sentiment_trees
+    if re.match(r"[01]\t[^\t]*$", line):
+        return read_reviews
+    if re.match(r"[^\t]+\t[^\t]+\t[012]$", line) or (line.startswith("{") and '"annotator_labels"' in line):
+        return read_snli
+    return None
+
+
+def _named(dataset: Dataset, columns: Sequence[str] | None, path: str | os.PathLike) -> Dataset:
+    """The columns of text under other names, on request, and the labels as strings."""
+    own = [name for name in dataset.column_names if name != "label"]
+    if columns is not None and len(columns) != len(own):
+        raise UserError(f"{os.fspath(path)}: the file has {' and '.join(own)}, and not {' and '.join(columns)}.")
+    labels = dataset.features["label"].int2str(dataset["label"][:])
+    dataset = dataset.remove_columns("label").rename_columns(dict(zip(own, columns or own, strict=True)))
+    return dataset.add_column("label", labels)
 
 
 def _text_columns(where: str, row: Any, label_column: str) -> list[str]:

@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from sklearn.metrics import accuracy_score, classification_report, f1_score, mean_squared_error
-from transformers import AutoModelForSequenceClassification, EvalPrediction, TrainingArguments
+from transformers import (
+    AutoModelForSequenceClassification,
+    EvalPrediction,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+)
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn import metrics
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.data.glue import GLUE_TASKS, read_glue
+from msattn.data.mtl16 import MTL16_DOMAINS, read_mtl16
 from msattn.data.relations import relation_labels
 from msattn.data.sentences import encode_sentences, read_sentences
+from msattn.data.sentiment_trees import SENTIMENTS
+from msattn.data.snli import SNLI_LABELS
 from msattn.errors import UserError
 from msattn.metrics import write_glue_submission
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceClassification
@@ -31,7 +43,8 @@ from msattn.training.multiscale import (
     head_fields,
     stands_on_bert,
 )
-from msattn.training.pretrained import load_model, load_tokenizer
+from msattn.training.pretrained import most_tokens
+from msattn.training.scratch import ModelSource, ScratchArguments
 
 logger = logging.get_logger(__name__)
 
@@ -49,6 +62,21 @@ PREFIXES = {
     "test_matched": "test",
     "test_mismatched": "test_mm",
 }
+# Tokens of an example for a model that has no room for any number of them.
+MAX_SEQ_LENGTH = 128
+# Classes that have an order of their own.
+ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
+# Of a model that is trained from scratch, for its card.
+SCRATCH_FIELDS = (
+    "model_type",
+    "scales",
+    "alpha",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "position_embeddings",
+    "intermediate_size",
+)
 METRIC_NAMES = {
     "matthews_correlation": "Matthews correlation",
     "accuracy": "Accuracy",
@@ -82,7 +110,7 @@ class GlueModelArguments:
 
 @dataclass
 class GlueDataArguments:
-    """The data: a task of GLUE, from the Hub or a folder, or files of one's own."""
+    """The data: a task of GLUE, from the Hub or a folder, the domains of MTL-16, or files of one's own."""
 
     task_name: str | None = field(
         default=None, metadata={"help": "The task of GLUE; without it, give files.", "choices": list(GLUE_TASKS)}
@@ -94,8 +122,22 @@ class GlueDataArguments:
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": "CSV, TSV, JSON (lines) or Parquet: one or two columns of text, and label (decimals: regression)."
+            "help": "CSV, TSV, JSON (lines) or Parquet: one or two columns of text, and label (decimals: regression); "
+            "or a file of SST-5 (trees), SNLI or MTL-16 as published."
         },
+    )
+    train_phrases: bool = field(
+        default=False, metadata={"help": "Of the trees of SST-5, train with every phrase and not the sentences alone."}
+    )
+    mtl16_dir: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of MTL-16 with its files DOMAIN.task.train and DOMAIN.task.test: a model a domain, in "
+            "folders of their names, and a table."
+        },
+    )
+    domains: list[str] | None = field(
+        default=None, metadata={"help": "Of MTL-16 these domains only.", "choices": list(MTL16_DOMAINS)}
     )
     text_column_names: list[str] | None = field(
         default=None,
@@ -112,8 +154,12 @@ class GlueDataArguments:
         },
     )
     split_seed: int = field(default=42, metadata={"help": "Seed of that cut, the same for every --seeds."})
-    max_seq_length: int = field(
-        default=128, metadata={"help": "Most tokens in an example; longer ones are truncated, and counted."}
+    max_seq_length: int | None = field(
+        default=None,
+        metadata={
+            "help": f"Most tokens in an example; longer ones are truncated, and counted. {MAX_SEQ_LENGTH} if left "
+            "out, or any number for a model without positions."
+        },
     )
     pad_to_max_length: bool = field(
         default=False, metadata={"help": "Pad every example to --max_seq_length, and not to the longest of its batch."}
@@ -143,18 +189,23 @@ def glue_experiment(
     model_args: MultiScaleArguments,
     head_args: GlueModelArguments,
     data_args: GlueDataArguments,
+    scratch_args: ScratchArguments,
     training_args: TrainingArguments,
     words: bool = False,
+    domain: str | None = None,
 ) -> Experiment:
     """
-    Reads and encodes the data, on request those of the training with their words, and says how the model is built and
-    scored.
+    Reads and encodes the data, of MTL-16 those of a domain, on request those of the training with their words, and
+    says how the model is built and scored.
 
     Raises:
         UserError: Files, labels, model or arguments are not as they should be.
     """
-    tokenizer = load_tokenizer(model_args)
-    multiscale = stands_on_bert(model_args, head_args.head)
+    source = ModelSource(model_args, scratch_args)
+    multiscale = not source.fresh and stands_on_bert(model_args, head_args.head)
+    if source.fresh:
+        for name in (["head"] if head_args.head else []) + list(model_args.config_overrides()):
+            raise UserError(f"--{name} is for a pre-trained BERT; with --model_type there is --config_overrides.")
     wants_eval = training_args.do_eval or training_args.eval_strategy != "no"
     used = {
         "train": training_args.do_train,
@@ -168,23 +219,23 @@ def glue_experiment(
         "dev": data_args.max_eval_samples,
         "test": data_args.max_predict_samples,
     }
-    task = data_args.task_name
-    data = _glue_data(task, data_args, used, model_args.cache_dir) if task else _own_data(data_args, model_args)
+    data = _data(data_args, model_args, used, domain)
     splits, share = data.splits, data_args.validation_split_percentage
     if share is not None and (used["train"] or used["eval"]):
         splits = _held_out(splits, share, data_args.split_seed)
-    if data_args.max_seq_length <= tokenizer.num_special_tokens_to_add(pair=len(data.columns) == 2):
-        raise UserError(f"--max_seq_length {data_args.max_seq_length} leaves no room for a word.")
-    max_length = min(data_args.max_seq_length, tokenizer.model_max_length)
-    if max_length < data_args.max_seq_length:
-        logger.warning(f"--max_seq_length {data_args.max_seq_length}: the model takes {max_length} tokens at most.")
+    splits = {
+        prefix: _limited(dataset, at_most[prefix.partition("_")[0]], prefix)
+        for prefix, dataset in splits.items()
+        if used[prefix.partition("_")[0]]
+    }
+    pairs = len(data.columns) == 2
+    trained = splits.get("train")
+    tokenizer = source.tokenizer(
+        None if trained is None else chain.from_iterable(trained[column] for column in data.columns)
+    )
+    max_length = _max_length(data_args, source.config, tokenizer, pairs)
 
     def encoded(prefix: str, dataset: Dataset) -> Dataset:
-        limit = at_most[prefix.partition("_")[0]]
-        if limit is not None:
-            if limit < 1:
-                raise UserError(f"{prefix}: at least one example has to be left, not {limit}.")
-            dataset = dataset.select(range(min(limit, len(dataset))))
         with training_args.main_process_first(desc=f"encoding {prefix}"):
             dataset, truncated = encode_sentences(
                 dataset,
@@ -202,17 +253,14 @@ def glue_experiment(
             )
         return dataset
 
-    datasets = {
-        prefix: encoded(prefix, dataset) for prefix, dataset in splits.items() if used[prefix.partition("_")[0]]
-    }
-    labels = data.labels
+    datasets = {prefix: encoded(prefix, dataset) for prefix, dataset in splits.items()}
+    task, labels = data_args.task_name, data.labels
     names = ["LABEL_0"] if labels is None else labels
     return Experiment(
         model_init=partial(
-            load_model,
+            source.model,
             BertForMultiScaleSequenceClassification if multiscale else AutoModelForSequenceClassification,
-            model_args,
-            len(tokenizer),
+            **({"sentence_pairs": pairs} if source.fresh and hasattr(source.config, "sentence_pairs") else {}),
             **(head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}),
             ignore_mismatched_sizes=head_args.ignore_mismatched_sizes,
             problem_type="regression" if labels is None else "single_label_classification",
@@ -221,7 +269,7 @@ def glue_experiment(
         ),
         tokenizer=tokenizer,
         compute_metrics=partial(glue_metrics, task=task, regression=labels is None),
-        card=_card(data_args, splits, len(data.columns), multiscale),
+        card=_card(data_args, splits, pairs, source, multiscale, domain),
         train_dataset=datasets.get("train"),
         eval_datasets={name: dataset for name, dataset in datasets.items() if name.startswith(("eval", "dev"))},
         test_datasets={name: dataset for name, dataset in datasets.items() if name.startswith("test")},
@@ -255,13 +303,68 @@ def _answers(logits: np.ndarray, regression: bool) -> np.ndarray:
     return logits[:, 0] if regression else logits.argmax(axis=-1)
 
 
+def _max_length(
+    data_args: GlueDataArguments, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, pairs: bool
+) -> int | None:
+    """The most tokens of an example; `None` for any number."""
+    wanted = data_args.max_seq_length
+    if wanted is None:
+        wanted = VERY_LARGE_INTEGER if most_tokens(config) is None else MAX_SEQ_LENGTH
+    elif wanted <= tokenizer.num_special_tokens_to_add(pair=pairs):
+        raise UserError(f"--max_seq_length {wanted} leaves no room for a word.")
+    most = min(wanted, tokenizer.model_max_length)
+    if data_args.max_seq_length is not None and most < wanted:
+        logger.warning(f"--max_seq_length {wanted}: the model takes {most} tokens at most.")
+    if most < VERY_LARGE_INTEGER:
+        return most
+    if data_args.pad_to_max_length:
+        raise UserError("--pad_to_max_length needs --max_seq_length: the model takes any number of tokens.")
+    return None
+
+
+def _limited(dataset: Dataset, most: int | None, prefix: str) -> Dataset:
+    if most is None:
+        return dataset
+    if most < 1:
+        raise UserError(f"{prefix}: at least one example has to be left, not {most}.")
+    return dataset.select(range(min(most, len(dataset))))
+
+
+def _data(
+    data_args: GlueDataArguments, model_args: MultiScaleArguments, used: Mapping[str, bool], domain: str | None
+) -> SentenceData:
+    named = [name for name in ("task_name", "mtl16_dir") if getattr(data_args, name)]
+    if len(named) > 1:
+        raise UserError("--task_name and --mtl16_dir both name the data: give one of them.")
+    if named and (data_args.train_file or data_args.validation_file or data_args.test_file):
+        raise UserError(f"--{named[0]} names the data: leave out --train_file, --validation_file and --test_file.")
+    if named and data_args.text_column_names:
+        raise UserError(f"--{named[0]} names the columns: leave out --text_column_names.")
+    if named and data_args.train_phrases:
+        raise UserError("--train_phrases is for the trees of SST-5: give --train_file.")
+    if data_args.domains and not data_args.mtl16_dir:
+        raise UserError("--domains are those of MTL-16: give --mtl16_dir.")
+    if data_args.mtl16_dir:
+        return _domain_data(data_args.mtl16_dir, domain or "")
+    if data_args.task_name:
+        return _glue_data(data_args.task_name, data_args, used, model_args.cache_dir)
+    return _own_data(data_args, model_args)
+
+
+def _domain_data(folder: str, domain: str) -> SentenceData:
+    """A domain of MTL-16. `test_unseen` has the test reviews that the training data lack, if there are others."""
+    data = read_mtl16(folder, domain)
+    test = data["test"]
+    unseen = test.select(np.flatnonzero(~np.asarray(test["in_train"])))
+    splits = {"train": data["train"], "test": test.remove_columns("in_train")}
+    if 0 < len(unseen) < len(test):
+        splits["test_unseen"] = unseen.remove_columns("in_train")
+    return SentenceData(splits, ["sentence"], test.features["label"].names)
+
+
 def _glue_data(
     name: str, data_args: GlueDataArguments, used: Mapping[str, bool], cache_dir: str | None
 ) -> SentenceData:
-    if data_args.train_file or data_args.validation_file or data_args.test_file:
-        raise UserError("--task_name names the data: leave out --train_file, --validation_file and --test_file.")
-    if data_args.text_column_names:
-        raise UserError("--task_name names the columns: leave out --text_column_names.")
     task = GLUE_TASKS[name]
     cut = data_args.validation_split_percentage is not None
     needed = {**used, "train": used["train"] or (cut and used["eval"])}
@@ -287,7 +390,8 @@ def _own_data(data_args: GlueDataArguments, model_args: MultiScaleArguments) -> 
         path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
         if path is None:
             continue
-        dataset = read_sentences(path, columns, data_args.label_column_name)
+        phrases = data_args.train_phrases and split == "train"
+        dataset = read_sentences(path, columns, data_args.label_column_name, phrases)
         columns = [name for name in dataset.column_names if name != "label"]
         if split != "test" and "label" not in dataset.column_names:
             raise UserError(
@@ -296,7 +400,9 @@ def _own_data(data_args: GlueDataArguments, model_args: MultiScaleArguments) -> 
             )
         raw[PREFIXES[split]] = dataset
     if columns is None or not raw:
-        raise UserError("there are no data: give --task_name, or --train_file, --validation_file or --test_file.")
+        raise UserError(
+            "there are no data: give --task_name, or --train_file, --validation_file or --test_file, or --mtl16_dir."
+        )
     logger.info(f"The text is read from {' and '.join(columns)}.")
     labels = _own_labels(raw, model_args)
     splits = {
@@ -309,7 +415,7 @@ def _own_data(data_args: GlueDataArguments, model_args: MultiScaleArguments) -> 
 def _own_labels(raw: Mapping[str, Dataset], model_args: MultiScaleArguments) -> list[str] | None:
     """The classes of the labelled data, or of the checkpoint where nothing trains; `None` for regression."""
     if "train" not in raw:
-        known = checkpoint_labels(model_args)
+        known = checkpoint_labels(model_args) if model_args.model_name_or_path else None
         if known is None:
             raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
         return known if len(known) > 1 else None
@@ -319,6 +425,9 @@ def _own_labels(raw: Mapping[str, Dataset], model_args: MultiScaleArguments) -> 
     labels = relation_labels(*(dataset for dataset in raw.values() if "label" in dataset.column_names))
     if len(labels) == 1:
         raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
+    for order in ORDERS:
+        if set(labels) <= set(order):
+            return sorted(labels, key=order.index)
     return sorted(labels, key=int) if all(map(_is_whole, labels)) else labels
 
 
@@ -385,18 +494,36 @@ def _write_predictions(
     print(f"{prefix}\n{report}")
 
 
-def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: int, multiscale: bool) -> ModelCardFacts:
+def _card(
+    data_args: GlueDataArguments,
+    splits: Mapping[str, Dataset],
+    pairs: bool,
+    source: ModelSource,
+    multiscale: bool,
+    domain: str | None,
+) -> ModelCardFacts:
     task = data_args.task_name
-    name = f"GLUE {GLUE_TASKS[task].folder}" if task else Path(str(data_args.train_file)).name
+    name = f"MTL-16 {domain}" if domain else Path(str(data_args.train_file)).name
+    if task:
+        name = f"GLUE {GLUE_TASKS[task].folder}"
     matched = "_matched" if task == "mnli" else ""
     names = {"": f"validation{matched}", "_mm": "validation_mismatched"}
     official = "dev" if "dev" in splits else "eval"
-    encoder = "a pre-trained encoder"
+    family = source.config.model_type
+    config_fields: Sequence[str] = ["model_type"]
     if multiscale:
-        encoder = (
+        model = (
             "BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a "
             "baseline,"
         )
+        config_fields = CONFIG_FIELDS
+    elif source.fresh:
+        model = f"a model of the family `{family}`, trained from scratch,"
+        config_fields = [name for name in SCRATCH_FIELDS if hasattr(source.config, name)]
+    else:
+        model = "a pre-trained encoder"
+    carries_code = multiscale or not type(source.config).__module__.startswith("transformers.")
+    tags = ["multi-scale-attention"] if multiscale or family == MSTransformerConfig.model_type else []
     return ModelCardFacts(
         task_type="text-classification",
         pipeline_tag="text-classification",
@@ -408,21 +535,20 @@ def _card(data_args: GlueDataArguments, splits: Mapping[str, Dataset], texts: in
             **({"eval": "held out of train"} if data_args.validation_split_percentage is not None else {}),
             **{f"{official}{suffix}": split for suffix, split in names.items()},
             "test": "test",
+            "test_unseen": "test without what is in train",
         },
         metrics=METRIC_NAMES,
-        description=(
-            f"A model for {name}: {encoder} under a classifier of {'sentence pairs' if texts == 2 else 'sentences'}."
-        ),
-        usage=partial(_usage, pair=texts == 2, multiscale=multiscale),
-        tags=[*(["multi-scale-attention"] if multiscale else []), *(["glue"] if task else [])],
-        config_fields=CONFIG_FIELDS if multiscale else ["model_type"],
-        carries_code=multiscale,
+        description=f"A model for {name}: {model} under a classifier of {'sentence pairs' if pairs else 'sentences'}.",
+        usage=partial(_usage, pair=pairs, carries_code=carries_code),
+        tags=[*tags, *(["glue"] if task else [])],
+        config_fields=config_fields,
+        carries_code=carries_code,
     )
 
 
-def _usage(name: str, pair: bool, multiscale: bool) -> str:
+def _usage(name: str, pair: bool, carries_code: bool) -> str:
     example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
-    return f'''{"import msattn" if multiscale else ""}
+    return f'''{"import msattn" if carries_code else ""}
 from transformers import pipeline
 
 classify = pipeline("text-classification", model="{name}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from msattn.errors import UserError
 
-# Of studies: what their points can differ in.
-VARIABLES = ("train_fraction", "guided_layer")
+# Of the domains of MTL-16.
+TEST_ACCURACY = ("test_accuracy", "test_accuracy_std")
+ACCURACIES = ("eval_accuracy", "test_accuracy", "test_unseen_accuracy")
 
 
 def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -60,7 +62,10 @@ class Study:
     """
 
     variable: str
-    points: list[dict[str, float]] = field(default_factory=list)
+    points: list[dict[str, Any]] = field(default_factory=list)
+
+    stem: ClassVar[str] = "study"
+    variables: ClassVar[Sequence[str]] = ("train_fraction", "guided_layer")
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Study:
@@ -70,12 +75,16 @@ class Study:
         Raises:
             UserError: There is none in the folder, or another file of this name.
         """
-        path = Path(folder) / "study.json"
+        path = Path(folder) / f"{cls.stem}.json"
         content = read_json(path)
         variable, points = content.get("variable"), content.get("points")
-        if variable not in VARIABLES or not points or not all(variable in point for point in points):
+        if variable not in cls.variables or not points or not all(variable in point for point in points):
             raise UserError(f"{path}: the file does not hold a study.")
         return cls(variable, points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `study.json` holds."""
+        return asdict(self)
 
     @property
     def scores(self) -> list[str]:
@@ -87,6 +96,58 @@ class Study:
         counts = ["train_samples"] if self.variable == "train_fraction" else []
         header = [self.variable, *counts, *self.scores]
         return _markdown_table(header, [[_cell(point, name) for name in header] for point in self.points])
+
+
+@dataclass
+class DomainStudy(Study):
+    """What an experiment came to in the domains of MTL-16."""
+
+    variable: str = "domain"
+
+    stem = "mtl16"
+    variables = ("domain",)
+
+    def average(self) -> dict[str, float]:
+        """
+        The mean accuracy on each set that all domains have and, over several seeds, its standard deviation: that of a
+        mean of independent numbers, for each domain draws weights of its own.
+
+        `test_unseen` is the test without reviews that the training data have. Where it is missing, there are none.
+        """
+        rows = [_accuracies(point) for point in self.points]
+        average = {}
+        for name in ACCURACIES:
+            if all(name in row for row in rows):
+                average[name] = statistics.fmean(row[name] for row in rows)
+                if all(f"{name}_std" in row for row in rows):
+                    average[f"{name}_std"] = math.hypot(*(row[f"{name}_std"] for row in rows)) / len(rows)
+        return average
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "average": self.average()}
+
+    def table(self) -> str:
+        """A Markdown table of accuracies in per cent: a row a domain, and the average."""
+        average = self.average()
+        names = [name for name in ACCURACIES if name in average]
+        rows = [
+            [title, *(_percent(values[name], values.get(f"{name}_std")) for name in names)]
+            for title, values in [
+                *((point["domain"], _accuracies(point)) for point in self.points),
+                (f"average of {len(self.points)}", average),
+            ]
+        ]
+        return _markdown_table(["domain", *names], rows)
+
+
+def _accuracies(point: Mapping[str, float]) -> Mapping[str, float]:
+    if "test_unseen_accuracy" in point:
+        return point
+    return {**point, **{name.replace("test", "test_unseen"): point[name] for name in TEST_ACCURACY if name in point}}
+
+
+def _percent(accuracy: float, spread: float | None) -> str:
+    return f"{100 * accuracy:.2f}" + ("" if spread is None else f" ± {100 * spread:.2f}")
 
 
 def _cell(point: Mapping[str, float], name: str) -> str:

@@ -133,6 +133,9 @@ class ModelSource:
                 model_max_length=most_tokens(self.config),
                 more_words=() if path is None else vector_words(path),
             )
+            if getattr(self.config, "type_vocab_size", 2) < 2:
+                # RoBERTa and its relatives do not tell the two texts of a pair apart.
+                tokenizer.model_input_names.remove("token_type_ids")
             logger.info(f"The vocabulary has {len(tokenizer)} tokens.")
         if path is not None:
             self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab()))

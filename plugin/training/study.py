@@ -1,10 +1,11 @@
-"""Studies: an experiment with growing parts of its training data, or with one guided layer after the other."""
+"""Studies: an experiment with growing parts of its training data, one guided layer after the other, or each domain."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 from transformers import TrainingArguments
 
 from msattn.analysis.study_figure import plot_study
+from msattn.data.mtl16 import MTL16_DOMAINS
 from msattn.errors import UserError
 from msattn.training.experiment import Experiment, ExperimentArguments
 from msattn.training.guiding import GuidingArguments
-from msattn.training.results import Study, write_json
+from msattn.training.results import DomainStudy, Study, write_json
 
-FOLDERS = {"train_fraction": "fraction", "guided_layer": "layer"}
+FOLDERS = {"train_fraction": "fraction-", "guided_layer": "layer-", "domain": ""}
 # Of the draw: every run takes the same part, whatever its own seed.
 PART_SEED = 42
 
@@ -32,7 +34,7 @@ def run_experiment(
     Runs the experiment, or every point of the study that the arguments ask for.
 
     A study leaves a folder a point, such as `fraction-0.2` or `layer-0`, and after each of them `study.json`,
-    `study.md` and `study.png` with the points so far.
+    `study.md` and `study.png` with the points so far. If it is resumed, these are not run again.
 
     Args:
         experiment (`Experiment`): Data, model and measures.
@@ -57,13 +59,52 @@ def run_experiment(
         if guiding.guided_layers is not None:
             raise UserError("--guide_each_layer guides every layer in turn: leave out --guided_layers.")
         layers = range(getattr(part.model_init().config, "num_hidden_layers", 0))
-        guided = {layer: (part, replace(guiding, guided_layers=[layer])) for layer in layers}
-        _run_study("guided_layer", guided, args, experiment_args)
+        guided = {
+            layer: partial(part.run, experiment_args=experiment_args, guiding=replace(guiding, guided_layers=[layer]))
+            for layer in layers
+        }
+        _run_study(Study("guided_layer"), guided, args)
     elif len(parts) > 1:
-        runs = {fraction: (part, guiding) for fraction, part in parts.items()}
-        _run_study("train_fraction", runs, args, experiment_args)
+        runs = {
+            fraction: partial(part.run, experiment_args=experiment_args, guiding=guiding)
+            for fraction, part in parts.items()
+        }
+        _run_study(Study("train_fraction"), runs, args)
     else:
         part.run(args, experiment_args, guiding)
+
+
+def run_domains(
+    make_experiment: Callable[[str], Experiment],
+    domains: Sequence[str] | None,
+    args: TrainingArguments,
+    experiment_args: ExperimentArguments,
+    guiding: GuidingArguments,
+) -> None:
+    """
+    Runs an experiment in each domain of MTL-16, in a folder of the domain's name.
+
+    After each of them, `mtl16.json` and `mtl16.md` have the results so far and their average.
+
+    Args:
+        make_experiment (`Callable`): From the domain to the experiment.
+        domains (`Sequence[str]`, *optional*): All if `None`.
+        args (`TrainingArguments`): How to train.
+        experiment_args (`ExperimentArguments`): How often.
+        guiding (`GuidingArguments`): How the attention is guided.
+
+    Raises:
+        UserError: The arguments ask for what is not there, or do not go together.
+    """
+    for name in ("train_fraction", "guide_each_layer"):
+        if getattr(experiment_args, name):
+            raise UserError(f"--mtl16_dir is a study over domains: leave out --{name}.")
+
+    def run(domain: str, placed: TrainingArguments) -> dict[str, float]:
+        return make_experiment(domain).run(placed, experiment_args, guiding)
+
+    runs = {domain: partial(run, domain) for domain in MTL16_DOMAINS if domain in (domains or MTL16_DOMAINS)}
+    _run_study(DomainStudy(), runs, args)
 
 
 def training_part(experiment: Experiment, fraction: float) -> Experiment:
@@ -87,10 +128,7 @@ def training_part(experiment: Experiment, fraction: float) -> Experiment:
 
 
 def _run_study(
-    variable: str,
-    runs: Mapping[Any, tuple[Experiment, GuidingArguments]],
-    args: TrainingArguments,
-    experiment_args: ExperimentArguments,
+    study: Study, runs: Mapping[Any, Callable[[TrainingArguments], dict[str, float]]], args: TrainingArguments
 ) -> None:
     if args.push_to_hub:
         raise UserError("--push_to_hub takes one model, and a study has many.")
@@ -98,17 +136,34 @@ def _run_study(
         raise UserError("a study needs scores: give --do_eval or --do_predict.")
     if str(args.resume_from_checkpoint).lower() not in ("none", "false", "true", "last"):
         raise UserError("a study has many checkpoints: it is resumed with --resume_from_checkpoint last.")
-    study = Study(variable)
     folder = Path(args.output_dir)
-    for value, (experiment, guiding) in runs.items():
+    done = _finished(study, folder) if str(args.resume_from_checkpoint).lower() in ("true", "last") else {}
+    for number, (value, run) in enumerate(runs.items(), start=1):
+        if args.should_log:
+            print(
+                f"{study.variable} {value} ({number} of {len(runs)}){': done before' if value in done else ''}",
+                flush=True,
+            )
+        if value in done:
+            study.points.append(done[value])
+            continue
         placed = copy.copy(args)
-        placed.output_dir = str(folder / f"{FOLDERS[variable]}-{value}")
-        study.points.append({variable: value, **experiment.run(placed, experiment_args, guiding)})
+        placed.output_dir = str(folder / f"{FOLDERS[study.variable]}{value}")
+        study.points.append({study.variable: value, **run(placed)})
         if not study.scores:
             raise UserError("a study needs scores, and there are none without labels.")
         if args.should_save:
-            write_json(folder / "study.json", asdict(study))
-            (folder / "study.md").write_text(study.table() + "\n", encoding="utf-8")
-            plot_study([study], folder / "study.png")
+            write_json(folder / f"{study.stem}.json", study.to_dict())
+            (folder / f"{study.stem}.md").write_text(study.table() + "\n", encoding="utf-8")
+            if not isinstance(study, DomainStudy):
+                plot_study([study], folder / "study.png")
     if args.should_log:
         print(study.table())
+
+
+def _finished(study: Study, folder: Path) -> dict[Any, dict[str, Any]]:
+    """The points of a study that broke off."""
+    if not (folder / f"{study.stem}.json").is_file():
+        return {}
+    before = type(study).from_folder(folder)
+    return {point[study.variable]: point for point in before.points} if before.variable == study.variable else {}

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from msattn.data.mtl16 import MTL16_DOMAINS, read_mtl16
+from msattn.data.sentences import read_sentences
 from msattn.data.sentiment_trees import SENTIMENTS, read_sentiment_trees
 from msattn.data.snli import read_snli
 from msattn.errors import UserError
@@ -162,3 +163,25 @@ def test_snli_without_a_label(tmp_path):
     path.write_text(snli_line("-"))
     with pytest.raises(UserError, match="no labelled pair"):
         read_snli(path)
+
+
+def test_a_table_may_be_one_of_these_corpora(trees, reviews, tmp_path):
+    sentences = read_sentences(trees)
+    assert sentences.column_names == ["sentence", "label"]
+    assert sentences["label"][:] == ["positive", "negative", "neutral"]
+    assert len(read_sentences(trees, phrases=True)) == 13
+    assert read_sentences(trees, ["text"]).column_names == ["text", "label"]
+
+    folder = reviews(b"0\t\n1\tso\x85 \xe9\n")
+    train = read_sentences(folder / "magazines.task.train")
+    assert train.to_list() == [{"sentence": "", "label": "negative"}, {"sentence": "so… é", "label": "positive"}]
+
+    for name, content in {"snli.jsonl": snli_line("neutral"), "snli.txt": "A dog.\tA cat\x85.\t1\n"}.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        pair = {"premise": "A dog.", "hypothesis": "A cat\x85.", "label": "neutral"}
+        assert read_sentences(tmp_path / name).to_list() == [pair]
+        assert read_sentences(tmp_path / name, ["a", "b"]).column_names == ["a", "b", "label"]
+        with pytest.raises(UserError, match="the file has premise and hypothesis, and not sentence"):
+            read_sentences(tmp_path / name, ["sentence"])
+        with pytest.raises(UserError, match="only the trees of SST-5 have phrases"):
+            read_sentences(tmp_path / name, phrases=True)

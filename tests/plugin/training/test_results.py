@@ -5,7 +5,7 @@ import json
 import pytest
 
 from msattn import UserError
-from msattn.training.results import Study, read_json, seed_table, summarize, write_json
+from msattn.training.results import DomainStudy, Study, read_json, seed_table, summarize, write_json
 
 RUNS = {
     1: {"eval_f1": 80.0, "test_accuracy": 0.5, "eval_loss": 1.0, "eval_runtime": 3.0, "eval_samples": 9, "epoch": 2.0},
@@ -89,3 +89,31 @@ def test_no_study(tmp_path, content):
 def test_results_that_are_not_there(tmp_path):
     with pytest.raises(UserError, match=r"results\.json: there is no such file; the folder has to be that of"):
         read_json(tmp_path / "results.json")
+
+
+def test_table_of_domains(tmp_path):
+    points = [
+        {"domain": "MR", "test_accuracy": 0.75, "test_accuracy_std": 0.03, "eval_accuracy": 0.5},
+        {
+            "domain": "magazines",
+            "test_accuracy": 0.9,
+            "test_accuracy_std": 0.04,
+            "test_unseen_accuracy": 0.8,
+            "test_unseen_accuracy_std": 0.04,
+        },
+    ]
+    study = DomainStudy(points=points)
+    # All reviews of MR are unseen.
+    assert study.table().splitlines() == [
+        "| domain | test_accuracy | test_unseen_accuracy |",
+        "| --- | --- | --- |",
+        "| MR | 75.00 ± 3.00 | 75.00 ± 3.00 |",
+        "| magazines | 90.00 ± 4.00 | 80.00 ± 4.00 |",
+        "| average of 2 | 82.50 ± 2.50 | 77.50 ± 2.50 |",
+    ]
+    write_json(tmp_path / "mtl16.json", study.to_dict())
+    assert DomainStudy.from_folder(tmp_path) == study
+    assert read_json(tmp_path / "mtl16.json")["average"] == study.average()
+    single = DomainStudy(points=[{"domain": "MR", "test_accuracy": 0.75}])
+    assert single.average() == {"test_accuracy": 0.75, "test_unseen_accuracy": 0.75}
+    assert single.table().splitlines()[-1] == "| average of 1 | 75.00 | 75.00 |"

@@ -96,6 +96,10 @@ def test_another_family(vectors):
     assert source.tokenizer(TEXTS).model_max_length == 40
     assert isinstance(source.model(AutoModelForSequenceClassification), BertForSequenceClassification)
 
+    source = fresh(*bert, model_type="roberta")
+    pair = source.tokenizer(TEXTS)("the dog", "wrote", return_tensors="pt")
+    assert source.model(AutoModelForSequenceClassification)(**pair).logits.shape == (1, 2)
+
     source = fresh(*bert, model_type="bert", word_vectors=vectors)
     source.tokenizer(TEXTS)
     with pytest.raises(UserError, match="the vectors have 3 numbers, but the model's embeddings 16"):
