@@ -1,7 +1,8 @@
 """Configurations: pure data, validated on construction."""
 
+from .configuration_bert_pairwise import BertPairwiseConfig
 from .configuration_bilstm import BiLSTMConfig
 from .configuration_ms_transformer import MSTransformerConfig
 from .configuration_multiscale_bert import MultiScaleBertConfig
 
-__all__ = ["BiLSTMConfig", "MSTransformerConfig", "MultiScaleBertConfig"]
+__all__ = ["BertPairwiseConfig", "BiLSTMConfig", "MSTransformerConfig", "MultiScaleBertConfig"]

@@ -7,9 +7,11 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import BertConfig
 
+from .bert_family import BertFamilyMixin
+
 
 @strict
-class MultiScaleBertConfig(BertConfig):
+class MultiScaleBertConfig(BertFamilyMixin, BertConfig):
     r"""
     Configuration of a [`MultiScaleBertModel`]: a BERT encoder followed by multi-scale fusion self-attention.
 
@@ -82,24 +84,6 @@ class MultiScaleBertConfig(BertConfig):
             raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
         if self.is_decoder:
             raise ValueError("is_decoder must be False: every word attends to words and phrases on both sides")
-
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        # Transformers sets the arguments of `from_pretrained` one by one, after the validation at construction.
-        own = {name: kwargs.pop(name) for name in MultiScaleBertConfig.__annotations__ if name in kwargs}
-        return super().from_dict(config_dict | own, **kwargs)
-
-    @classmethod
-    def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):
-        config, kwargs = super().get_config_dict(pretrained_model_name_or_path, **kwargs)
-        family = config.get("model_type", cls.model_type)
-        if family not in ("bert", cls.model_type):
-            raise ValueError(
-                f"{pretrained_model_name_or_path} is a checkpoint of the family {family!r}; "
-                f"{cls.__name__} loads 'bert' and {cls.model_type!r}"
-            )
-        # Any BERT is a BERT-MS without its fusion layers.
-        return config | {"model_type": cls.model_type}, kwargs
 
 
 __all__ = ["MultiScaleBertConfig"]

@@ -1,5 +1,6 @@
 """Models and the attention layers that they share: tensors in, tensors out."""
 
+from .modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from .modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from .modeling_ms_transformer import (
     MSTransformerForSequenceClassification,
@@ -12,10 +13,13 @@ from .modeling_multiscale_bert import (
     MultiScaleBertModel,
 )
 from .multiscale_fusion import MultiScaleFusion
+from .pairwise_scores import PairwiseScores
 
 __all__ = [
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "BertPairwiseForRelationClassification",
+    "BertPairwiseParser",
     "BiLSTMForSequenceClassification",
     "BiLSTMForTokenClassification",
     "BiLSTMModel",
@@ -24,4 +28,5 @@ __all__ = [
     "MSTransformerModel",
     "MultiScaleBertModel",
     "MultiScaleFusion",
+    "PairwiseScores",
 ]

@@ -17,7 +17,8 @@ from transformers import (
 from transformers.masking_utils import sdpa_mask
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from msattn.auto import AutoModelForRelationExtraction, OneOf
+from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction, OneOf
+from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.configuration.configuration_bilstm import BiLSTMConfig
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
@@ -26,6 +27,7 @@ from msattn.decode_tree import decode_tree, decode_trees
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import (
     MSTransformerForSequenceClassification,
@@ -38,6 +40,7 @@ from msattn.modeling.modeling_multiscale_bert import (
     MultiScaleBertModel,
 )
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
+from msattn.modeling.pairwise_scores import PairwiseScores, relations_of_arcs
 from msattn.modeling.received_attention import received_attention, received_attention_forward
 from msattn.modeling.scale_aware_attention import scale_aware_attention
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
@@ -64,6 +67,13 @@ AutoConfig.register(BiLSTMConfig.model_type, BiLSTMConfig, exist_ok=True)
 AutoModel.register(BiLSTMConfig, BiLSTMModel, exist_ok=True)
 AutoModelForSequenceClassification.register(BiLSTMConfig, BiLSTMForSequenceClassification, exist_ok=True)
 AutoModelForTokenClassification.register(BiLSTMConfig, BiLSTMForTokenClassification, exist_ok=True)
+AutoConfig.register(BertPairwiseConfig.model_type, BertPairwiseConfig, exist_ok=True)
+AutoModel.register(
+    BertPairwiseConfig, OneOf((BertPairwiseParser, BertPairwiseForRelationClassification)), exist_ok=True
+)
+AutoModelForDependencyParsing.register(BertPairwiseConfig, BertPairwiseParser, exist_ok=True)
+AutoModelForRelationExtraction.register(BertPairwiseConfig, BertPairwiseForRelationClassification, exist_ok=True)
+AutoModelForSequenceClassification.register(BertPairwiseConfig, BertPairwiseForRelationClassification, exist_ok=True)
 if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     PIPELINE_REGISTRY.register_pipeline(
         "relation-extraction", RelationExtractionPipeline, pt_model=AutoModelForRelationExtraction, type="text"
@@ -82,9 +92,13 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AutoModelForDependencyParsing",
     "AutoModelForRelationExtraction",
     "BertForMultiScaleRE",
     "BertForMultiScaleSequenceClassification",
+    "BertPairwiseConfig",
+    "BertPairwiseForRelationClassification",
+    "BertPairwiseParser",
     "BiLSTMConfig",
     "BiLSTMForSequenceClassification",
     "BiLSTMForTokenClassification",
@@ -98,6 +112,7 @@ __all__ = [
     "MultiScaleBertConfig",
     "MultiScaleBertModel",
     "MultiScaleFusion",
+    "PairwiseScores",
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
@@ -108,5 +123,6 @@ __all__ = [
     "pattern_loss",
     "pdg_loss",
     "received_attention",
+    "relations_of_arcs",
     "scale_aware_attention",
 ]

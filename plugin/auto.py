@@ -38,5 +38,21 @@ class AutoModelForRelationExtraction(_BaseAutoModelClass):
     _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
 
 
+class AutoModelForDependencyParsing(_BaseAutoModelClass):
+    """
+    The same for dependency parsers.
+
+    Example:
+
+    ```python
+    >>> from msattn import AutoModelForDependencyParsing
+
+    >>> model = AutoModelForDependencyParsing.from_pretrained("outputs/ewt")
+    ```"""
+
+    _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
+
+
 # Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
 transformers.models.auto.AutoModelForRelationExtraction = AutoModelForRelationExtraction
+transformers.models.auto.AutoModelForDependencyParsing = AutoModelForDependencyParsing

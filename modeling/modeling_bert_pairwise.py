@@ -1,0 +1,401 @@
+"""BERT whose attention maps are features of pairs of words: dependency parsing and relation classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import BertModel, BertPreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, ModelOutput, SequenceClassifierOutput
+from transformers.utils import can_return_tuple
+
+from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
+from .hub_export import HubExportMixin
+from .pairwise_scores import PairwiseScores, relations_of_arcs
+from .word_attention import count_words
+
+# The score of an arc that cannot be. Finite, as decoders ask for, and a number of every dtype.
+NO_ARC = -1e4
+# The target that has no loss.
+IGNORED = -100
+
+
+@dataclass
+class PairwiseParserOutput(ModelOutput):
+    """
+    Output of a [`BertPairwiseParser`].
+
+    Args:
+        loss (`torch.Tensor` of shape `(1,)`): With `heads` and `relations`.
+        arc_scores (`torch.Tensor` of shape `(batch, W + 1, W + 1)`):
+            Rows are heads, columns dependents, 0 is ROOT. -10,000 where no arc can be: in column 0, on the diagonal,
+            and beyond the words of a sentence.
+        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`):
+            Of each pair; rows are heads, columns dependents. [`relations_of_arcs`] takes those of a tree. While
+            training with the objective `"head_select"`: those of the arcs in `heads`, `(batch, W, K)`.
+        hidden_states, attentions (tuple of `torch.Tensor`): The encoder's, on request.
+    """
+
+    loss: torch.Tensor | None = None
+    arc_scores: torch.Tensor | None = None
+    relation_logits: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    attentions: tuple[torch.Tensor, ...] | None = None
+
+
+class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
+    """The encoder, frozen or not."""
+
+    config_class = BertPairwiseConfig
+    # Heads of a pre-training checkpoint that have no place here.
+    _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
+    # The loss is a mean over the batch: with gradient accumulation the Trainer has to divide it.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: BertPairwiseConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self._freeze()
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        loaded = super().from_pretrained(*args, **kwargs)
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._freeze()  # the loaded parameters are new ones
+        return loaded
+
+    def train(self, mode: bool = True):
+        super().train(mode)
+        if self.config.freeze_encoder:
+            self.bert.eval()
+        return self
+
+    def _freeze(self) -> None:
+        if self.config.freeze_encoder:
+            self.bert.requires_grad_(False)
+        if self.config.features == "att":
+            # Without a gradient anyway, which `DistributedDataParallel` would wait for.
+            last = self.bert.encoder.layer[-1]
+            for unread in (last.attention.self.value, last.attention.output, last.intermediate, last.output):
+                unread.requires_grad_(False)
+            last.attention.self.key.bias.requires_grad_(False)  # it is the same for all keys, which softmax ignores
+
+    def _scores(self, num_outputs: int, size: int) -> PairwiseScores:
+        config = self.config
+        dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        return PairwiseScores(
+            num_outputs,
+            hidden_size=config.hidden_size if "emb" in config.features else 0,
+            num_layers=config.num_hidden_layers if "att" in config.features else 0,
+            num_heads=config.num_attention_heads,
+            scorer=config.scorer,
+            size=size,
+            dropout=dropout,
+            word_state=config.word_state,
+            attention_scale=config.attention_scale,
+        )
+
+    def _encode(self, attention_mask: torch.Tensor | None, **kwargs) -> BaseModelOutput:
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(f"attention_mask must be (batch, tokens), got the shape {tuple(attention_mask.shape)}")
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
+            return self.bert(attention_mask=attention_mask, return_dict=True, **kwargs)
+
+    def _wants(self, name: str, given: bool | None) -> bool:
+        return getattr(self.config, name) if given is None else given
+
+
+class BertPairwiseParser(BertPairwisePreTrainedModel):
+    r"""
+    A dependency parser that reads all of BERT's attention (pairwise attention for dependency parsing and relation
+    classification).
+
+    Arcs are scored from the last hidden states of the two words and their attention to each other in every layer and
+    head, see [`PairwiseScores`]. [CLS] stands for ROOT. No word is dropped: a word of several pieces has the state of
+    the first, and the attention of all. In training, the attention is what the encoder goes on with, after dropout.
+
+    With `objective="pairs"` each pair of words has a relation or NONE, and the score of an arc is the log-odds of any
+    relation; with `"head_select"` arcs and relations have scores of their own.
+
+    ```python
+    >>> parser = BertPairwiseParser.from_pretrained("google-bert/bert-base-uncased", num_labels=40)
+    ```"""
+
+    _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
+
+    def __init__(self, config: BertPairwiseConfig):
+        if "att" in config.features:
+            if config._attn_implementation not in (None, "eager"):
+                raise ValueError(
+                    f"attn_implementation {config._attn_implementation!r} has no attention maps, which "
+                    f'features="{config.features}" reads; leave it out, or take "eager"'
+                )
+            config._attn_implementation = "eager"
+        super().__init__(config)
+        if config.objective == "head_select":
+            self.arcs = self._scores(1, config.arc_size)
+            self.relations = self._scores(config.num_labels, config.relation_size)
+        else:
+            self.relations = self._scores(config.num_labels + 1, config.relation_size)  # NONE is the last
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        word_index: torch.Tensor | None = None,
+        heads: torch.Tensor | None = None,
+        relations: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, pieces)`, *optional*): 1 for real pieces, 0 for padding.
+            word_index (`torch.LongTensor` of shape `(batch, pieces)`):
+                The word of each piece: 0 for [CLS], then 1 to W, and -1 for [SEP] and padding.
+            heads (`torch.LongTensor` of shape `(batch, W)`, *optional*):
+                The head of each word, 0 for ROOT. -100 for padding, or if it is not known: no loss.
+            relations (`torch.LongTensor` of shape `(batch, W)`, *optional*):
+                The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding, or if it is not
+                known: no loss.
+            output_attentions (`bool`, *optional*): Return `attentions`, where the encoder has them.
+
+        Raises:
+            ValueError: `word_index` is missing or of another shape, `heads` has fewer words, or only one of `heads`
+                and `relations` is there.
+        """
+        if (heads is None) != (relations is None):
+            raise ValueError("heads and relations must be given together")
+        reads_attention = "att" in self.config.features
+        wanted = self._wants("output_attentions", output_attentions)
+        outputs = self._encode(
+            attention_mask,
+            input_ids=input_ids,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            output_attentions=reads_attention or (wanted and self.config._attn_implementation == "eager"),
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        if word_index is None or word_index.shape != states.shape[:2]:
+            got = None if word_index is None else tuple(word_index.shape)
+            raise ValueError(f"word_index must be (batch, pieces) {tuple(states.shape[:2])}, got {got}")
+        words = self._count_words(word_index, heads)
+        features = (states, outputs.attentions if reads_attention else (), word_index)
+        possible = self._possible_arcs(word_index, words)
+
+        if self.config.objective == "pairs":
+            logits = self.relations(*features, words)
+            relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
+            arc_scores = relation_logits.logsumexp(dim=-1) - none
+        else:
+            arc_scores = self.arcs(*features, words).squeeze(1)
+            if self.training and heads is not None:
+                relation_logits = self.relations.arcs(*features, heads)
+            else:
+                relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
+        arc_scores = arc_scores.masked_fill(~possible, NO_ARC)
+
+        loss = None
+        if heads is not None and relations is not None and self.config.objective == "pairs":
+            loss = self._pairs_loss(logits, possible, heads, relations)
+        elif heads is not None and relations is not None:
+            of_arcs = relation_logits if self.training else relations_of_arcs(relation_logits, heads)
+            relations = relations.masked_fill(heads < 0, IGNORED)
+            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_arcs.mT, relations)
+        return PairwiseParserOutput(
+            loss=loss,
+            arc_scores=arc_scores,
+            relation_logits=relation_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions if wanted else None,
+        )
+
+    @staticmethod
+    def _count_words(word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
+        if heads is None:
+            return count_words(word_index)
+        if not torch.compiler.is_compiling() and heads.shape[1] < count_words(word_index):
+            raise ValueError(f"word_index has {count_words(word_index)} words, heads {heads.shape[1]}")
+        return heads.shape[1]
+
+    @staticmethod
+    def _possible_arcs(word_index: torch.Tensor, words: int) -> torch.Tensor:
+        """`(batch, W + 1, W + 1)`: Both are in the sentence, are not the same, and ROOT is no dependent."""
+        numbers = torch.arange(words + 1, device=word_index.device)
+        real = numbers <= word_index.amax(dim=1, keepdim=True)
+        apart = (numbers.unsqueeze(-1) != numbers) & (numbers > 0)
+        return real.unsqueeze(-1) & real.unsqueeze(-2) & apart
+
+    def _pairs_loss(
+        self, logits: torch.Tensor, possible: torch.Tensor, heads: torch.Tensor, relations: torch.Tensor
+    ) -> torch.Tensor:
+        """Cross-entropy over all ordered pairs of words, and of ROOT and a word; most of them have no relation."""
+        none = self.num_labels
+        known = heads >= 0
+        targets = torch.full_like(possible, IGNORED, dtype=torch.long).masked_fill(possible, none)
+        targets[:, :, 1:] = (
+            targets[:, :, 1:]
+            .scatter(1, heads.clamp_min(0).unsqueeze(1), relations.unsqueeze(1))
+            .masked_fill(~known.unsqueeze(1), IGNORED)
+        )
+        weight = None
+        if self.config.none_weight != 1:
+            weight = torch.ones(none + 1, device=logits.device)
+            weight[none] = self.config.none_weight
+        return _mean_loss(logits, targets, weight)
+
+
+class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
+    r"""
+    The relation between two entities of a sentence, from their hidden states and their attention to each other in
+    every layer and head (pairwise attention for dependency parsing and relation classification).
+
+    An entity is the mean of its pieces, and so is its attention, summed over the pieces of the other. These rows of
+    the attention are computed beside the layers, without their dropout: the encoder keeps any implementation of
+    attention.
+
+    ```python
+    >>> model = BertPairwiseForRelationClassification.from_pretrained("google-bert/bert-base-uncased", num_labels=19)
+    ```"""
+
+    _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
+
+    def __init__(self, config: BertPairwiseConfig):
+        super().__init__(config)
+        self.loss_type = "ForSequenceClassification"
+        self.classifier = self._scores(config.num_labels, config.relation_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        entity_pieces: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)`):
+                Positions of the pieces of the first and of the second entity, or of what stands for them, such as a
+                marker; -1 where an entity has fewer than m.
+            labels (`torch.Tensor` of shape `(batch,)`, *optional*): Relations in `[0, config.num_labels)`.
+            output_attentions (`bool`, *optional*): Return `attentions`, where the encoder has them.
+
+        Raises:
+            ValueError: `entity_pieces` is missing or of another shape.
+        """
+        reads_attention = "att" in self.config.features
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        wants_attention = self._wants("output_attentions", output_attentions)
+        outputs = self._encode(
+            attention_mask,
+            input_ids=input_ids,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            output_hidden_states=reads_attention or wants_states,
+            output_attentions=wants_attention and self.config._attn_implementation == "eager",
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (states.shape[0], 2):
+            got = None if entity_pieces is None else tuple(entity_pieces.shape)
+            raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
+        real = entity_pieces >= 0
+        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
+        first = second = attention = None
+        if self.classifier.states is not None:
+            entities = (mean.unsqueeze(-1) * _rows(states, entity_pieces)).sum(dim=-2)
+            first, second = self.classifier.dropout(entities).split(1, dim=1)
+        if reads_attention:
+            attention = self._entity_attention(outputs.hidden_states, attention_mask, entity_pieces, mean)
+        logits = self.classifier.score(first, second, attention).squeeze(1)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states if wants_states else None,
+            attentions=outputs.attentions,
+        )
+
+    def _entity_attention(
+        self,
+        hidden_states: tuple[torch.Tensor, ...],
+        attention_mask: torch.Tensor | None,
+        entity_pieces: torch.Tensor,
+        mean: torch.Tensor,
+    ) -> torch.Tensor:
+        """
+        Attention of the first entity to the second and back, `(batch, 1, 2 * L * H)`.
+
+        The keys of all tokens are not needed: (W_q x + b_q)·(W_k y + b_k) = (W_kᵀ (W_q x + b_q))·y, but for what is
+        the same for all y.
+        """
+        batch, tokens, width = hidden_states[0].shape
+        positions = torch.arange(tokens, device=entity_pieces.device)
+        to = (entity_pieces.unsqueeze(-1) == positions).any(dim=-2)
+        there, back = [], []
+        for layer, states in zip(self.bert.encoder.layer, hidden_states[:-1], strict=True):
+            attention = layer.attention.self
+            heads, size = attention.num_attention_heads, attention.attention_head_size
+            queries = attention.query(_rows(states, entity_pieces)).view(batch, -1, heads, size)
+            folded = torch.einsum("bphd,hdw->bhpw", queries, attention.key.weight.view(heads, size, width))
+            scores = folded.flatten(1, 2) @ states.mT * attention.scaling
+            if attention_mask is not None:
+                scores = scores.masked_fill(attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
+            weights = scores.softmax(dim=-1)
+            weights = weights @ to.to(weights.dtype).mT
+            weights = (weights.view(batch, heads, *entity_pieces.shape[1:], 2) * mean[:, None, ..., None]).sum(dim=-2)
+            there.append(weights[:, :, 0, 1])
+            back.append(weights[:, :, 1, 0])
+        return torch.cat(there + back, dim=1).unsqueeze(1)
+
+
+def _rows(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """States `(batch, tokens, width)` at positions `(batch, ...)`; those below 0 count as 0."""
+    batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
+    return states[batch, positions.clamp_min(0)]
+
+
+def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    """
+    Cross-entropy in float32, or in float64 if the logits are; zero where no target is known.
+
+    Args:
+        logits (`torch.Tensor` of shape `(batch, classes, ...)`): Logits.
+        targets (`torch.LongTensor` of shape `(batch, ...)`): Classes, or -100.
+        weight (`torch.Tensor` of shape `(classes,)`, *optional*): Weights of the classes in the mean.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = cross_entropy(logits, targets, weight, ignore_index=IGNORED, reduction="sum")
+    known = (targets != IGNORED).to(logits.dtype)
+    if weight is not None:
+        known = known * weight[targets.clamp_min(0)]
+    return total / known.sum().clamp_min(torch.finfo(logits.dtype).tiny)
+
+
+__all__ = [
+    "BertPairwiseForRelationClassification",
+    "BertPairwiseParser",
+    "BertPairwisePreTrainedModel",
+    "PairwiseParserOutput",
+]

@@ -1,0 +1,326 @@
+"""Scores of pairs of words from their hidden states and their attention to each other in all layers and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .word_attention import piece_mean, word_members, word_states
+
+# Numbers that a block of scores between pieces holds at a time: 16 MiB in float32.
+BLOCK_SCORES = 2**22
+
+
+class PairwiseScores(nn.Module):
+    r"""
+    Scores W [T_i; T_j; a_ij; a_ji] + b of a head i and a dependent j (pairwise attention), where T are the hidden
+    states of words and a_ij is the attention of i to j in each layer and head.
+
+    Computed as W1 T_i + W2 T_j + W3 a_ij + W4 a_ji: the features of the pairs are never laid side by side, and a
+    word's attention is summed up after W3 and W4, not before. What the backward pass needs beside the hidden states
+    are the attention maps themselves, which the encoder's own backward pass keeps anyway.
+
+    Works on any encoder that returns its attention. The scorer `"biaffine"` puts the hidden states through two
+    perceptrons and a biaffine layer (Dozat and Manning, 2017), and leaves the attention as it is.
+
+    Args:
+        num_outputs (`int`): Scores K of a pair.
+        hidden_size (`int`): Width of the hidden states; 0 leaves them out.
+        num_layers (`int`): Attention maps L; 0 leaves them out.
+        num_heads (`int`): Heads H of each.
+        scorer (`str`, *optional*, defaults to `"linear"`): `"linear"` or `"biaffine"`, for the hidden states.
+        size (`int`, *optional*, defaults to 100): Width of the biaffine layer.
+        dropout (`float`, *optional*, defaults to 0.0): Dropout of the hidden states, and inside of `"biaffine"`.
+        word_state (`str`, *optional*, defaults to `"first"`): See [`word_states`].
+        attention_scale (`float`, *optional*, defaults to 1.0): Factor of the attention.
+    """
+
+    def __init__(
+        self,
+        num_outputs: int,
+        hidden_size: int,
+        num_layers: int,
+        num_heads: int,
+        scorer: str = "linear",
+        size: int = 100,
+        dropout: float = 0.0,
+        word_state: str = "first",
+        attention_scale: float = 1.0,
+    ):
+        super().__init__()
+        self.num_outputs = num_outputs
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.word_state = word_state
+        self.attention_scale = attention_scale
+        self.dropout = nn.Dropout(dropout)
+        self.states: LinearPairs | None = None
+        if hidden_size and scorer == "biaffine":
+            self.states = BiaffinePairs(hidden_size, size, num_outputs, dropout)
+        elif hidden_size:
+            self.states = LinearPairs(hidden_size, num_outputs)
+        features = 2 * num_layers * num_heads
+        self.attention = nn.Linear(features, num_outputs, bias=not hidden_size) if features else None
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attentions: Sequence[torch.Tensor],
+        word_index: torch.Tensor,
+        num_words: int | None = None,
+    ) -> torch.Tensor:
+        """
+        All pairs.
+
+        Args:
+            hidden_states (`torch.Tensor` of shape `(batch, pieces, hidden_size)`): The encoder's last hidden states.
+            attentions (tuple of `torch.Tensor` of shape `(batch, heads, pieces, pieces)`): A map a layer.
+            word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
+            num_words (`int`, *optional*): Words W; those of the longest sentence if `None`.
+
+        Returns:
+            `torch.Tensor` of shape `(batch, K, W + 1, W + 1)`: Rows are heads, columns dependents, 0 is ROOT.
+
+        Raises:
+            ValueError: The attention maps are not as many as there are layers.
+        """
+        members = word_members(word_index, num_words)
+        scores = None
+        if self.attention is not None:
+            self._check(attentions)
+            with torch.autocast(hidden_states.device.type, enabled=False):  # the maps say in which precision
+                weight = (self.attention.weight * self.attention_scale).to(attentions[0].dtype)
+                weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
+                scores = _AttentionScores.apply(weight, members, *attentions)
+            if self.attention.bias is not None:
+                scores = scores.add_(self.attention.bias[:, None, None])
+        if self.states is None:
+            return scores
+        return self.states.pairs(self._words(hidden_states, members), scores)
+
+    def arcs(
+        self,
+        hidden_states: torch.Tensor,
+        attentions: Sequence[torch.Tensor],
+        word_index: torch.Tensor,
+        heads: torch.Tensor,
+    ) -> torch.Tensor:
+        """
+        One pair a word: itself and its head. The result is that of [`PairwiseScores.forward`] at these pairs.
+
+        Args:
+            hidden_states, attentions, word_index: See [`PairwiseScores.forward`].
+            heads (`torch.LongTensor` of shape `(batch, W)`): 0 for ROOT. Numbers below 0 count as 0.
+
+        Returns:
+            `torch.Tensor` of shape `(batch, W, K)`
+
+        Raises:
+            ValueError: The attention maps are not as many as there are layers.
+        """
+        members = word_members(word_index, heads.shape[1])
+        first = second = attention = None
+        if self.states is not None:
+            words = self._words(hidden_states, members)
+            first = words.gather(1, heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+            second = words[:, 1:]
+        if self.attention is not None:
+            self._check(attentions)
+            attention = arc_attention(attentions, members, heads)
+        return self.score(first, second, attention)
+
+    def score(
+        self, first: torch.Tensor | None, second: torch.Tensor | None, attention: torch.Tensor | None
+    ) -> torch.Tensor:
+        """
+        Pairs whose features are given.
+
+        Args:
+            first, second (`torch.Tensor` of shape `(batch, pairs, hidden_size)`): Hidden states of i and j.
+            attention (`torch.Tensor` of shape `(batch, pairs, 2 * L * H)`): a_ij, then a_ji, layer by layer.
+
+        Returns:
+            `torch.Tensor` of shape `(batch, pairs, K)`
+        """
+        scores: Any = 0
+        if self.states is not None:
+            scores = self.states.arcs(first, second)
+        if self.attention is not None and attention is not None:
+            scores = scores + self.attention(attention * self.attention_scale)
+        return scores
+
+    def _words(self, hidden_states: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
+        return self.dropout(word_states(hidden_states, members, self.word_state))
+
+    def _check(self, attentions: Sequence[torch.Tensor]) -> None:
+        if len(attentions) != self.num_layers:
+            raise ValueError(
+                f"attentions must be the maps of {self.num_layers} layers, got {len(attentions)}; an encoder returns "
+                'them with output_attentions=True and attn_implementation="eager"'
+            )
+
+
+class LinearPairs(nn.Module):
+    """W1 T_i + W2 T_j + b."""
+
+    def __init__(self, width: int, num_outputs: int):
+        super().__init__()
+        self.head = nn.Linear(width, num_outputs, bias=False)
+        self.dependent = nn.Linear(width, num_outputs)
+
+    def pairs(self, words: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+        """All pairs of `(batch, words, width)`, added in place to `scores` of shape `(batch, K, words, words)`."""
+        heads, dependents = self.head(words).mT.unsqueeze(-1), self.dependent(words).mT.unsqueeze(-2)
+        return heads + dependents if scores is None else scores.add_(heads).add_(dependents)
+
+    def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """One score a pair, `(batch, pairs, K)`."""
+        return self.head(first) + self.dependent(second)
+
+
+class BiaffinePairs(LinearPairs):
+    """h U d + W1 h + W2 d + b, of two perceptrons h(T_i) and d(T_j)."""
+
+    def __init__(self, width: int, size: int, num_outputs: int, dropout: float):
+        super().__init__(size, num_outputs)
+        self.head_layer = nn.Sequential(nn.Linear(width, size), nn.LeakyReLU(0.1), nn.Dropout(dropout))
+        self.dependent_layer = nn.Sequential(nn.Linear(width, size), nn.LeakyReLU(0.1), nn.Dropout(dropout))
+        self.bilinear = nn.Linear(size, num_outputs * size, bias=False)
+
+    def pairs(self, words: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+        first, second = self.head_layer(words), self.dependent_layer(words)
+        batch, count, size = first.shape
+        left = self.bilinear(first).view(batch, -1, size)
+        bilinear = (left @ second.mT).view(batch, count, -1, count).transpose(1, 2)
+        scores = bilinear.contiguous() if scores is None else scores.add_(bilinear)
+        heads, dependents = self.head(first).mT.unsqueeze(-1), self.dependent(second).mT.unsqueeze(-2)
+        return scores.add_(heads).add_(dependents)
+
+    def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        first, second = self.head_layer(first), self.dependent_layer(second)
+        left = self.bilinear(first).unflatten(-1, (-1, first.shape[-1]))
+        return (left @ second.unsqueeze(-1)).squeeze(-1) + super().arcs(first, second)
+
+
+def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
+    """
+    Attention between each word and its head, read from the maps of pieces.
+
+    Args:
+        attentions (tuple of `torch.Tensor` of shape `(batch, heads, pieces, pieces)`): A map a layer.
+        members (`torch.BoolTensor` of shape `(batch, W + 1, pieces)`): See [`word_members`].
+        heads (`torch.LongTensor` of shape `(batch, W)`): Numbers below 0 count as 0.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, W, 2 * L * H)`: a_ij of the head i and the word j, layer by layer, then a_ji.
+    """
+    dtype = attentions[0].dtype
+    mean, to = piece_mean(members, dtype), members.to(dtype)
+    index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
+    # What the attention between two pieces weighs: each has one word, each word one head.
+    head_to_word = (mean.gather(1, index).mT @ to[:, 1:]).unsqueeze(1)
+    word_to_head = (mean[:, 1:].mT @ to.gather(1, index)).unsqueeze(1)
+    received = [(attention * head_to_word).sum(dim=-2) for attention in attentions]
+    given = [(attention * word_to_head).sum(dim=-1) for attention in attentions]
+    return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
+
+
+def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
+    """
+    The logits of the arcs of a tree, out of those of all pairs.
+
+    Args:
+        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`): Rows are heads, columns dependents.
+        heads (`torch.LongTensor` of shape `(batch, W)`): The head of each word. Numbers below 0 count as 0.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, W, K)`
+    """
+    index = heads.clamp_min(0)[:, None, :, None].expand(-1, 1, -1, relation_logits.shape[-1])
+    return relation_logits[:, :, 1:].gather(1, index).squeeze(1)
+
+
+class _AttentionScores(torch.autograd.Function):
+    """
+    W3 a_ij + W4 a_ji for all pairs of words.
+
+    Pieces become words after the sum over layers and heads, which leaves K maps a direction instead of L * H. That is
+    done for some sentences and some of the K at a time, of which nothing is kept but the result.
+    """
+
+    @staticmethod
+    def forward(weight: torch.Tensor, members: torch.Tensor, *attentions: torch.Tensor) -> torch.Tensor:
+        outputs, words = weight.shape[1], members.shape[1]
+        batch, heads, pieces, _ = attentions[0].shape
+        mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+        scores = weight.new_empty(batch, outputs, words, words)
+        for rows, channels in _blocks(batch, outputs, pieces):
+            block = weight[:, channels].flatten(0, 1)
+            size, both = mean[rows].shape[0], block.shape[0]
+            total = weight.new_zeros(size, both, pieces * pieces)
+            for layer, attention in enumerate(attentions):
+                total.baddbmm_(block[:, layer].expand(size, -1, -1), attention[rows].reshape(size, heads, -1))
+            summed = total.view(size, both * pieces, pieces) @ to[rows].mT
+            summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
+            # Columns attend to rows.
+            between = (summed @ mean[rows].mT).view(size, both, words, words)
+            there, back = between.chunk(2, dim=1)
+            scores[rows, channels] = there.mT + back
+        return scores
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        with torch.autocast(gradient.device.type, enabled=False):
+            return _AttentionScores._gradients(ctx, gradient)
+
+    @staticmethod
+    def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        weight, members, *attentions = ctx.saved_tensors
+        words = members.shape[1]
+        batch, heads, pieces, _ = attentions[0].shape
+        mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+        weight_gradient = torch.zeros_like(weight)
+        of_attentions = [
+            torch.zeros_like(attention).view(batch, heads, -1) if wanted else None
+            for attention, wanted in zip(attentions, ctx.needs_input_grad[2:], strict=True)
+        ]
+        for rows, channels in _blocks(batch, weight.shape[1], pieces):
+            block = weight[:, channels].flatten(0, 1)
+            size, both = mean[rows].shape[0], block.shape[0]
+            part = gradient[rows, channels].to(weight.dtype)
+            between = torch.cat([part.mT, part], dim=1).view(size, both * words, words)
+            summed = (between @ mean[rows]).view(size, both, words, pieces).mT.reshape(size, both * pieces, words)
+            total = (summed @ to[rows]).view(size, both, pieces * pieces)
+            for layer, attention in enumerate(attentions):
+                of_attention = of_attentions[layer]
+                if of_attention is not None:
+                    of_attention[rows].baddbmm_(block[:, layer].mT.expand(size, -1, -1), total)
+                of_block = (total @ attention[rows].reshape(size, heads, -1).mT).sum(dim=0)
+                weight_gradient[:, channels, layer] += of_block.unflatten(0, (2, -1))
+        return (
+            weight_gradient,
+            None,
+            *(
+                None if of_attention is None else of_attention.view(batch, heads, pieces, pieces)
+                for of_attention in of_attentions
+            ),
+        )
+
+
+def _blocks(batch: int, outputs: int, pieces: int) -> Iterator[tuple[slice, slice]]:
+    """Sentences and outputs such that their scores between pieces, in both directions, fit in a block."""
+    at_once = min(outputs, max(1, BLOCK_SCORES // (2 * pieces * pieces)))
+    sentences = max(1, BLOCK_SCORES // (2 * at_once * pieces * pieces))
+    for start in range(0, batch, sentences):
+        for first in range(0, outputs, at_once):
+            yield slice(start, start + sentences), slice(first, first + at_once)
+
+
+__all__ = ["BiaffinePairs", "LinearPairs", "PairwiseScores", "arc_attention", "relations_of_arcs"]

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertModel
+
+from msattn import BertPairwiseConfig, BertPairwiseForRelationClassification, BertPairwiseParser, relations_of_arcs
+from msattn.modeling import pairwise_scores
+from msattn.modeling.word_attention import word_attention
+from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
+
+NO_ARC = -1e4
+
+
+class PairwiseTester(BertCheckpointTester):
+    encoder_prefix = "bert."
+
+    def config(self, **changes):
+        sizes = {
+            "vocab_size": 60,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 48,
+            "max_position_embeddings": 40,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "num_labels": 3,
+            "arc_size": 10,
+            "relation_size": 6,
+        }
+        return BertPairwiseConfig(**{**sizes, **changes})
+
+    def test_frozen_encoder(self, tmp_path):
+        self.build().save_pretrained(tmp_path)
+        options = {"freeze_encoder": True, "hidden_dropout_prob": 0.5}
+        for model in (self.model_class.from_pretrained(tmp_path, **options).train(), self.build(**options).train()):
+            assert model.training and not model.bert.training
+            assert not any(weight.requires_grad for weight in model.bert.parameters())
+            self.check_gradients(model)
+            inputs = self.inputs(model.config)
+            states = model(**inputs, output_hidden_states=True).hidden_states[-1]
+            assert torch.equal(states, model.eval()(**inputs, output_hidden_states=True).hidden_states[-1])
+            model.train().resize_token_embeddings(model.config.vocab_size + 1)
+            assert not any(weight.requires_grad for weight in model.bert.parameters())
+
+    def test_dropout(self):
+        part = self.parts(self.build(hidden_dropout_prob=0.3))[-1]
+        assert part.dropout.p == 0.3
+        part = self.parts(self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0, scorer="biaffine"))[-1]
+        assert part.dropout.p == part.states.head_layer[-1].p == 0.0
+
+    def parts(self, model):
+        return [part for part in model.modules() if isinstance(part, pairwise_scores.PairwiseScores)]
+
+    def test_attention_mask_of_another_shape(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        inputs["attention_mask"] = inputs["attention_mask"][:, None, None]
+        with pytest.raises(ValueError, match=r"must be \(batch, tokens\), got the shape \(3, 1, 1, 11\)"):
+            model(**inputs)
+
+
+class ParserTester(PairwiseTester):
+    model_class = BertPairwiseParser
+    new_weights = ("arcs.", "relations.")
+    result = "arc_scores"
+    options: ClassVar[dict[str, Any]] = {}
+    #: Of each sentence, the word of each piece and the head and the relation of each word.
+    word_index = torch.tensor(
+        [[0, 1, 2, 2, 3, 4, 4, 4, 5, 6, -1], [0, 1, 1, 2, -1, *[-1] * 6], [0, 1, 2, 3, 4, 5, 6, -1, *[-1] * 3]]
+    )
+    heads = torch.tensor([[2, 0, 2, 5, 3, 2], [2, 0, *[-100] * 4], [0, 1, 2, 3, 4, -100]])
+    relations = torch.tensor([[0, 1, 2, 0, 1, 2], [1, 2, *[-100] * 4], [2, 1, 0, 2, -100, -100]])
+    words = (6, 2, 6)
+
+    def config(self, **changes):
+        return super().config(**{**self.options, **changes})
+
+    def extra_inputs(self, batch, left):
+        return {
+            "word_index": self.word_index[:batch],
+            "heads": self.heads[:batch],
+            "relations": self.relations[:batch],
+        }
+
+    def loss(self, model, inputs):
+        return model(**inputs).loss
+
+    def test_shapes(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        gold = model(**inputs)
+        del inputs["heads"], inputs["relations"]
+        outputs = model(**inputs)
+        assert list(outputs) == ["arc_scores", "relation_logits"]
+        assert outputs.arc_scores.shape == (3, 7, 7) and outputs.relation_logits.shape == (3, 7, 7, 3)
+        assert torch.equal(gold.arc_scores, outputs.arc_scores)
+        assert torch.equal(gold.relation_logits, outputs.relation_logits)
+
+    def test_arcs_that_cannot_be(self):
+        model = self.build()
+        scores = model(**self.inputs(model.config)).arc_scores
+        for sentence, words in enumerate(self.words):
+            for i in range(7):
+                for j in range(7):
+                    possible = i <= words and 0 < j <= words and i != j
+                    assert (scores[sentence, i, j] != NO_ARC) == possible
+
+    def test_padding_and_neighbours_change_nothing(self):
+        model = self.build()
+        batch = self.inputs(model.config)
+        outputs = model(**batch)
+        for i, (length, words) in enumerate(zip(self.lengths, self.words, strict=True)):
+            alone = {name: value[i : i + 1, :length] for name, value in batch.items()}
+            for name in ("heads", "relations"):
+                alone[name] = batch[name][i : i + 1, :words]
+            one = model(**alone)
+            for name in ("arc_scores", "relation_logits"):
+                kept = outputs[name][i, : words + 1, : words + 1]
+                torch.testing.assert_close(kept, one[name][0], **TOLERANCE)
+            del alone["attention_mask"]
+            torch.testing.assert_close(model(**alone).arc_scores, one.arc_scores, **TOLERANCE)
+        noise = dict(batch)
+        noise["input_ids"] = batch["input_ids"].where(batch["attention_mask"].bool(), torch.tensor(7))
+        torch.testing.assert_close(model(**noise).arc_scores, outputs.arc_scores, **TOLERANCE)
+
+    def test_eager_is_sdpa(self):
+        eager, sdpa = self.build("eager", features="emb"), self.build("sdpa", features="emb")
+        inputs = self.inputs(eager.config)
+        self.assert_same(eager, sdpa, inputs)
+        assert "attentions" not in sdpa(**inputs, output_attentions=True)
+        assert self.build(features="emb").config._attn_implementation == "sdpa"
+        assert self.build(features="emb+att").config._attn_implementation == "eager"
+        with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps, which features="):
+            self.build("sdpa", features="emb+att")
+
+    @pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
+    @pytest.mark.parametrize("word_state", ["first", "mean"])
+    def test_options(self, features, word_state, tmp_path):
+        if self.config().scorer == "biaffine" and features == "att":
+            features = "emb"
+        model = self.build(features=features, word_state=word_state, attention_scale=3.0)
+        self.check_gradients(model.train())
+        model.eval().save_pretrained(tmp_path)
+        self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
+
+    def test_gradients_flow_through_the_attention(self):
+        model = self.build().train()
+        inputs = self.inputs(model.config)
+        outputs = model(**inputs, output_attentions=True)
+        gradients = torch.autograd.grad(outputs.loss, outputs.attentions)
+        assert all(gradient.any() for gradient in gradients)
+
+    def test_long_sentences_in_blocks(self, monkeypatch):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        whole = self.loss(model, inputs)
+        gradients = torch.autograd.grad(whole, model.parameters())
+        monkeypatch.setattr(pairwise_scores, "BLOCK_SCORES", 500)
+        blocks = self.loss(model, inputs)
+        torch.testing.assert_close(blocks, whole)
+        torch.testing.assert_close(torch.autograd.grad(blocks, model.parameters()), gradients, **TOLERANCE)
+
+    def test_words_without_a_target(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        inputs["heads"] = torch.full_like(inputs["heads"], -100)
+        assert model(**inputs).loss == 0
+        only_root = {name: inputs[name][:, :1] for name in ("input_ids", "attention_mask", "word_index")}
+        outputs = model(**only_root)
+        assert outputs.arc_scores.tolist() == [[[NO_ARC]]] * 3
+        empty = torch.empty(3, 0, dtype=torch.long)
+        assert model(**only_root, heads=empty, relations=empty).loss == 0
+
+    def test_wrong_inputs(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        with pytest.raises(ValueError, match="heads and relations must be given together"):
+            model(**{**inputs, "relations": None})
+        for word_index in (None, inputs["word_index"][:, 1:]):
+            with pytest.raises(
+                ValueError, match=r"word_index must be \(batch, pieces\) \(3, 11\), got (None|\(3, 10)"
+            ):
+                model(**{**inputs, "word_index": word_index})
+        fewer = {name: inputs[name][:, :5] for name in ("heads", "relations")}
+        with pytest.raises(ValueError, match="word_index has 6 words, heads 5"):
+            model(**{**inputs, **fewer})
+
+    def test_export_without_a_target(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        del inputs["heads"], inputs["relations"]
+        program = torch.export.export(model, args=(), kwargs=inputs, strict=False)
+        found = program.module()(**inputs).arc_scores
+        # Without a target, room for as many words as there are pieces but [CLS].
+        assert (
+            found.shape == (3, 11, 11)
+            and (found[:, 7:] == found[:, :, 7:].mT).all()
+            and (found[:, 7:] == NO_ARC).all()
+        )
+        torch.testing.assert_close(found[:, :7, :7], model(**inputs).arc_scores, **TOLERANCE)
+
+    def test_learns_trees_by_heart(self):
+        model = self.build(attention_scale=10).train()
+        inputs = self.inputs(model.config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+        for _ in range(60):
+            optimizer.zero_grad()
+            model(**inputs).loss.backward()
+            optimizer.step()
+        outputs = model.eval()(**inputs)
+        known = inputs["relations"] >= 0
+        assert torch.equal(outputs.arc_scores[:, :, 1:].argmax(dim=1)[known], inputs["heads"][known])
+        found = relations_of_arcs(outputs.relation_logits, inputs["heads"]).argmax(dim=-1)
+        assert torch.equal(found[known], inputs["relations"][known])
+
+
+class TestParserOfPairs(ParserTester):
+    @pytest.mark.parametrize("none_weight", [1.0, 0.2])
+    def test_loss_from_the_definition(self, none_weight):
+        """Each ordered pair of words, and ROOT with each word, has a relation or NONE."""
+        model = self.build(none_weight=none_weight)
+        inputs = self.inputs(model.config)
+        outputs = model(**inputs)
+        # The logit of NONE, out of the score of the arc.
+        relation = outputs.relation_logits.double().detach().numpy()
+        arc = outputs.arc_scores.double().detach().numpy()
+        total = weights = 0.0
+        for sentence, words in enumerate(self.words):
+            for i in range(words + 1):
+                for j in range(1, words + 1):
+                    head, label = (int(part[sentence, j - 1]) for part in (self.heads, self.relations))
+                    if i == j or head < 0 or (i == head and label < 0):
+                        continue
+                    every = math.log(np.exp(relation[sentence, i, j]).sum())
+                    none = every - arc[sentence, i, j]
+                    chosen = relation[sentence, i, j, label] if i == head else none
+                    weight = 1.0 if i == head else none_weight
+                    total += weight * (np.logaddexp(every, none) - chosen)
+                    weights += weight
+        assert outputs.loss.item() == pytest.approx(total / weights, rel=1e-4)
+
+    def test_scores_from_the_maps(self):
+        """The naive form, from what the encoder returns."""
+        model = self.build(attention_scale=2.0)
+        inputs = self.inputs(model.config)
+        outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
+        layer = model.relations
+        words = torch.cat([word_attention(attention, self.word_index) for attention in outputs.attentions], dim=1)
+        words = words.permute(0, 2, 3, 1)
+        features = torch.cat([words, words.transpose(1, 2)], dim=-1)
+        logits = 2.0 * features @ layer.attention.weight.T
+        states = outputs.hidden_states[-1][0, [0, 1, 2, 4, 5, 8, 9]]
+        logits[0] += layer.states.head(states).unsqueeze(1) + layer.states.dependent(states)
+        torch.testing.assert_close(outputs.relation_logits[0], logits[0, ..., :3], **TOLERANCE)
+        odds = logits[0, ..., :3].logsumexp(dim=-1) - logits[0, ..., 3]
+        possible = outputs.arc_scores[0] != NO_ARC
+        torch.testing.assert_close(outputs.arc_scores[0][possible], odds[possible], **TOLERANCE)
+
+
+class TestParserOfHeads(ParserTester):
+    options: ClassVar[dict[str, Any]] = {"objective": "head_select"}
+
+    def test_loss_from_the_definition(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        outputs = model(**inputs)
+        arc_losses, relation_losses = [], []
+        for sentence, words in enumerate(self.words):
+            for j in range(1, words + 1):
+                head, label = (int(part[sentence, j - 1]) for part in (self.heads, self.relations))
+                if head >= 0:
+                    candidates = [i for i in range(words + 1) if i != j]
+                    column = outputs.arc_scores[sentence, candidates, j].log_softmax(dim=0)
+                    arc_losses.append(-column[candidates.index(head)])
+                if label >= 0:
+                    relation_losses.append(-outputs.relation_logits[sentence, head, j].log_softmax(dim=0)[label])
+        expected = torch.stack(arc_losses).mean() + torch.stack(relation_losses).mean()
+        torch.testing.assert_close(outputs.loss, expected, **TOLERANCE)
+
+    def test_training_scores_the_relations_of_gold_arcs_only(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        every = model(**inputs)
+        gold = model.train()(**inputs)
+        assert gold.relation_logits.shape == (3, 6, 3)
+        torch.testing.assert_close(gold.loss, every.loss)
+        expected = relations_of_arcs(every.relation_logits, inputs["heads"])
+        known = inputs["heads"] >= 0
+        torch.testing.assert_close(gold.relation_logits[known], expected[known], **TOLERANCE)
+
+
+class TestBiaffineParser(ParserTester):
+    options: ClassVar[dict[str, Any]] = {"objective": "head_select", "scorer": "biaffine"}
+
+    def test_sizes(self):
+        model = self.build()
+        assert model.arcs.states.bilinear.weight.shape == (10, 10)
+        assert model.relations.states.bilinear.weight.shape == (3 * 6, 6)
+
+
+class TestBertPairwiseForRelationClassification(PairwiseTester, ClassificationTester):
+    model_class = BertPairwiseForRelationClassification
+    new_weights = ("classifier.",)
+    pieces = torch.tensor([[[1, -1, -1], [4, 5, 6]], [[3, -1, -1], [1, 2, -1]], [[2, 3, -1], [6, -1, -1]]])
+
+    def extra_inputs(self, batch, left):
+        return {"entity_pieces": self.pieces[:batch]}
+
+    @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+    def test_is_the_naive_concatenation(self, implementation):
+        """[T_1; T_2; a_12; a_21] from all of the encoder's maps, where an entity is a word of several pieces."""
+        model = self.build(implementation, attention_scale=2.0)
+        inputs = self.inputs(model.config)
+        encoder = BertModel(self.plain_config(), add_pooling_layer=False).eval()
+        encoder.set_attn_implementation("eager")
+        encoder.load_state_dict(model.bert.state_dict())
+        pieces = inputs.pop("entity_pieces")
+        outputs = encoder(**inputs, output_attentions=True)
+        logits = model(**inputs, entity_pieces=pieces).logits
+        weight = torch.cat([model.classifier.states.head.weight, model.classifier.states.dependent.weight], dim=1)
+        weight = torch.cat([weight, 2.0 * model.classifier.attention.weight], dim=1)
+        for i, entities in enumerate(pieces.tolist()):
+            one, two = ([piece for piece in entity if piece >= 0] for entity in entities)
+            features = [outputs.last_hidden_state[i, entity].mean(dim=0) for entity in (one, two)]
+            for start, end in ((one, two), (two, one)):
+                for layer_map in outputs.attentions:
+                    features.append(layer_map[i][:, start][:, :, end].sum(dim=-1).mean(dim=-1))
+            expected = weight @ torch.cat(features) + model.classifier.states.dependent.bias
+            torch.testing.assert_close(logits[i], expected, **TOLERANCE)
+
+    @pytest.mark.parametrize(
+        "options", [{"features": "emb"}, {"features": "att"}, {"scorer": "biaffine"}], ids=["emb", "att", "biaffine"]
+    )
+    def test_options(self, options, tmp_path):
+        model = self.build(**options)
+        self.check_gradients(model.train())
+        model.eval().save_pretrained(tmp_path)
+        self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
+
+    @pytest.mark.parametrize("pieces", [None, torch.tensor([[1, 4]] * 3), torch.tensor([[[1], [4]]])])
+    def test_entity_pieces_of_another_shape(self, pieces):
+        model = self.build()
+        with pytest.raises(ValueError, match=r"entity_pieces must be of shape \(batch, 2, pieces\), got (None|\()"):
+            model(**{**self.inputs(model.config), "entity_pieces": pieces})
