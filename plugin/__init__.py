@@ -43,6 +43,7 @@ from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.modeling.pairwise_scores import PairwiseScores, relations_of_arcs
 from msattn.modeling.received_attention import received_attention, received_attention_forward
 from msattn.modeling.scale_aware_attention import scale_aware_attention
+from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ if "relation-extraction" not in PIPELINE_REGISTRY.get_supported_tasks():
     )
     # With it, a saved pipeline would ask for trust in code that stands on msattn anyway.
     del RelationExtractionPipeline._registered_impl
+if "dependency-parsing" not in PIPELINE_REGISTRY.get_supported_tasks():
+    PIPELINE_REGISTRY.register_pipeline(
+        "dependency-parsing", DependencyParsingPipeline, pt_model=AutoModelForDependencyParsing, type="text"
+    )
+    del DependencyParsingPipeline._registered_impl
 
 
 def __getattr__(name: str) -> Any:
@@ -103,6 +109,7 @@ __all__ = [
     "BiLSTMForSequenceClassification",
     "BiLSTMForTokenClassification",
     "BiLSTMModel",
+    "DependencyParsingPipeline",
     "GuidedTrainer",
     "GuidingArguments",
     "MSTransformerConfig",

@@ -176,29 +176,6 @@ def encode_treebank(
     )
 
 
-def joined_windows(answers: Sequence[np.ndarray], windows: Dataset) -> list[np.ndarray]:
-    """
-    What was answered about the words of each sentence, taken from that window which counts for the word.
-
-    Args:
-        answers (`Sequence[np.ndarray]`):
-            Of each window `(words, columns)`, or more words of padding, with the heads in the first column.
-        windows (`datasets.Dataset`): The columns [`WINDOW_COLUMNS`] of [`encode_treebank`].
-
-    Returns:
-        `list[np.ndarray]`: Of each sentence `(words, columns)`, with heads that count through the sentence.
-    """
-    sentences: list[list[np.ndarray]] = []
-    for answer, window in zip(answers, windows, strict=True):
-        kept = answer[window["start"] : window["stop"]].copy()
-        # The root is 0 everywhere.
-        kept[:, 0] += np.where(kept[:, 0] > 0, window["first"], 0)
-        if window["sentence"] == len(sentences):
-            sentences.append([])
-        sentences[-1].append(kept)
-    return [np.concatenate(parts) for parts in sentences]
-
-
 class ParserCollator:
     """
     Pads what a parser reads, and its labels where there are some, to a batch of tensors.

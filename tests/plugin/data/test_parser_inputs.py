@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -16,7 +15,6 @@ from msattn.data.parser_inputs import (
     WINDOW_COLUMNS,
     ParserCollator,
     encode_treebank,
-    joined_windows,
     parser_inputs,
 )
 from msattn.errors import UserError
@@ -95,7 +93,7 @@ def test_a_tokenizer_without_a_token_for_the_root(tokenizer):
         parser_inputs(bare, [["dog"]])
 
 
-def test_encoded_trees_and_what_windows_answer(tokenizer):
+def test_encoded_trees(tokenizer):
     words = [["dog"] * 9, ["unpayers", "cat"]]
     heads = [[0, 1, 2, 9, 4, 5, 6, 7, 1], [2, 0]]
     relations = [["root", *["dep"] * 7, "new"], ["dep", "root"]]
@@ -111,16 +109,6 @@ def test_encoded_trees_and_what_windows_answer(tokenizer):
     ]
     assert rows["relations"][:2] == [[0, 1, 1, NO_LABEL, 1, NO_LABEL], [NO_LABEL, NO_LABEL, 1, 1, 1, NO_LABEL]]
     assert rows["relations"][2] == [1, 0]
-
-    width = max(len(row["heads"]) for row in rows)
-    answers = np.full((3, width, 2), -100.0)
-    for number, row in enumerate(rows):
-        for word in range(len(row["heads"])):
-            target = heads[row["sentence"]][row["first"] + word] - row["first"]
-            answers[number, word] = max(0, target), row["first"] + word
-    joined = joined_windows(answers, rows.select_columns(WINDOW_COLUMNS))
-    assert [part[:, 1].tolist() for part in joined] == [[*range(9)], [0, 1]]
-    assert [part[:, 0].tolist() for part in joined] == [[0, 1, 2, 9, 4, 5, 6, 7, 0], [2, 0]]
 
 
 def test_a_batch_is_padded(tokenizer):

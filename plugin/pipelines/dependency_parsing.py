@@ -1,0 +1,188 @@
+"""The pipeline `"dependency-parsing"`: sentences in, words with their heads and relations out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.pipelines.base import ChunkPipeline
+
+from msattn.errors import UserError
+from msattn.parses import DECODERS, decode_parses, sentence_parses
+from msattn.pipelines.length_sorted import LengthSortedPipeline
+
+
+class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
+    """
+    Finds the head of every word, with a model that [`AutoModelForDependencyParsing`] loads.
+
+    An input is one of
+
+    - a text of one sentence, `"The dog doesn't sleep."`: runs of letters and digits are its words, with apostrophes
+      inside, and every other sign;
+    - `{"words": ["The", "dog", "does", "n't", "sleep", "."]}`, a sentence that is cut into words already, as the
+      treebank of the parser does it;
+
+    or a list, a data set or a generator of these; in a list, a list of words will do. With `batch_size`, sentences of
+    like length share a batch; results come in the order of the inputs.
+
+    Example:
+
+    ```python
+    >>> import msattn
+    >>> from transformers import pipeline
+
+    >>> parse = pipeline("dependency-parsing", model="outputs/ewt")
+    >>> parse("Dogs sleep.")
+    [{'index': 1, 'word': 'Dogs', 'head': 2, 'relation': 'nsubj', 'score': 0.98},
+     {'index': 2, 'word': 'sleep', 'head': 0, 'relation': 'root', 'score': 0.99},
+     {'index': 3, 'word': '.', 'head': 2, 'relation': 'punct', 'score': 0.99}]
+    >>> print(parse.to_conllu(parse("Dogs sleep.")))
+    ```"""
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_video_processor = False
+    _load_feature_extractor = False
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        if "word_index" not in inspect.signature(self.model.forward).parameters:
+            raise UserError(
+                f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which parses nothing; "
+                "give a checkpoint that run_parsing.py has trained."
+            )
+        # The positions of the words count from the left.
+        self.tokenizer.padding_side = "right"
+
+    def _sanitize_parameters(
+        self, decode: str | None = None, max_length: int | None = None, long_sentences: str | None = None
+    ) -> tuple[dict, dict, dict]:
+        for name, value, choices in (
+            ("decode", decode, DECODERS),
+            ("long_sentences", long_sentences, ("window", "error")),
+        ):
+            if value not in (None, *choices):
+                raise UserError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
+        decoding = {} if decode is None else {"decode": decode}
+        preprocess_params = {"max_length": max_length, "long_sentences": long_sentences}
+        return {name: value for name, value in preprocess_params.items() if value is not None}, decoding, decoding
+
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        """
+        Args:
+            inputs: One input or many, see above.
+            decode (`str`, *optional*, defaults to `"mst"`):
+                The best tree (`"mst"`), or the best head of each word, which may be no tree (`"greedy"`).
+            max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
+            long_sentences (`str`, *optional*, defaults to `"window"`):
+                What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
+            batch_size (`int`, *optional*, defaults to 1): Sentences that go through the model at once.
+
+        Returns:
+            `list[dict]` for a sentence, or a list or an iterator of them as with every pipeline: of each word `index`,
+            from 1 on, `word`, `head`, 0 for the root, `relation`, and `score`, how probable both are.
+
+        Raises:
+            UserError: What was given is no sentence, or is too long and `long_sentences` is `"error"`.
+        """
+        return super().__call__(inputs, **kwargs)
+
+    def input_length(self, item: Any) -> int:
+        words = item.get("words") if isinstance(item, Mapping) else item
+        return sum(len(str(word)) + 1 for word in words) if isinstance(words, (list, tuple)) else len(str(words))
+
+    def preprocess(
+        self, inputs: Any, max_length: int | None = None, long_sentences: str = "window"
+    ) -> Iterator[dict[str, Any]]:
+        # `datasets`, on which the encoder stands, is too slow to import with the package.
+        from msattn.data.parser_inputs import parser_inputs
+
+        words = _words(inputs)
+        limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limit = min(limit for limit in limits if limit is not None)
+        # Of no words no tree is asked for, but the model's batch needs something to read.
+        (windows,) = parser_inputs(self.tokenizer, [words or [""]], limit)
+        if long_sentences == "error" and (len(windows) > 1 or windows[0].cut):
+            raise UserError(f"the sentence has more than {limit} tokens: {' '.join(words)[:80]!r}.")
+        for number, window in enumerate(windows, start=1):
+            start, stop = window.kept
+            tensors = {name: torch.tensor([row]) for name, row in window.inputs.items()}
+            # Batches are padded with 0.
+            yield {
+                **tensors,
+                "word_index": tensors["word_index"] + 1,
+                "words": words,
+                "window": {"sentence": 0, "first": window.first, "start": start, "stop": stop},
+                "is_last": number == len(windows),
+            }
+
+    def _forward(self, model_inputs: dict[str, Any], decode: str = "mst") -> dict[str, Any]:
+        about = {name: model_inputs.pop(name) for name in ("words", "window", "is_last")}
+        word_index = model_inputs.pop("word_index") - 1
+        outputs = self.model(**model_inputs, word_index=word_index)
+        parses = decode_parses(outputs, word_index, decode)
+        return {"parses": torch.from_numpy(np.stack(parses, axis=-1)), **about}
+
+    def postprocess(self, model_outputs: list[dict[str, Any]], decode: str = "mst") -> list[dict[str, Any]]:
+        answers = [output["parses"][0].numpy() for output in model_outputs]
+        (parse,) = sentence_parses(answers, [output["window"] for output in model_outputs], decode)
+        labels = self.model.config.id2label
+        return [
+            {
+                "index": index,
+                "word": word,
+                "head": int(parse.heads[index - 1]),
+                "relation": labels[int(parse.relations[index - 1])],
+                "score": float(parse.scores[index - 1]),
+            }
+            for index, word in enumerate(model_outputs[0]["words"], start=1)
+        ]
+
+    @staticmethod
+    def to_conllu(sentences: Sequence) -> str:
+        """CoNLL-U of what the pipeline returned, for one sentence or for several."""
+        from msattn.data.conllu import with_tree
+        from msattn.data.treebanks import conllu_lines
+
+        several = sentences if sentences and isinstance(sentences[0], Sequence) else [sentences]
+        columns = (
+            [[word[name] for word in sentence] for name in ("word", "head", "relation")] for sentence in several
+        )
+        return "".join(with_tree(conllu_lines(words), heads, relations) for words, heads, relations in columns)
+
+    @staticmethod
+    def to_displacy(sentence: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+        """
+        What spaCy's `displacy.render(..., style="dep", manual=True)` draws. It has no arc for the root;
+        [`~msattn.analysis.arc_diagram`] has one, and needs no spaCy.
+        """
+        arcs = [
+            {
+                "start": min(word["head"], word["index"]) - 1,
+                "end": max(word["head"], word["index"]) - 1,
+                "label": word["relation"],
+                "dir": "left" if word["index"] < word["head"] else "right",
+            }
+            for word in sentence
+            if word["head"]
+        ]
+        return {"words": [{"text": word["word"], "tag": ""} for word in sentence], "arcs": arcs}
+
+
+def _words(inputs: Any) -> list[str]:
+    words = inputs.get("words") if isinstance(inputs, Mapping) else inputs
+    if isinstance(words, str):
+        from msattn.data.words import split_words
+
+        return split_words(words)
+    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+        raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {inputs!r}.')
+    for word in words:
+        if not word or set(word) & set("\t\r\n"):
+            raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {word!r} is none.")
+    return list(words)

@@ -1,0 +1,231 @@
+"""`run_parsing.py` from its arguments to the files that it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import BertConfig, BertModel, pipeline
+
+import run_parsing
+from msattn.data.conllu import with_tree
+from msattn.data.treebanks import conllu_lines, read_treebank
+from msattn.metrics.parsing import score_trees
+from msattn.training.cli import run_cli
+from tests.tiny_models import tiny_tokenizer
+
+# Heads and relations that can be learned from the words alone.
+TREES = {
+    "the dog wrote a book .": ([2, 3, 0, 5, 3, 3], "det nsubj root det obj punct"),
+    "a cat wrote .": ([2, 3, 0, 3], "det nsubj root punct"),
+    "the author in the house wrote .": ([2, 6, 5, 5, 2, 0, 6], "det nsubj case det nmod root punct"),
+    "dog wrote \u200d .": ([2, 0, 2, 2], "nsubj root obj punct"),
+}
+
+
+def conllu(sentences: list[str], trees: bool = True) -> str:
+    blocks = []
+    for number, sentence in enumerate(sentences):
+        words = sentence.split(" ")
+        heads, names = TREES[sentence] if trees else (["_"] * len(words), " ".join("_" for _ in words))
+        comment, one, two, *rest = with_tree(conllu_lines(words), heads, names.split(" ")).splitlines(keepends=True)
+        token, node = (f"{name}\tmore\t" + "\t".join("_" * 8) + "\n" for name in ("1-2", "2.1"))
+        blocks += [f"# sent_id = {number}\n", comment, token, one, two, node, *rest]
+    return "".join(blocks)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder")
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str) -> Path:
+        (tmp_path / name).write_bytes(content.encode())
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def run(encoder, tmp_path, monkeypatch):
+    def run(*flags: str, **options: Any) -> dict[str, Any]:
+        values = {
+            "model_name_or_path": encoder,
+            "output_dir": tmp_path / "out",
+            "max_steps": 2,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+            **options,
+        }
+        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
+        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
+        monkeypatch.setattr(sys, "argv", ["run_parsing.py", *argv])
+        run_cli(run_parsing.main)
+        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text())
+
+    return run
+
+
+@pytest.fixture
+def fails(run, capsys):
+    def fails(*flags: str, **options: Any) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            run(*flags, **options)
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and "Traceback" not in error
+        return next(line for line in error.splitlines() if line.startswith("error: "))
+
+    return fails
+
+
+def trees(path: Path) -> list[tuple[list[int], list[str]]]:
+    data = read_treebank(path)
+    return list(zip(data["heads"], data["relations"], strict=True))
+
+
+def test_trees_are_learned_saved_and_used(run, write, tmp_path):
+    text = conllu([*TREES] * 4)
+    train = write("train.conllu", text)
+    raw = write("raw.txt", "the cat wrote .\n\ndog wrote \u200d .\n")
+    options = {
+        "max_steps": 150,
+        "learning_rate": 1e-2,
+        "per_device_train_batch_size": 16,
+        "objective": "head_select",
+        "scorer": "biaffine",
+        "arc_size": 16,
+        "relation_size": 16,
+    }
+    results = run(
+        "do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=raw, **options
+    )
+    assert results["eval_las"] == results["eval_uas"] == results["eval_root_accuracy"] == 100
+    assert results["eval_las_no_punct"] == 100 and results["eval_true_nonprojective"] == 0
+    assert "test_las" not in results and results["test_nonprojective"] == 0
+    assert (results["train_samples"], results["test_samples"]) == (16, 2)
+
+    out = tmp_path / "out"
+    assert (out / "eval_predictions.conllu").read_text(encoding="utf-8") == text
+    assert trees(out / "test_predictions.conllu") == [
+        ([2, 3, 0, 3], ["det", "nsubj", "root", "punct"]),
+        ([2, 0, 2, 2], ["nsubj", "root", "obj", "punct"]),
+    ]
+    card = ModelCard.load(out / "README.md")
+    assert "dependency-parsing" in card.data.tags and "objective: head_select" in card.text
+    assert {"uas", "las", "clas"} <= {result.metric_type for result in card.data.eval_results}
+
+    parse = pipeline("dependency-parsing", model=str(out), device="cpu")
+    assert [(word["head"], word["relation"]) for word in parse("the dog wrote .")] == (
+        [(2, "det"), (3, "nsubj"), (0, "root"), (3, "punct")]
+    )
+
+    # From the checkpoint alone, and where the trees are not known.
+    again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
+    assert again["eval_las"] == 100
+    blind = write("blind.conllu", conllu([*TREES], trees=False))
+    run("do_predict", model_name_or_path=out, test_file=blind, output_dir=tmp_path / "blind")
+    assert (tmp_path / "blind" / "test_predictions.conllu").read_text(encoding="utf-8") == conllu([*TREES])
+
+
+@pytest.mark.parametrize("decode", ["greedy", "mst"])
+def test_scores_are_those_of_what_is_written(run, write, tmp_path, decode):
+    train = write("train.conllu", conllu([*TREES]))
+    results = run("do_train", "do_eval", train_file=train, validation_file=train, decode=decode, max_steps=3)
+    read = []
+    for block in (tmp_path / "out" / "eval_predictions.conllu").read_text(encoding="utf-8").split("\n\n")[:-1]:
+        rows = [line.split("\t") for line in block.splitlines() if line.partition("\t")[0].isdecimal()]
+        read.append(([int(row[6]) for row in rows], [row[7] for row in rows]))
+    assert {name: results[f"eval_{name}"] for name in score_trees(read, trees(train))} == score_trees(
+        read, trees(train)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"features": "emb", "freeze_encoder": True},
+        {"freeze_encoder": True},
+        {"freeze_encoder": True, "mlm_epochs": 1},
+        {"features": "emb"},
+        {"features": "emb+att"},
+        {"features": "emb+att", "decode": "mst"},
+        {"features": "att", "word_state": "mean", "none_weight": 0.5, "attention_scale": 10, "objective": "pairs"},
+    ],
+)
+def test_rows_of_the_paper(run, write, tmp_path, options):
+    train = write("train.conllu", conllu([*TREES]))
+    options = {"decode": "greedy", "scorer": "linear", **options}
+    results = run(
+        "do_train", "do_eval", train_file=train, validation_file=train, new_layers_learning_rate=0.01, **options
+    )
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert all(config[name] == value for name, value in options.items() if name not in ("decode", "mlm_epochs"))
+    assert 0 <= results["eval_las"] <= results["eval_uas"] <= 100
+    assert (tmp_path / "out" / "mlm" / "model.safetensors").exists() == ("mlm_epochs" in options)
+
+
+def test_seeds(run, write, tmp_path):
+    train = write("train.conllu", conllu([*TREES] * 2))
+    results = run("do_train", "do_eval", train_file=train, validation_split_percentage=25, seeds=[1, 2])
+    assert set(results["seeds"]) == {"1", "2"} and "eval_las_std" in results
+    assert results["seeds"]["1"]["train_samples"] == 6
+    assert (tmp_path / "out" / "seed-2" / "eval_predictions.conllu").exists()
+
+
+def test_long_sentences(run, write, tmp_path, caplog, fails):
+    words = ["dog", "wrote", *["book"] * 100, "."]
+    heads = [2, 0, *[2] * 100, 102]
+    text = with_tree(conllu_lines(words), heads, ["dep"] * len(words))
+    train = write("long.conllu", text + conllu([*TREES]))
+    results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
+    assert "eval: 1 sentences of more than 64 tokens, the first at" in caplog.text
+    assert results["test_uas"] == results["eval_uas"]
+    written = trees(tmp_path / "out" / "test_predictions.conllu")
+    assert [len(tree[0]) for tree in written] == [103, 6, 4, 7, 4]
+    assert results["eval_uas"] == score_trees(written, trees(train))["uas"]
+    error = fails("do_train", train_file=train, long_sentences="error")
+    assert "long.conllu:2: the sentence has more than 64 tokens" in error
+
+
+def test_relations_that_the_training_data_lack(run, write, caplog):
+    train = write("train.conllu", conllu([*TREES]))
+    test = write("test.conllu", conllu([*TREES]).replace("\tobj\t", "\tiobj\t"))
+    results = run("do_train", "do_predict", train_file=train, test_file=test)
+    assert (
+        "test: 2 words have a relation that the parser does not know, such as 'iobj' in the sentence at" in caplog.text
+    )
+    assert results["test_label_accuracy"] < 100
+
+
+def test_errors(fails, write):
+    train = write("train.conllu", conllu([*TREES]))
+    raw = write("raw.txt", "the dog\n")
+    assert "there are no data to train, score or parse" in fails("do_train")
+    assert "raw.txt: the sentences have no trees" in fails("do_train", train_file=raw)
+    assert "the relations are not known" in fails("do_eval", validation_file=train)
+    assert "--mlm_epochs trains on the text of the training data" in fails(
+        "do_eval", validation_file=train, mlm_epochs=1
+    )
+    assert "--mlm_epochs must be above 0" in fails("do_train", train_file=train, mlm_epochs=0)
+    assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
+    assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
+    assert "--train_file none.conllu: there is no such file" in fails("do_train", train_file="none.conllu")
+    broken = write("broken.conllu", conllu([*TREES]).replace("\t3\tnsubj", "\t30\tnsubj", 1))
+    assert "broken.conllu:5: the head of word 2 has to be 0 or" in fails("do_train", train_file=broken)
+    assert "leave no room for a word" in fails("do_train", train_file=train, max_seq_length=2)
