@@ -29,6 +29,7 @@ from msattn.data import GLUE_TASKS
 from msattn.training.cli import run_cli
 from tests.tiny_models import WORDS, tiny_tokenizer
 
+SCRIPT = run_glue
 NOUNS = ("author", "book", "house", "dog", "cat", "taxi")
 MEASURES = {
     "cola": {"matthews_correlation"},
@@ -99,43 +100,6 @@ def sentence_rows(count: int, label=lambda number: NOUNS[number % 3]) -> list[di
 def json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def run(encoder, tmp_path, monkeypatch):
-    """Runs the script in this process, two steps unless `options` say otherwise, and returns all its metrics."""
-
-    def run(*flags: str, **options: Any) -> dict[str, Any]:
-        values = {
-            "model_name_or_path": encoder,
-            "output_dir": tmp_path / "out",
-            "max_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            **options,
-        }
-        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
-        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
-        monkeypatch.setattr(sys, "argv", ["run_glue.py", *argv])
-        run_cli(run_glue.main)
-        return read_json(Path(values["output_dir"]) / "all_results.json")
-
-    return run
-
-
-@pytest.fixture
-def fails(run, capsys):
-    def fails(*flags: str, **options: Any) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            run(*flags, **options)
-        error = capsys.readouterr().err
-        assert stop.value.code == 2 and "Traceback" not in error
-        return next(line for line in error.splitlines() if line.startswith("error: "))
-
-    return fails
 
 
 def read_json(path: Path) -> Any:
