@@ -66,17 +66,6 @@ PREFIXES = {
 MAX_SEQ_LENGTH = 128
 # Classes that have an order of their own.
 ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
-# Of a model that is trained from scratch, for its card.
-SCRATCH_FIELDS = (
-    "model_type",
-    "scales",
-    "alpha",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "position_embeddings",
-    "intermediate_size",
-)
 METRIC_NAMES = {
     "matthews_correlation": "Matthews correlation",
     "accuracy": "Accuracy",
@@ -510,7 +499,7 @@ def _card(
     names = {"": f"validation{matched}", "_mm": "validation_mismatched"}
     official = "dev" if "dev" in splits else "eval"
     family = source.config.model_type
-    config_fields: Sequence[str] = ["model_type"]
+    config_fields = source.card_fields
     if multiscale:
         model = (
             "BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a "
@@ -519,7 +508,6 @@ def _card(
         config_fields = CONFIG_FIELDS
     elif source.fresh:
         model = f"a model of the family `{family}`, trained from scratch,"
-        config_fields = [name for name in SCRATCH_FIELDS if hasattr(source.config, name)]
     else:
         model = "a pre-trained encoder"
     carries_code = multiscale or not type(source.config).__module__.startswith("transformers.")

@@ -25,6 +25,17 @@ logger = logging.get_logger(__name__)
 FROM_DATA = ("vocab_size", "pad_token_id", "id2label", "label2id")
 # The arguments that a vocabulary is built by.
 VOCABULARY = ("vocabulary_size", "min_word_frequency", "cased", "raw_text")
+# What a model card names of fresh weights.
+CARD_FIELDS = (
+    "model_type",
+    "scales",
+    "alpha",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "position_embeddings",
+    "intermediate_size",
+)
 CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -104,6 +115,11 @@ class ModelSource:
         self.vocabulary = 0
         self.vectors: torch.Tensor | None = None
         self.pad_token_id: int | None = None
+
+    @property
+    def card_fields(self) -> Sequence[str]:
+        """The fields of the configuration that a model card names."""
+        return [name for name in CARD_FIELDS if hasattr(self.config, name)] if self.fresh else ["model_type"]
 
     def tokenizer(self, texts: Iterable[str | Sequence[str]] | None) -> PreTrainedTokenizerBase:
         """

@@ -304,7 +304,7 @@ def _card(
         description=f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words.",
         usage=partial(_usage, entities=entities, carries_code=carries_code),
         tags=["named-entity-recognition" if entities else "part-of-speech"],
-        config_fields=["model_type"],
+        config_fields=source.card_fields,
         carries_code=carries_code,
     )
 

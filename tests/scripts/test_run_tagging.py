@@ -132,7 +132,7 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=files["train_file"], output_dir=tmp_path / "again")
     assert again["eval_accuracy"] == 1
-    ModelCard.load(out / "README.md")
+    assert "- num_hidden_layers: 1" in ModelCard.load(out / "README.md").text
 
 
 def test_entities_are_learned(run, write, tmp_path):
