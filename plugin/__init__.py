@@ -23,7 +23,6 @@ from msattn.configuration.configuration_bilstm import BiLSTMConfig
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.heads_per_scale import heads_per_scale
-from msattn.decode_tree import decode_tree, decode_trees
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
@@ -45,6 +44,7 @@ from msattn.modeling.received_attention import received_attention, received_atte
 from msattn.modeling.scale_aware_attention import scale_aware_attention
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
+from msattn.tree_decoding import decode_tree, decode_trees
 
 if TYPE_CHECKING:
     from msattn.training.guiding import GuidedTrainer, GuidingArguments

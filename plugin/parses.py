@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from msattn.decode_tree import as_array, greedy_heads, joined_tree, repaired_heads
 from msattn.modeling.pairwise_scores import relations_of_arcs
+from msattn.tree_decoding import as_array, greedy_heads, joined_tree, repaired_heads
 
 DECODERS = ("greedy", "mst")
 

@@ -63,8 +63,8 @@ def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
         source = words[head]["word"] if head >= 0 else "ROOT"
         title = f"{source} → {word['word']}: {word['relation']}" + ("" if score is None else f" ({score:.2f})")
         # That of the root stands above its dependent.
-        ends = sorted((head, dependent)) if head >= 0 else (dependent, dependent)
-        arcs.append(_Arc(*ends, dependent, word["relation"], title))
+        other = head if head >= 0 else dependent
+        arcs.append(_Arc(min(other, dependent), max(other, dependent), dependent, word["relation"], title))
     return sorted(arcs, key=lambda arc: (arc.right - arc.left, arc.left))
 
 
@@ -122,8 +122,8 @@ def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, in
     feet: dict[int, float] = defaultdict(float)
     for arc in arcs:
         ending[arc.right].append(arc)
-        for word in (arc.left, arc.right):
-            feet[word] = max(feet[word], 2 * abs(offsets[arc, word]))
+        for end in (arc.left, arc.right):
+            feet[end] = max(feet[end], 2 * abs(offsets[arc, end]))
     centers: list[float] = []
     edge = float(MARGIN)
     for number, word in enumerate(words):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -85,14 +85,14 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
         yield found
 
 
-def with_tree(lines: Sequence[str], heads: Sequence[int], relations: Sequence[str]) -> str:
+def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
     """
     The text of a sentence with another tree; all but the columns of heads and relations stays as it is.
 
     Args:
         lines (`Sequence[str]`): See [`ConlluSentence`].
-        heads (`Sequence[int]`): The number of each word's head, 0 for the root.
-        relations (`Sequence[str]`): The relation of each word to its head.
+        heads (`Iterable[int]`): The number of each word's head, 0 for the root.
+        relations (`Iterable[str]`): The relation of each word to its head.
 
     Raises:
         ValueError: There are more words, or fewer.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
+import torch
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from msattn.data.words import WORD_COLUMNS, character_words, split_words, token_words
@@ -155,6 +157,46 @@ def encode_relation_dataset(
             f"in {limit} tokens."
         )
     return encoded
+
+
+def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase) -> dict[str, list]:
+    """
+    Takes the markers out of what [`encode_relations`] returns.
+
+    Args:
+        rows (`Mapping[str, list]`): Its columns, of rows that fit.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer that it was given.
+
+    Returns:
+        `dict[str, list]`: The columns, with `entity_pieces` in place of `entity_starts`: the positions of the pieces
+        of both entities, head first.
+    """
+    markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
+    columns: dict[str, list] = {name: [] for name in rows if name != "entity_starts"}
+    pieces = []
+    for row, ids in enumerate(rows["input_ids"]):
+        places = [ids.index(marker) for marker in markers]
+        for name, column in columns.items():
+            values = rows[name][row]
+            if name in ("input_ids", "attention_mask", "token_type_ids", "word_ids"):
+                values = [value for position, value in enumerate(values) if position not in places]
+            column.append(values)
+        spans = (range(places[0] + 1, places[1]), range(places[2] + 1, places[3]))
+        pieces.append([[at - sum(place < at for place in places) for at in span] for span in spans])
+    return {**columns, "entity_pieces": pieces}
+
+
+class EntityPiecesCollator(DataCollatorWithPadding):
+    """A [`DataCollatorWithPadding`] that pads the column `entity_pieces`, too, with -1."""
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        features = [dict(row) for row in features]
+        pieces = [row.pop("entity_pieces") for row in features]
+        batch = super().__call__(features)
+        width = max(1, *(len(entity) for row in pieces for entity in row))
+        padded = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
+        batch["entity_pieces"] = torch.tensor(padded)
+        return batch
 
 
 def _label_id(identifier: str, label: str | None, label2id: Mapping[str, int]) -> int:

@@ -69,12 +69,16 @@ def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 
 
 def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    labelled = None
+    labelled: bool | None = None
     for _, tokens, lines in conllu_sentences(path):
         words = [token for token in tokens if not token.end]
         if not words:
             raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
-        row = {"words": [word.cells["form"] for word in words], "lines": lines, "where": words[0].where}
+        row: dict[str, Any] = {
+            "words": [word.cells["form"] for word in words],
+            "lines": lines,
+            "where": words[0].where,
+        }
         has_tree = any(word.cells["head"] != "_" for word in words)
         if has_tree:
             row["heads"] = _heads(words)
@@ -88,7 +92,7 @@ def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 
 
 def _heads(words: Sequence[ConlluToken]) -> list[int]:
-    heads = []
+    heads: list[int] = []
     for number, (where, cells, _) in enumerate(words, start=1):
         head = cells["head"]
         if not head.isdecimal() or int(head) > len(words) or int(head) == number:
@@ -107,7 +111,7 @@ def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:
     # Of the words that are known to hang from the root none has to be looked at twice.
     reached = {0}
     for start in range(1, len(heads) + 1):
-        way = {}
+        way: dict[int, int] = {}
         number = start
         while number not in reached:
             if number in way:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from msattn.decode_tree import are_trees
 from msattn.errors import UserError
+from msattn.tree_decoding import are_trees
 
 # The heads of a sentence's words, from 0 for the root on, and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
@@ -91,7 +91,7 @@ def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
     return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
 
 
-def has_crossing_arcs(heads: Sequence[int]) -> bool:
+def has_crossing_arcs(heads: Iterable[int]) -> bool:
     """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
     arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
     # The right ends of the arcs that span the place where the next one begins, the innermost last.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from msattn.errors import UserError
 from msattn.pipelines.length_sorted import LengthSortedPipeline
@@ -47,13 +49,21 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        if "entity_starts" not in inspect.signature(self.model.forward).parameters:
+        parameters = inspect.signature(self.model.forward).parameters
+        self.reads_pieces = "entity_pieces" in parameters
+        if not self.reads_pieces and "entity_starts" not in parameters:
             raise UserError(
                 f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which extracts no "
                 "relations; give a checkpoint that run_re.py has trained."
             )
-        # The positions in `entity_starts` count from the left.
+        # The positions of the entities count from the left.
         self.tokenizer.padding_side = "right"
+        # Some models read texts without the markers, and their tokenizer lacks them.
+        self.marking_tokenizer = copy.deepcopy(self.tokenizer) if self.reads_pieces else self.tokenizer
+        if self.reads_pieces:
+            from msattn.data.entity_markers import add_entity_markers
+
+            add_entity_markers(self.marking_tokenizer)
 
     def _sanitize_parameters(
         self, top_k: int | str | None = "", output_attentions: bool | None = None, max_length: int | None = None
@@ -95,22 +105,36 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
     def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
         # `datasets`, on which the reader and the encoder stand, is too slow to import with the package.
-        from msattn.data.entity_markers import encode_relations
+        from msattn.data.entity_markers import encode_relations, without_markers
 
         example = _example(inputs)
         limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
         limit = min(limit for limit in limits if limit is not None)
-        encoded = encode_relations(self.tokenizer, [example["text"]], [example["head"]], [example["tail"]], limit)
+        encoded = encode_relations(
+            self.marking_tokenizer, [example["text"]], [example["head"]], [example["tail"]], limit
+        )
         if encoded["input_ids"][0] is None:
             start = min(example["head"][0], example["tail"][0])
             raise UserError(
                 f"the two entities and what lies between them do not fit in {limit} tokens: "
                 f"{_around(example['text'], start, start)!r}."
             )
+        if self.reads_pieces:
+            encoded = without_markers(encoded, self.marking_tokenizer)
+            for role, pieces in zip(("head", "tail"), *encoded.pop("entity_pieces"), strict=True):
+                # Batches are padded with 0.
+                encoded[f"{role}_pieces"] = [[1 + piece for piece in pieces] or [0]]
         return {"example": example, **{name: torch.tensor(rows) for name, rows in encoded.items()}}
 
     def _forward(self, model_inputs: dict[str, Any], output_attentions: bool = False) -> dict[str, Any]:
         example = model_inputs.pop("example")
+        if self.reads_pieces:
+            if output_attentions:
+                raise UserError("the model reads the encoder's own attention, and has no fusion attention to return.")
+            pieces = [model_inputs.pop(f"{role}_pieces") - 1 for role in ("head", "tail")]
+            width = max(part.shape[1] for part in pieces)
+            padded = [pad(part, (0, width - part.shape[1]), value=-1) for part in pieces]
+            model_inputs["entity_pieces"] = torch.stack(padded, dim=1)
         outputs = self.model(**model_inputs, output_attentions=output_attentions)
         result = {"logits": outputs.logits, "example": example}
         if output_attentions:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.errors import UserError
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
 from msattn.training.pretrained import ModelArguments, load_config
 
 CONFIG_FIELDS = (
@@ -81,7 +82,9 @@ def stands_on_bert(args: MultiScaleArguments, head: str | None) -> bool:
 def checkpoint_labels(args: MultiScaleArguments) -> list[str] | None:
     """Labels of a trained checkpoint; a pre-trained encoder has none."""
     config = load_config(args)
-    stock = any(name.endswith("ForSequenceClassification") for name in config.architectures or [])
+    architectures = config.architectures or []
+    stock = any(name.endswith("ForSequenceClassification") for name in architectures)
+    stock = stock or BertPairwiseForRelationClassification.__name__ in architectures
     if config.model_type != MultiScaleBertConfig.model_type and (config.model_type == "bert" or not stock):
         return None
     return [config.id2label[number] for number in range(config.num_labels)]

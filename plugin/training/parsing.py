@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -26,7 +26,7 @@ from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment, GuidedFineTuningTrainer
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.multiscale import FLAG
+from msattn.training.pairwise import PairwiseArguments
 from msattn.training.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 
 logger = logging.get_logger(__name__)
@@ -55,16 +55,9 @@ METRIC_NAMES = {
 
 
 @dataclass
-class ParserArguments(ModelArguments):
+class ParserArguments(PairwiseArguments, ModelArguments):
     """The parser: what is left out stays as the checkpoint has it, or as the paper has it for a plain BERT."""
 
-    features: str | None = field(
-        default=None,
-        metadata={
-            "help": "What is known of two words: their hidden states (emb), their attention (att), or both (emb+att).",
-            "choices": ["emb", "att", "emb+att"],
-        },
-    )
     objective: str | None = field(
         default=None,
         metadata={
@@ -73,18 +66,7 @@ class ParserArguments(ModelArguments):
             "choices": ["pairs", "head_select"],
         },
     )
-    scorer: str | None = field(
-        default=None,
-        metadata={
-            "help": "How hidden states are scored: linear (the paper) or biaffine.",
-            "choices": ["linear", "biaffine"],
-        },
-    )
     arc_size: int | None = field(default=None, metadata={"help": "Width of the biaffine layer of arcs."})
-    relation_size: int | None = field(default=None, metadata={"help": "Width of the biaffine layer of relations."})
-    freeze_encoder: bool | None = field(
-        default=None, metadata={"help": "Train only what is above the encoder (feature-based).", **FLAG}
-    )
     word_state: str | None = field(
         default=None,
         metadata={
@@ -95,12 +77,10 @@ class ParserArguments(ModelArguments):
     none_weight: float | None = field(
         default=None, metadata={"help": "Weight of the pairs without a relation in the loss of pairs."}
     )
-    attention_scale: float | None = field(default=None, metadata={"help": "Factor of the attention features."})
 
     def config_overrides(self) -> dict[str, Any]:
         """The fields of the model's configuration that were given."""
-        values = {name: getattr(self, name) for name in CONFIG_FIELDS}
-        return {name: value for name, value in values.items() if value is not None}
+        return self.given(CONFIG_FIELDS)
 
 
 @dataclass
@@ -194,7 +174,7 @@ class ParsedSet:
     trees: Dataset
     windows: Dataset
 
-    def parses(self, answers: Sequence[np.ndarray], decoder: str) -> list[Parses]:
+    def parses(self, answers: Iterable[np.ndarray], decoder: str) -> list[Parses]:
         """The parse of each sentence, from the answers of a [`ParsingTrainer`] to its windows, in order."""
         return sentence_parses(answers, self.windows, decoder)
 
@@ -373,11 +353,12 @@ def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int
         )
     if "relations" not in data.trees.column_names:
         return
+    known = set(labels)
     unknown = [
         (name, where)
         for names, where in zip(data.trees["relations"], data.trees["where"], strict=True)
         for name in names
-        if name not in labels
+        if name not in known
     ]
     if unknown:
         name, where = unknown[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,19 +14,27 @@ import numpy as np
 from datasets import Dataset, load_dataset
 from scipy.special import softmax
 from sklearn.metrics import classification_report
-from transformers import EvalPrediction, TrainingArguments
+from transformers import DataCollatorWithPadding, EvalPrediction, TrainingArguments
 
 from msattn import metrics
-from msattn.data.entity_markers import add_entity_markers, encode_relation_dataset
+from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
+from msattn.data.entity_markers import (
+    EntityPiecesCollator,
+    add_entity_markers,
+    encode_relation_dataset,
+    without_markers,
+)
 from msattn.data.relations import UnknownLabelError, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.multiscale import CONFIG_FIELDS, MultiScaleArguments, checkpoint_labels, head_fields
-from msattn.training.pretrained import load_model, load_tokenizer
+from msattn.training.pairwise import PairwiseArguments
+from msattn.training.pretrained import load_config, load_model, load_tokenizer
 
 # The rows of the paper's Table 1 that this code reproduces, and the control that has the size but no phrases.
 HEADS: dict[str, dict[str, Any]] = {
@@ -34,19 +43,23 @@ HEADS: dict[str, dict[str, Any]] = {
     "bert-entity": {"fusion_layers": 0, "pooling": "entity_start"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
+# The relation classifier of pairwise attention, which is another model.
+PAIRWISE = "pairwise"
+PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale")
 NEGATIVE_LABELS = ("Other", "no_relation", "NA", "NONE")
 
 
 @dataclass
-class RelationModelArguments:
-    """What sits on top of the encoder."""
+class RelationModelArguments(PairwiseArguments):
+    """What sits on top of the encoder; all but the head is for --head pairwise."""
 
     head: str | None = field(
         default=None,
         metadata={
             "help": "multiscale (BERT-MS, the default for a plain BERT checkpoint), or a baseline: bert ([CLS]), "
-            "bert-entity (entity markers) or plain-attention (as large as multiscale, but words only).",
-            "choices": list(HEADS),
+            "bert-entity (entity markers) or plain-attention (as large as multiscale, but words only); or pairwise, "
+            "which reads the attention between the entities, without markers.",
+            "choices": [*HEADS, PAIRWISE],
         },
     )
 
@@ -106,7 +119,10 @@ def relation_experiment(
         UserError: Files, labels, model or arguments are not as they should be.
     """
     tokenizer = load_tokenizer(model_args)
-    add_entity_markers(tokenizer)
+    pairwise = _is_pairwise(model_args, head_args)
+    # Of the one that pairwise attention reads with the markers are no part.
+    marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
+    add_entity_markers(marking)
     if data_args.max_length is not None and not 0 < data_args.max_length <= tokenizer.model_max_length:
         raise UserError(
             f"--max_length {data_args.max_length}: the model takes 1 to {tokenizer.model_max_length} tokens."
@@ -130,9 +146,9 @@ def relation_experiment(
             dataset = dataset.select(range(min(at_most, len(dataset))))
         with training_args.main_process_first(desc=f"encoding {split}"):
             try:
-                return encode_relation_dataset(
+                marked = encode_relation_dataset(
                     dataset,
-                    tokenizer,
+                    marking,
                     max_length=data_args.max_length,
                     label2id=label2id if labelled else None,
                     on_overflow=data_args.on_overflow,
@@ -142,6 +158,11 @@ def relation_experiment(
             except UserError as error:
                 source = getattr(data_args, f"{split}_file") or data_args.dataset_name or data_args.train_file
                 raise UserError(f"{source}, {split} data, {error}") from None
+            if not pairwise:
+                return marked
+            return marked.map(
+                partial(without_markers, tokenizer=marking), batched=True, remove_columns=marked.column_names
+            )
 
     train = encoded("train", data_args.max_train_samples) if training_args.do_train else None
     wants_eval = training_args.do_eval or training_args.eval_strategy != "no"
@@ -150,11 +171,14 @@ def relation_experiment(
 
     eval_datasets = {} if validation is None else {"eval": validation}
     test_datasets = {} if test is None else {"test": test}
-    overrides = head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}
+    if pairwise:
+        overrides = head_args.given(PAIRWISE_FIELDS)
+    else:
+        overrides = head_fields(model_args, HEADS[head_args.head]) if head_args.head else {}
     return Experiment(
         model_init=partial(
             load_model,
-            BertForMultiScaleRE,
+            BertPairwiseForRelationClassification if pairwise else BertForMultiScaleRE,
             model_args,
             len(tokenizer),
             **overrides,
@@ -163,13 +187,23 @@ def relation_experiment(
         ),
         tokenizer=tokenizer,
         compute_metrics=partial(relation_metrics, labels=labels, negative=negative),
-        card=_card(data_args, labels),
+        card=_card(data_args, labels, pairwise),
         train_dataset=train,
         eval_datasets=eval_datasets,
         test_datasets=test_datasets,
         write_predictions=partial(_write_predictions, datasets=eval_datasets | test_datasets, labels=labels),
         new_layers_learning_rate=model_args.new_layers_learning_rate,
+        collator_class=EntityPiecesCollator if pairwise else DataCollatorWithPadding,
     )
+
+
+def _is_pairwise(model_args: MultiScaleArguments, head_args: RelationModelArguments) -> bool:
+    """Whether the model is that of pairwise attention, which the checkpoint may say, too."""
+    checkpoint = load_config(model_args).model_type == BertPairwiseConfig.model_type
+    pairwise = checkpoint if head_args.head is None else head_args.head == PAIRWISE
+    for name in model_args.config_overrides() if pairwise else head_args.given(PAIRWISE_FIELDS):
+        raise UserError(f"--{name} is {'not ' if pairwise else ''}for --head {PAIRWISE}.")
+    return pairwise
 
 
 def relation_metrics(prediction: EvalPrediction, labels: Sequence[str], negative: str | None) -> dict[str, float]:
@@ -281,7 +315,7 @@ def _write_predictions(
     print(f"{prefix}\n{shown}")
 
 
-def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardFacts:
+def _card(data_args: RelationDataArguments, labels: Sequence[str], pairwise: bool) -> ModelCardFacts:
     source = data_args.dataset_name or Path(str(data_args.train_file)).name
     official = set(labels) <= set(SEMEVAL_LABELS)
     return ModelCardFacts(
@@ -297,12 +331,18 @@ def _card(data_args: RelationDataArguments, labels: Sequence[str]) -> ModelCardF
             "auc": "Area under the precision-recall curve",
         },
         description=(
-            f"A relation extractor for {len(labels)} labels, between two marked entities: BERT with multi-scale "
-            "fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a baseline."
+            f"A relation extractor for {len(labels)} labels, between two marked entities: BERT "
+            + (
+                "whose attention between them, in all layers and heads, is a feature beside their hidden states "
+                "(`features` below)."
+                if pairwise
+                else "with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), "
+                "as a baseline."
+            )
         ),
         usage=_usage,
-        tags=["relation-extraction", "multi-scale-attention"],
-        config_fields=CONFIG_FIELDS,
+        tags=["relation-extraction", "pairwise-attention" if pairwise else "multi-scale-attention"],
+        config_fields=PAIRWISE_FIELDS if pairwise else CONFIG_FIELDS,
     )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from msattn.decode_tree import are_trees, decode_tree, joined_tree
 from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
 from msattn.parses import Parses, decode_parses, sentence_parses
+from msattn.tree_decoding import are_trees, decode_tree, joined_tree
 
 
 def outputs(lengths: list[int], labels: int = 5) -> tuple[PairwiseParserOutput, torch.Tensor]:

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification, pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline, UserError
 from msattn.data.conllu import conllu_sentences
-from msattn.decode_tree import are_trees
+from msattn.tree_decoding import are_trees
 from tests.tiny_models import WORDS, tiny_tokenizer
 
 RELATIONS = ("det", "nsubj", "punct", "root")

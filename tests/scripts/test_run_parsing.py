@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +14,9 @@ import run_parsing
 from msattn.data.conllu import with_tree
 from msattn.data.treebanks import conllu_lines, read_treebank
 from msattn.metrics.parsing import score_trees
-from msattn.training.cli import run_cli
 from tests.tiny_models import tiny_tokenizer
 
+SCRIPT = run_parsing
 # Heads and relations that can be learned from the words alone.
 TREES = {
     "the dog wrote a book .": ([2, 3, 0, 5, 3, 3], "det nsubj root det obj punct"),
@@ -57,41 +55,6 @@ def write(tmp_path):
         return tmp_path / name
 
     return write
-
-
-@pytest.fixture
-def run(encoder, tmp_path, monkeypatch):
-    def run(*flags: str, **options: Any) -> dict[str, Any]:
-        values = {
-            "model_name_or_path": encoder,
-            "output_dir": tmp_path / "out",
-            "max_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            **options,
-        }
-        words = [[f"--{name}", *(value if isinstance(value, list) else [value])] for name, value in values.items()]
-        argv = [*(str(word) for option in words for word in option), *(f"--{flag}" for flag in flags)]
-        monkeypatch.setattr(sys, "argv", ["run_parsing.py", *argv])
-        run_cli(run_parsing.main)
-        return json.loads((Path(values["output_dir"]) / "all_results.json").read_text())
-
-    return run
-
-
-@pytest.fixture
-def fails(run, capsys):
-    def fails(*flags: str, **options: Any) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            run(*flags, **options)
-        error = capsys.readouterr().err
-        assert stop.value.code == 2 and "Traceback" not in error
-        return next(line for line in error.splitlines() if line.startswith("error: "))
-
-    return fails
 
 
 def trees(path: Path) -> list[tuple[list[int], list[str]]]:

@@ -9,9 +9,9 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, pipeline
 
-from msattn import AutoModelForRelationExtraction
+from msattn import AutoModelForRelationExtraction, UserError
 from msattn.data.relations import read_relations
 from tests.scripts.relation_runs import arguments, logged, read_json, run, same_weights
 
@@ -209,3 +209,41 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     run(arguments(demo, tmp_path / "model", "do_train", label_file=file, max_steps=1, max_train_samples=8))
     model = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model")
     assert [model.config.id2label[number] for number in range(11)] == labels
+
+
+@pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
+def test_pairwise_attention(features, demo, tmp_path):
+    out = tmp_path / "model"
+    options = {"head": "pairwise", "features": features, "test_file": demo.test_file, "max_predict_samples": 8}
+    run(arguments(demo, out, "do_train", "do_predict", **options, freeze_encoder=True, max_steps=2))
+    config = read_json(out / "config.json")
+    assert config["architectures"] == ["BertPairwiseForRelationClassification"]
+    assert (config["features"], config["freeze_encoder"]) == (features, True)
+    # Its tokenizer knows no markers, and the checkpoint says which head it has.
+    assert "[E1]" not in (out / "tokenizer.json").read_text(encoding="utf-8")
+    again = tmp_path / "again"
+    options = {"model_name_or_path": out, "train_file": None, "max_train_samples": None, "max_predict_samples": 8}
+    run(arguments(demo, again, "do_predict", test_file=demo.test_file, **options))
+    assert (again / "test_predictions.tsv").read_text() == (out / "test_predictions.tsv").read_text()
+
+    extract = pipeline("relation-extraction", model=str(out), device="cpu")
+    rows = [
+        "The <e1>storm</e1> caused heavy <e2>damage in the old town</e2>.",
+        "<e2>Rain</e2> and <e1>storms</e1>.",
+    ] * 2
+    alone = [extract(row) for row in rows]
+    for result, expected in zip(extract(rows, batch_size=3), alone, strict=True):
+        assert result["score"] == pytest.approx(expected["score"], abs=1e-5)
+        assert {**result, "score": 0} == {**expected, "score": 0}
+    with pytest.raises(UserError, match="no fusion attention to return"):
+        extract(rows[0], output_attentions=True)
+
+
+def test_pairwise_attention_has_arguments_of_its_own(demo, tmp_path, capsys):
+    for options, message in (
+        ({"head": "pairwise", "scales": [3]}, "--scales is not for --head pairwise"),
+        ({"head": "multiscale", "features": "emb"}, "--features is for --head pairwise"),
+    ):
+        with pytest.raises(SystemExit):
+            run(arguments(demo, tmp_path, "do_train", **options))
+        assert message in capsys.readouterr().err

@@ -104,8 +104,10 @@ def are_trees(heads: np.ndarray, single_root: bool = True) -> np.ndarray:
     # Each step doubles the way towards the root.
     for _ in range(int(heads.shape[1]).bit_length()):
         reached = np.take_along_axis(reached, reached, axis=1)
-    trees = ~reached.any(axis=1)
-    return trees & ((heads == 0).sum(axis=1) == 1) if single_root else trees
+    trees = np.asarray(~reached.any(axis=1))
+    if single_root:
+        trees &= (heads == 0).sum(axis=1) == 1
+    return trees
 
 
 def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import msattn
-from msattn.decode_tree import are_trees, greedy_heads
+from msattn.tree_decoding import are_trees, greedy_heads
 
 
 @cache
@@ -88,7 +88,7 @@ def test_a_batch_is_each_sentence_by_itself():
 
 
 def test_greedy_heads_that_make_a_tree_are_the_result(monkeypatch):
-    monkeypatch.setattr("msattn.decode_tree.chu_liu_edmonds", None)
+    monkeypatch.setattr("msattn.tree_decoding.chu_liu_edmonds", None)
     heads = np.array([[2, 0, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]])
     scores = np.full((3, 5, 5), -1.0)
     for row, word in zip(*np.nonzero(heads >= 0), strict=True):
