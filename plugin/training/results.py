@@ -65,7 +65,7 @@ class Study:
     points: list[dict[str, Any]] = field(default_factory=list)
 
     stem: ClassVar[str] = "study"
-    variables: ClassVar[Sequence[str]] = ("train_fraction", "guided_layer")
+    variables: ClassVar[tuple[str, ...]] = ("train_fraction", "guided_layer")
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Study:

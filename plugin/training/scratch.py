@@ -141,7 +141,7 @@ class ModelSource:
             tokenizer = load_tokenizer(self.model_args, self.config)
         else:
             tokenizer = train_word_tokenizer(
-                texts,
+                texts or (),
                 lower_case=not args.cased,
                 raw_text=args.raw_text,
                 min_frequency=args.min_word_frequency,
@@ -206,7 +206,7 @@ class ModelSource:
             raise UserError(f"--config_overrides: {error.__cause__ or error}") from error
 
     def _overrides(self) -> dict[str, Any]:
-        family = self.args.model_type
+        family = str(self.args.model_type)
         if family not in CONFIG_MAPPING:
             raise UserError(f"--model_type: there is no family {family!r}{_closest(family, CONFIG_MAPPING.keys())}")
         default = self._config()

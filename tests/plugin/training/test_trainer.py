@@ -4,7 +4,6 @@ import pytest
 import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, TrainingArguments
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from msattn.training.trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
 from tests.tiny_models import tiny_relation_extractor
@@ -64,11 +63,10 @@ def test_the_schedule_scales_both_rates(tmp_path):
 
 def test_grouping_by_length_depends_on_the_seed_alone():
     lengths = torch.randint(1, 50, (300,), generator=torch.Generator().manual_seed(0)).tolist()
-    original = LengthGroupedSampler(4, lengths=lengths)
     orders = []
     for seed in (1, 1, 2):
         torch.rand(len(orders))  # moves the global generator on
-        orders.append(list(RepeatableLengthGroupedSampler(original, lambda seed=seed: seed)))
+        orders.append(list(RepeatableLengthGroupedSampler(4, lengths, lambda seed=seed: seed)))
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == list(range(300))
     batches = [[lengths[index] for index in orders[0][start : start + 4]] for start in range(0, 200, 4)]
@@ -102,3 +100,17 @@ def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
     torch.testing.assert_close(torch.from_numpy(output.predictions), torch.stack(expected))
     assert output.label_ids.tolist() == [row["labels"] for row in rows]
     assert list(LongestFirstSampler(Dataset.from_list(rows))) == [1, 3, 6, 4, 0, 5, 2]
+
+
+def test_training_batches_are_grouped_by_length(tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    data = Dataset.from_dict({"input_ids": [[1] * length for length in range(1, 101)], "other": [0] * 100})
+    args = TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=5, train_sampling_strategy="group_by_length", use_cpu=True
+    )
+    trainer = FineTuningTrainer(model, args, train_dataset=data.select(range(99, 19, -1)), processing_class=tokenizer)
+    order = list(trainer._get_train_sampler())
+    assert sorted(order) == list(range(80))
+    # The longest first; a batch of any five would have a spread of some 50.
+    spreads = [max(order[start : start + 5]) - min(order[start : start + 5]) for start in range(0, 80, 5)]
+    assert order[0] == 0 and sum(spreads) / len(spreads) < 30
