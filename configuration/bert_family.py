@@ -7,14 +7,8 @@ from dataclasses import fields
 from transformers import BertConfig
 
 
-class BertFamilyMixin:
-    """
-    Lets `from_pretrained` of a configuration read the checkpoint of any BERT, too.
-
-    Put it before [`BertConfig`] in a `@strict` class.
-    """
-
-    model_type: str
+class BertFamilyConfig(BertConfig):
+    """A [`BertConfig`] with more fields, whose `from_pretrained` reads the checkpoint of any BERT, too."""
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):

@@ -5,13 +5,12 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import BertConfig
 
-from .bert_family import BertFamilyMixin
+from .bert_family import BertFamilyConfig
 
 
 @strict
-class BertPairwiseConfig(BertFamilyMixin, BertConfig):
+class BertPairwiseConfig(BertFamilyConfig):
     r"""
     Configuration of a [`BertPairwiseParser`] or a [`BertPairwiseForRelationClassification`]: a BERT encoder whose
     hidden states and attention maps, of all layers and heads, are the features of a pair of words.

@@ -5,13 +5,12 @@
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import BertConfig
 
-from .bert_family import BertFamilyMixin
+from .bert_family import BertFamilyConfig
 
 
 @strict
-class MultiScaleBertConfig(BertFamilyMixin, BertConfig):
+class MultiScaleBertConfig(BertFamilyConfig):
     r"""
     Configuration of a [`MultiScaleBertModel`]: a BERT encoder followed by multi-scale fusion self-attention.
 

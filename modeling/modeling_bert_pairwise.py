@@ -195,7 +195,9 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
         if self.config.objective == "pairs":
             logits = self.relations(*features, words)
             relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
-            arc_scores = relation_logits.logsumexp(dim=-1) - none
+            # In parts: the sum takes as much memory as what is summed.
+            any_relation = [part.logsumexp(dim=-1) for part in relation_logits.chunk(4, dim=1)]
+            arc_scores = torch.cat(any_relation, dim=1) - none
         else:
             arc_scores = self.arcs(*features, words).squeeze(1)
             if self.training and heads is not None:

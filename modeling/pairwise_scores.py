@@ -10,8 +10,10 @@ from torch import nn
 
 from .word_attention import piece_mean, word_members, word_states
 
-# Numbers that a block of scores between pieces holds at a time: 16 MiB in float32.
-BLOCK_SCORES = 2**22
+# Numbers that a block of scores between pieces may hold, even if the result is small: 128 KiB in float32, which a CPU
+# keeps at hand. A GPU asks for few and large blocks.
+BLOCK_SCORES = {"cpu": 2**15}
+BLOCK_SCORES_ELSEWHERE = 2**22
 
 
 class PairwiseScores(nn.Module):
@@ -88,18 +90,19 @@ class PairwiseScores(nn.Module):
             ValueError: The attention maps are not as many as there are layers.
         """
         members = word_members(word_index, num_words)
-        scores = None
-        if self.attention is not None:
-            self._check(attentions)
-            with torch.autocast(hidden_states.device.type, enabled=False):  # the maps say in which precision
-                weight = (self.attention.weight * self.attention_scale).to(attentions[0].dtype)
-                weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
-                scores = _AttentionScores.apply(weight, members, *attentions)
-            if self.attention.bias is not None:
-                scores = scores.add_(self.attention.bias[:, None, None])
-        if self.states is None:
-            return scores
-        return self.states.pairs(self._words(hidden_states, members), scores)
+        terms = [] if self.states is None else self.states.terms(self._words(hidden_states, members))
+        if self.attention is None:
+            return sum(terms[1:], terms[0])
+        self._check(attentions)
+        with torch.autocast(hidden_states.device.type, enabled=False):  # the maps say in which precision
+            weight = (self.attention.weight * self.attention_scale).to(attentions[0].dtype)
+            weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
+            scores = _AttentionScores.apply(weight, members, *attentions)
+        if self.attention.bias is not None:
+            terms.append(self.attention.bias[:, None, None])
+        for term in terms:
+            scores.add_(term)
+        return scores
 
     def arcs(
         self,
@@ -146,7 +149,7 @@ class PairwiseScores(nn.Module):
             `torch.Tensor` of shape `(batch, pairs, K)`
         """
         scores: Any = 0
-        if self.states is not None:
+        if self.states is not None and first is not None and second is not None:
             scores = self.states.arcs(first, second)
         if self.attention is not None and attention is not None:
             scores = scores + self.attention(attention * self.attention_scale)
@@ -171,10 +174,9 @@ class LinearPairs(nn.Module):
         self.head = nn.Linear(width, num_outputs, bias=False)
         self.dependent = nn.Linear(width, num_outputs)
 
-    def pairs(self, words: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
-        """All pairs of `(batch, words, width)`, added in place to `scores` of shape `(batch, K, words, words)`."""
-        heads, dependents = self.head(words).mT.unsqueeze(-1), self.dependent(words).mT.unsqueeze(-2)
-        return heads + dependents if scores is None else scores.add_(heads).add_(dependents)
+    def terms(self, words: torch.Tensor) -> list[torch.Tensor]:
+        """What adds up to the scores `(batch, K, words, words)` of all pairs of `(batch, words, width)`."""
+        return [self.head(words).mT.unsqueeze(-1), self.dependent(words).mT.unsqueeze(-2)]
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """One score a pair, `(batch, pairs, K)`."""
@@ -190,14 +192,11 @@ class BiaffinePairs(LinearPairs):
         self.dependent_layer = nn.Sequential(nn.Linear(width, size), nn.LeakyReLU(0.1), nn.Dropout(dropout))
         self.bilinear = nn.Linear(size, num_outputs * size, bias=False)
 
-    def pairs(self, words: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+    def terms(self, words: torch.Tensor) -> list[torch.Tensor]:
         first, second = self.head_layer(words), self.dependent_layer(words)
         batch, count, size = first.shape
-        left = self.bilinear(first).view(batch, -1, size)
-        bilinear = (left @ second.mT).view(batch, count, -1, count).transpose(1, 2)
-        scores = bilinear.contiguous() if scores is None else scores.add_(bilinear)
-        heads, dependents = self.head(first).mT.unsqueeze(-1), self.dependent(second).mT.unsqueeze(-2)
-        return scores.add_(heads).add_(dependents)
+        bilinear = (self.bilinear(first).view(batch, -1, size) @ second.mT).view(batch, count, -1, count)
+        return [bilinear.transpose(1, 2), self.head(first).mT.unsqueeze(-1), self.dependent(second).mT.unsqueeze(-2)]
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         first, second = self.head_layer(first), self.dependent_layer(second)
@@ -257,13 +256,14 @@ class _AttentionScores(torch.autograd.Function):
         batch, heads, pieces, _ = attentions[0].shape
         mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
         scores = weight.new_empty(batch, outputs, words, words)
-        for rows, channels in _blocks(batch, outputs, pieces):
+        for rows, channels in _blocks(scores, pieces):
             block = weight[:, channels].flatten(0, 1)
             size, both = mean[rows].shape[0], block.shape[0]
             total = weight.new_zeros(size, both, pieces * pieces)
             for layer, attention in enumerate(attentions):
                 total.baddbmm_(block[:, layer].expand(size, -1, -1), attention[rows].reshape(size, heads, -1))
             summed = total.view(size, both * pieces, pieces) @ to[rows].mT
+            del total
             summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
             # Columns attend to rows.
             between = (summed @ mean[rows].mT).view(size, both, words, words)
@@ -291,7 +291,7 @@ class _AttentionScores(torch.autograd.Function):
             torch.zeros_like(attention).view(batch, heads, -1) if wanted else None
             for attention, wanted in zip(attentions, ctx.needs_input_grad[2:], strict=True)
         ]
-        for rows, channels in _blocks(batch, weight.shape[1], pieces):
+        for rows, channels in _blocks(gradient, pieces):
             block = weight[:, channels].flatten(0, 1)
             size, both = mean[rows].shape[0], block.shape[0]
             part = gradient[rows, channels].to(weight.dtype)
@@ -314,10 +314,15 @@ class _AttentionScores(torch.autograd.Function):
         )
 
 
-def _blocks(batch: int, outputs: int, pieces: int) -> Iterator[tuple[slice, slice]]:
-    """Sentences and outputs such that their scores between pieces, in both directions, fit in a block."""
-    at_once = min(outputs, max(1, BLOCK_SCORES // (2 * pieces * pieces)))
-    sentences = max(1, BLOCK_SCORES // (2 * at_once * pieces * pieces))
+def _blocks(scores: torch.Tensor, pieces: int) -> Iterator[tuple[slice, slice]]:
+    """
+    Sentences and outputs whose scores between pieces, in both directions, are a small part of `(batch, K, words,
+    words)`.
+    """
+    batch, outputs = scores.shape[:2]
+    limit = max(BLOCK_SCORES.get(scores.device.type, BLOCK_SCORES_ELSEWHERE), scores.numel() // 8)
+    at_once = min(outputs, max(1, limit // (2 * pieces * pieces)))
+    sentences = max(1, limit // (2 * at_once * pieces * pieces))
     for start in range(0, batch, sentences):
         for first in range(0, outputs, at_once):
             yield slice(start, start + sentences), slice(first, first + at_once)

@@ -49,7 +49,7 @@ def word_states(hidden_states: torch.Tensor, members: torch.Tensor, mode: str = 
     if mode == "mean":
         return piece_mean(members, hidden_states.dtype) @ hidden_states
     first = members.int().argmax(dim=-1).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
-    return hidden_states.gather(1, first).masked_fill(~members.any(dim=-1, keepdim=True), 0)
+    return hidden_states.gather(1, first).masked_fill_(~members.any(dim=-1, keepdim=True), 0)
 
 
 def word_attention(attention: torch.Tensor, word_index: torch.Tensor, num_words: int | None = None) -> torch.Tensor:
