@@ -30,8 +30,9 @@ class BiLSTMConfig(PreTrainedConfig):
             Dropout of the embeddings, of each layer's states, and before the classifier.
         classifier_dropout (`float`, *optional*):
             Dropout of the classifier, if not `hidden_dropout_prob`.
-        initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of the fresh weights outside of the LSTM, whose own are Xavier's.
+        initializer_range (`float`, *optional*, defaults to 0.1):
+            Standard deviation of the fresh weights outside of the LSTM, whose own are Xavier's. No norm makes up for
+            small ones here.
         pad_token_id (`int`, *optional*, defaults to 0):
             The padding.
 
@@ -59,7 +60,7 @@ class BiLSTMConfig(PreTrainedConfig):
     sentence_pairs: bool = False
     hidden_dropout_prob: float | int = 0.1
     classifier_dropout: float | int | None = None
-    initializer_range: float = 0.02
+    initializer_range: float = 0.1
     pad_token_id: int | None = 0
 
     def validate_layers(self):

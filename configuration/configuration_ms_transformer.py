@@ -46,7 +46,8 @@ class MSTransformerConfig(PreTrainedConfig):
         norm (`str`, *optional*, defaults to `"post"`):
             Layer norm after the residual sum (`"post"`) or before each part of a layer and after the last (`"pre"`).
         position_embeddings (`str`, *optional*):
-            `"sinusoidal"` or `"learned"`, added to the word vectors. `None`: windows are all that knows the order.
+            `"sinusoidal"`, added to the word vectors times √`hidden_size`, or `"learned"`, added to them as they are.
+            `None`: windows are all that knows the order.
         max_position_embeddings (`int`, *optional*, defaults to 512):
             Most tokens that learned positions can count.
         intermediate_size (`int`, *optional*, defaults to 0):

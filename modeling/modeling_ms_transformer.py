@@ -48,7 +48,9 @@ class MSTransformerEmbeddings(nn.Module):
                 )
             states = states + self.position_embeddings(positions)
         elif self.positions == "sinusoidal":
-            states = states + sinusoids(positions, states.shape[-1]).to(states.dtype)
+            # Scaled as in "Attention Is All You Need": beside the waves, fresh words are too small to be learned from.
+            width = states.shape[-1]
+            states = states * width**0.5 + sinusoids(positions, width).to(states.dtype)
         return self.dropout(states)
 
 

@@ -128,6 +128,13 @@ class TestMSTransformerModel(MSTransformerTester):
         real = inputs["attention_mask"].bool()
         torch.testing.assert_close(model(**inputs).last_hidden_state[real], states[real], **TOLERANCE)
 
+    def test_words_and_waves_are_of_like_size(self):
+        model = self.build(position_embeddings="sinusoidal", embedding_size=None)
+        inputs = self.inputs(model.config, (6,))
+        words = model.get_input_embeddings()(inputs["input_ids"])
+        expected = words * 32**0.5 + sinusoids(torch.arange(6), 32)
+        torch.testing.assert_close(model.embeddings(None, words, inputs["attention_mask"]), expected)
+
     def test_reversed_words_give_reversed_states(self):
         model, words = self.build(), self.words(21)
         states = self.states(model, words)
