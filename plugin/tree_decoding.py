@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from ufal.chu_liu_edmonds import chu_liu_edmonds
+
+from msattn.errors import UserError
 
 # The head of what is no word, beyond the end of a shorter sentence.
 NO_WORD = -1
@@ -146,7 +148,25 @@ def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return heads
 
 
+def tree_search() -> Callable[[np.ndarray], tuple[list[int], float]]:
+    """
+    The algorithm of Chu, Liu and Edmonds, from a package that is not required, since its licence is the GPL.
+
+    Raises:
+        UserError: It is not installed.
+    """
+    try:
+        from ufal.chu_liu_edmonds import chu_liu_edmonds
+    except ImportError:
+        raise UserError(
+            "the best tree is found by the package ufal.chu_liu_edmonds: pip install 'msattn[parsing]', or decode "
+            "greedily."
+        ) from None
+    return chu_liu_edmonds
+
+
 def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray:
+    chu_liu_edmonds = tree_search()
     # The library has a row a dependent, and takes NaN for an arc that cannot be. What is subtracted from all heads of
     # a word changes no choice, and leaves small numbers.
     arcs = scores.T.copy()

@@ -28,6 +28,7 @@ from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.pairwise import PairwiseArguments
 from msattn.training.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.tree_decoding import tree_search
 
 logger = logging.get_logger(__name__)
 
@@ -194,6 +195,8 @@ def parsing_experiment(
     """
     if mlm_args.mlm_epochs is not None and not training_args.do_train:
         raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
+    if data_args.decode == "mst":
+        tree_search()  # not after hours of training
     tokenizer = load_tokenizer(model_args)
     max_length = min(data_args.max_seq_length or tokenizer.model_max_length, tokenizer.model_max_length)
     trees = _trees(data_args, training_args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from itertools import product
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import msattn
+from msattn.errors import UserError
 from msattn.tree_decoding import are_trees, greedy_heads
 
 
@@ -88,12 +90,14 @@ def test_a_batch_is_each_sentence_by_itself():
 
 
 def test_greedy_heads_that_make_a_tree_are_the_result(monkeypatch):
-    monkeypatch.setattr("msattn.tree_decoding.chu_liu_edmonds", None)
+    monkeypatch.setitem(sys.modules, "ufal.chu_liu_edmonds", None)
     heads = np.array([[2, 0, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]])
     scores = np.full((3, 5, 5), -1.0)
     for row, word in zip(*np.nonzero(heads >= 0), strict=True):
         scores[row, heads[row, word], word + 1] = 1
     assert np.array_equal(msattn.decode_trees(scores, [4, 4, 2]), heads)
+    with pytest.raises(UserError, match=r"pip install 'msattn\[parsing\]', or decode greedily"):
+        msattn.decode_tree(np.array([[0.0, 0, 0], [0, 0, 1], [0, 1, 0]]))
 
 
 def test_two_roots_are_a_tree_only_where_they_may_be():
