@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,9 @@ class PairwiseParserOutput(ModelOutput):
             Rows are heads, columns dependents, 0 is ROOT. -10,000 where no arc can be: in column 0, on the diagonal,
             and beyond the words of a sentence.
         relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`):
-            Of each pair; rows are heads, columns dependents. [`relations_of_arcs`] takes those of a tree. While
-            training with the objective `"head_select"`: those of the arcs in `heads`, `(batch, W, K)`.
+            Of each pair; rows are heads, columns dependents. [`relations_of_arcs`] takes those of a tree. With
+            `choose_heads`: those of the chosen arcs, `(batch, W, K)`; otherwise, while training with the objective
+            `"head_select"`: those of the arcs in `heads`, `(batch, W, K)`.
         hidden_states, attentions (tuple of `torch.Tensor`): The encoder's, on request.
     """
 
@@ -153,6 +155,7 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
+        choose_heads: Callable[[torch.Tensor], torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
         r"""
@@ -166,6 +169,9 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
                 The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding, or if it is not
                 known: no loss.
             output_attentions (`bool`, *optional*): Return `attentions`, where the encoder has them.
+            choose_heads (`Callable`, *optional*):
+                Gets `arc_scores` and returns the head of each word, `(batch, W)`; numbers below 0 count as 0. Only
+                the relations of these arcs are returned, and with `"head_select"` no others are scored.
 
         Raises:
             ValueError: `word_index` is missing or of another shape, `heads` has fewer words, or only one of `heads`
@@ -200,19 +206,28 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
             arc_scores = torch.cat(any_relation, dim=1) - none
         else:
             arc_scores = self.arcs(*features, words).squeeze(1)
-            if self.training and heads is not None:
-                relation_logits = self.relations.arcs(*features, heads)
-            else:
-                relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
         arc_scores = arc_scores.masked_fill(~possible, NO_ARC)
+        chosen = None if choose_heads is None else choose_heads(arc_scores)
 
         loss = None
-        if heads is not None and relations is not None and self.config.objective == "pairs":
-            loss = self._pairs_loss(logits, possible, heads, relations)
-        elif heads is not None and relations is not None:
-            of_arcs = relation_logits if self.training else relations_of_arcs(relation_logits, heads)
-            relations = relations.masked_fill(heads < 0, IGNORED)
-            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_arcs.mT, relations)
+        if self.config.objective == "pairs":
+            if heads is not None and relations is not None:
+                loss = self._pairs_loss(logits, possible, heads, relations)
+            if chosen is not None:
+                relation_logits = relations_of_arcs(relation_logits, chosen)
+        else:
+            every = None
+            if chosen is None and (heads is None or not self.training):
+                every = self.relations(*features, words).permute(0, 2, 3, 1)
+            of_gold = None
+            if heads is not None and relations is not None:
+                of_gold = self.relations.arcs(*features, heads) if every is None else relations_of_arcs(every, heads)
+                relations = relations.masked_fill(heads < 0, IGNORED)
+                loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_gold.mT, relations)
+            if chosen is not None:
+                relation_logits = self.relations.arcs(*features, chosen)
+            else:
+                relation_logits = of_gold if every is None else every
         return PairwiseParserOutput(
             loss=loss,
             arc_scores=arc_scores,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.tree_decoding import as_array, greedy_heads, joined_tree, repaired_heads
 
 DECODERS = ("greedy", "mst")
@@ -32,24 +31,37 @@ class Parses(NamedTuple):
     greedy: np.ndarray
 
 
-def decode_parses(outputs: Any, word_index: torch.Tensor, decoder: str = "mst") -> Parses:
+def parse_batch(
+    model: Callable[..., Any], inputs: Mapping[str, torch.Tensor], decoder: str = "mst"
+) -> tuple[Any, Parses]:
     """
-    Decodes a batch.
+    Parses a batch. Only the relations of the arcs of the result are scored.
 
     Args:
-        outputs (`PairwiseParserOutput`): What a [`BertPairwiseParser`] returns in evaluation mode.
-        word_index (`torch.Tensor`): Its input of this name.
+        model (`BertPairwiseParser`): The parser, in evaluation mode.
+        inputs (`Mapping[str, torch.Tensor]`): Its inputs.
         decoder (`str`, *optional*, defaults to `"mst"`):
             The best tree (`"mst"`), or each word's best head (`"greedy"`), which may not be one.
+
+    Returns:
+        `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
     """
+    lengths = inputs["word_index"].amax(dim=1).cpu()
+    found: dict[str, np.ndarray] = {}
+
+    def choose_heads(arc_scores: torch.Tensor) -> torch.Tensor:
+        scores = as_array(arc_scores)
+        found["greedy"] = greedy_heads(scores, lengths)
+        found["heads"] = repaired_heads(scores, found["greedy"]) if decoder == "mst" else found["greedy"]
+        return torch.from_numpy(found["heads"]).to(arc_scores.device)
+
+    outputs = model(**inputs, choose_heads=choose_heads)
     arcs = outputs["arc_scores"]
-    scores = as_array(arcs)
-    greedy = greedy_heads(scores, word_index.amax(dim=1).cpu())
-    heads = repaired_heads(scores, greedy) if decoder == "mst" else greedy
-    index = torch.from_numpy(heads).to(arcs.device)
-    of_heads = arcs[:, :, 1:].float().softmax(dim=1).gather(1, index.clamp_min(0).unsqueeze(1)).squeeze(1)
-    of_relations, relations = relations_of_arcs(outputs["relation_logits"], index).float().softmax(dim=-1).max(dim=-1)
-    return Parses(heads, relations.cpu().numpy(), (of_heads * of_relations).cpu().numpy(), greedy)
+    index = torch.from_numpy(found["heads"]).to(arcs.device).clamp_min(0).unsqueeze(1)
+    of_heads = arcs[:, :, 1:].float().softmax(dim=1).gather(1, index).squeeze(1)
+    of_relations, relations = outputs["relation_logits"].float().softmax(dim=-1).max(dim=-1)
+    scores = (of_heads * of_relations).cpu().numpy()
+    return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, **found)
 
 
 def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:

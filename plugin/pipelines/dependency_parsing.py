@@ -11,7 +11,7 @@ import torch
 from transformers.pipelines.base import ChunkPipeline
 
 from msattn.errors import UserError
-from msattn.parses import DECODERS, decode_parses, sentence_parses
+from msattn.parses import DECODERS, parse_batch, sentence_parses
 from msattn.pipelines.length_sorted import LengthSortedPipeline
 
 
@@ -124,8 +124,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     def _forward(self, model_inputs: dict[str, Any], decode: str = "mst") -> dict[str, Any]:
         about = {name: model_inputs.pop(name) for name in ("words", "window", "is_last")}
         word_index = model_inputs.pop("word_index") - 1
-        outputs = self.model(**model_inputs, word_index=word_index)
-        parses = decode_parses(outputs, word_index, decode)
+        _, parses = parse_batch(self.model, {**model_inputs, "word_index": word_index}, decode)
         return {"parses": torch.from_numpy(np.stack(parses, axis=-1)), **about}
 
     def postprocess(self, model_outputs: list[dict[str, Any]], decode: str = "mst") -> list[dict[str, Any]]:

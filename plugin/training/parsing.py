@@ -21,7 +21,7 @@ from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.metrics.parsing import score_trees, tree_shapes
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
-from msattn.parses import DECODERS, Parses, decode_parses, sentence_parses
+from msattn.parses import DECODERS, Parses, parse_batch, sentence_parses
 from msattn.training.cli import existing_file, hold_out
 from msattn.training.experiment import Experiment, GuidedFineTuningTrainer
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
@@ -133,7 +133,7 @@ class ParsingTrainer(GuidedFineTuningTrainer):
     4)`, and their labels are the column `place` of the data.
 
     Args:
-        decoder (`str`): See [`~msattn.parses.decode_parses`].
+        decoder (`str`): See [`~msattn.parses.parse_batch`].
         **kwargs: Arguments of [`FineTuningTrainer`].
     """
 
@@ -154,10 +154,11 @@ class ParsingTrainer(GuidedFineTuningTrainer):
         ignore_keys: list[str] | None = None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         inputs = self._prepare_inputs(inputs)
-        places = inputs["place"]
+        places = inputs.pop("place")
+        if isinstance(model, torch.nn.DataParallel):
+            model = model.module  # each replica would have to decode a part of its own
         with torch.no_grad(), self.compute_loss_context_manager():
-            outputs = model(**{name: value for name, value in inputs.items() if name != "place"})
-        parses = decode_parses(outputs, inputs["word_index"], self.decoder)
+            outputs, parses = parse_batch(model, inputs, self.decoder)
         answers = torch.from_numpy(np.stack(parses, axis=-1).astype(np.float32)).to(places.device)
         return outputs["loss"] if "loss" in outputs else None, answers, places
 

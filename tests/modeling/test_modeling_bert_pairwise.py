@@ -102,6 +102,25 @@ class ParserTester(PairwiseTester):
         assert torch.equal(gold.arc_scores, outputs.arc_scores)
         assert torch.equal(gold.relation_logits, outputs.relation_logits)
 
+    def test_relations_of_chosen_heads(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        every = model(**inputs)
+
+        def choose_heads(arc_scores):
+            assert torch.equal(arc_scores, every.arc_scores)
+            return arc_scores[:, :, 1:].argmax(dim=1)
+
+        expected = relations_of_arcs(every.relation_logits, choose_heads(every.arc_scores))
+        for mode in (True, False):  # there is no dropout
+            chosen = model.train(mode)(**inputs, choose_heads=choose_heads)
+            torch.testing.assert_close(chosen.loss, every.loss)
+            torch.testing.assert_close(chosen.relation_logits, expected, **TOLERANCE)
+        del inputs["heads"], inputs["relations"]
+        chosen = model(**inputs, choose_heads=choose_heads)
+        assert chosen.loss is None
+        torch.testing.assert_close(chosen.relation_logits, expected, **TOLERANCE)
+
     def test_arcs_that_cannot_be(self):
         model = self.build()
         scores = model(**self.inputs(model.config)).arc_scores

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from msattn import BertPairwiseConfig, BertPairwiseParser, relations_of_arcs
 from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
-from msattn.parses import Parses, decode_parses, sentence_parses
+from msattn.parses import Parses, parse_batch, sentence_parses
 from msattn.tree_decoding import are_trees, decode_tree, joined_tree
 
 
@@ -29,10 +30,20 @@ def outputs(lengths: list[int], labels: int = 5) -> tuple[PairwiseParserOutput, 
     return PairwiseParserOutput(arc_scores=arcs, relation_logits=relations), word_index
 
 
+def parses_of(given: PairwiseParserOutput, word_index: torch.Tensor, decoder: str = "mst") -> Parses:
+    """Of a model that returns these scores."""
+
+    def model(word_index, choose_heads):
+        relations = relations_of_arcs(given.relation_logits, choose_heads(given.arc_scores))
+        return PairwiseParserOutput(arc_scores=given.arc_scores, relation_logits=relations)
+
+    return parse_batch(model, {"word_index": word_index}, decoder)[1]
+
+
 @pytest.mark.parametrize("decoder", ["mst", "greedy"])
 def test_words_have_the_relation_and_the_probability_of_their_arc(decoder):
     given, word_index = outputs([3, 6, 0, 1])
-    parses = decode_parses(given, word_index, decoder)
+    parses = parses_of(given, word_index, decoder)
     for row, words in enumerate([3, 6, 0, 1]):
         arcs = given.arc_scores[row, : words + 1, : words + 1].double().numpy()
         greedy = arcs[:, 1:].argmax(axis=0)
@@ -52,7 +63,34 @@ def test_half_precision():
     given, word_index = outputs([4, 2])
     half = SimpleNamespace(**{name: value.bfloat16() for name, value in given.items()})
     half = PairwiseParserOutput(**vars(half))
-    assert are_trees(decode_parses(half, word_index).heads).all()
+    assert are_trees(parses_of(half, word_index).heads).all()
+
+
+@pytest.mark.parametrize("objective", ["pairs", "head_select"])
+def test_a_parser_scores_the_relations_of_its_trees_only(objective):
+    config = BertPairwiseConfig(
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        objective=objective,
+        num_labels=4,
+        initializer_range=0.5,
+    )
+    torch.manual_seed(0)
+    model = BertPairwiseParser(config).eval()
+    word_index = outputs([3, 6, 0, 1])[1]
+    inputs = {"input_ids": torch.randint(30, word_index.shape), "word_index": word_index}
+    inputs["attention_mask"] = (word_index >= 0).long()
+    with torch.no_grad():
+        every = model(**inputs)
+        ours, parses = parse_batch(model, inputs)
+    assert ours.relation_logits.shape == (4, 6, 4)
+    for name, expected in zip(Parses._fields, parses_of(every, word_index), strict=True):
+        found = getattr(parses, name)
+        for row, words in enumerate([3, 6, 0, 1]):
+            np.testing.assert_allclose(found[row, :words], expected[row, :words], rtol=1e-4, err_msg=name)
 
 
 def windows(*rows: tuple[int, int, int, int]) -> list[dict[str, int]]:
