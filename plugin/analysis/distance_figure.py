@@ -131,17 +131,16 @@ def plot_distances(
     most = max(encoder.scales.max() for encoder in encoders)
     with picture_style():
         figure = Figure(figsize=(11.0, 3.3 * len(encoders)), facecolor="white", layout="constrained")
-        for part, encoder, choice, title in zip(
-            np.atleast_1d(figure.subfigures(len(encoders))), encoders, choices, titles or cycle([""]), strict=False
-        ):
+        parts = figure.subfigures(len(encoders), squeeze=False)[:, 0]
+        for part, encoder, title, choice in zip(parts, encoders, titles or [""] * len(encoders), choices, strict=True):
             part.suptitle(title, x=0.01, ha="left", color=INK, size=11, weight="bold")
             left, middle, right = part.subplots(1, 3, width_ratios=[1, 1, 0.9])
-            chosen, heads, layers = choice
+            chosen, some_heads, some_layers = choice
             left.set_title(f"heads of layer {chosen}", color=INK, size=10)
-            _draw_curves(left, encoder, {f"head {head}": encoder.distributions[chosen, head] for head in heads})
+            _draw_curves(left, encoder, {f"head {head}": encoder.distributions[chosen, head] for head in some_heads})
             middle.set_title("layers, the mean of their heads", color=INK, size=10)
             means = encoder.distributions.mean(axis=1)
-            _draw_curves(middle, encoder, {f"layer {number}": means[number] for number in layers})
+            _draw_curves(middle, encoder, {f"layer {number}": means[number] for number in some_layers})
             right.set_title("mean distance", color=INK, size=10)
             _draw_map(right, encoder, most)
         save_picture(figure, path)
@@ -163,8 +162,8 @@ def _choice(
     if layer is None:
         layer = int(scales.std(axis=1).argmax())
     if heads is None:
-        nearest, *_ = order = scales[layer].argsort().tolist()
-        heads = [nearest, order[len(order) // 2], order[-1]]
+        order = scales[layer].argsort().tolist()
+        heads = [order[0], order[len(order) // 2], order[-1]]
     return layer, list(dict.fromkeys(heads)), list(dict.fromkeys([0, last // 2, last] if layers is None else layers))
 
 

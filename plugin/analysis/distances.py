@@ -55,8 +55,7 @@ def distance_distribution(
     if per_pair:
         shares = shares / uniform.clamp_min(1).unsqueeze(1)
         uniform = uniform.clamp_max(1)
-    least = torch.finfo(torch.float64).tiny
-    return tuple(part / part.sum(dim=-1, keepdim=True).clamp_min(least) for part in (shares, uniform))
+    return _normalized(shares), _normalized(uniform)
 
 
 @dataclass(frozen=True)
@@ -123,4 +122,9 @@ def attention_distances(
         count += int(long.sum())
     if not count:
         raise UserError("there is no text of two tokens or more beside the special ones.")
-    return AttentionDistances(*((total / count).numpy() for total in sums), count, per_pair)
+    shares, uniform = ((total / count).numpy() for total in sums)
+    return AttentionDistances(shares, uniform, count, per_pair)
+
+
+def _normalized(shares: torch.Tensor) -> torch.Tensor:
+    return shares / shares.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)

@@ -36,12 +36,12 @@ def test_anchors(pairs):
 
 def test_the_models_of_the_slides():
     args = EffectiveScaleArguments(output_dir="")
-    reach = {"Hier-S": 6, "deepHier-S": 18, "Transformer": 64}
+    reach = {"Hier-S": 6, "deepHier-S": 18, "Transformer": 32}
     for name in MODELS:
         model = build_model(args, name).eval()
-        assert model.config.num_attention_heads == 10 and model.config.position_embeddings == "sinusoidal"
-        vectors = with_cls(torch.rand(1, 64, 4)).requires_grad_()
-        assert vectors.shape == (1, 65, 4) and (vectors[:, 0] == -1).all()
+        assert model.config.num_attention_heads == 10 and model.config.position_embeddings == "learned"
+        vectors = with_cls(torch.rand(1, 32, 4)).requires_grad_()
+        assert vectors.shape == (1, 33, 4) and (vectors[:, 0] == -1).all()
         assert model(inputs_embeds=vectors).logits.shape == (1, 4)
         if name in reach:
             first = model.ms_transformer(inputs_embeds=vectors).last_hidden_state[0, 0]
@@ -53,7 +53,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     arguments = ["effective-scale", "--output_dir", str(tmp_path / "out"), *TINY]
     main([*arguments, "--model", "Hier-S", "Flex", "--pairs", "1", "4"])
     found = json.loads((tmp_path / "out" / "effective_scale.json").read_text(encoding="utf-8"))
-    assert found["settings"]["samples"] == 64 and found["settings"]["position_embeddings"] == "sinusoidal"
+    assert found["settings"]["samples"] == 64 and found["settings"]["position_embeddings"] == "learned"
     points = found["points"]
     assert [(point["model"], point["pairs"]) for point in points] == [
         ("Hier-S", 1), ("Flex", 1), ("Hier-S", 4), ("Flex", 4)
@@ -74,7 +74,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert again["mse"] == points[3]["mse"]
 
 
-@pytest.mark.parametrize("positions", ["learned", "none"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
 def test_positions(tmp_path, positions):
     options = ["--model", "Flex", "--pairs", "2", "--position_embeddings", positions]
     main(["effective-scale", "--output_dir", str(tmp_path), *TINY, *options])
@@ -109,8 +109,8 @@ def test_wrong_arguments(tmp_path, options, message):
 def test_a_folder_of_other_runs(tmp_path):
     arguments = ["effective-scale", "--output_dir", str(tmp_path), *TINY, "--model", "Hier-S", "--pairs", "1"]
     main(arguments)
-    with pytest.raises(UserError, match="holds runs with --learning_rate 0.001, not 0.01: take another folder"):
-        main([*arguments, "--learning_rate", "0.01"])
+    with pytest.raises(UserError, match="holds runs with --learning_rate 0.01, not 0.02: take another folder"):
+        main([*arguments, "--learning_rate", "0.02"])
     (tmp_path / "effective_scale.json").write_text("{}")
     with pytest.raises(UserError, match="does not hold runs of this task"):
         main(arguments)
