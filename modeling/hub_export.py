@@ -44,6 +44,7 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
     pending = [Path(path)]
     origins: dict[str, Path] = {}
     sources: dict[str, str] = {}
+    imports: dict[str, list[str]] = {}
     while pending:
         file = pending.pop()
         if origins.setdefault(file.name, file) != file:
@@ -52,13 +53,22 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
             continue
         text = file.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
+        imports[file.name] = []
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.level:
                 parts = (node.module or "").split(".")
                 pending.append(file.parents[node.level - 1].joinpath(*parts).with_suffix(".py"))
                 line = node.lineno - 1
                 lines[line] = re.sub(r"\bfrom\s+\.[.\w]*", f"from .{parts[-1]}", lines[line], count=1)
+                imports[file.name].append(f"{parts[-1]}.py")
         sources[file.name] = "".join(lines)
+    for name in sources:
+        needed = list(imports[name])
+        for other in needed:
+            needed += [further for further in imports[other] if further not in (name, *needed)]
+        for other in sorted({*needed} - {*imports[name]}):
+            # The first 5.x versions of Transformers fetch only the files that the class's own file imports.
+            sources[name] += f"from .{Path(other).stem} import __name__ as _  # noqa: E402, F401\n"
     return sources
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import can_return_tuple
@@ -40,6 +41,12 @@ class BiLSTMPreTrainedModel(MSTransformerPreTrainedModel):
     base_model_prefix = "bilstm"
     _no_split_modules = ["BiLSTMLayer"]
     _supports_sdpa = False
+
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, nn.LSTM):  # as later versions of Transformers do by themselves
+            for weight in module.parameters():
+                init.xavier_uniform_(weight) if weight.dim() > 1 else init.zeros_(weight)
 
 
 class BiLSTMModel(BiLSTMPreTrainedModel):
