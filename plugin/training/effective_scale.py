@@ -50,8 +50,8 @@ class EffectiveScaleArguments:
     position_embeddings: Literal["sinusoidal", "learned", "none"] = field(
         default="learned", metadata={"help": "Of all models alike. Without them, mirrored pairs are hard to find."}
     )
-    epochs: float = field(default=10.0, metadata={"help": "How often a sample is seen."})
-    batch_size: int = field(default=128, metadata={"help": "Samples of a batch."})
+    epochs: float = field(default=2.0, metadata={"help": "How often a sample is seen."})
+    batch_size: int = field(default=64, metadata={"help": "Samples of a batch."})
     learning_rate: float = field(default=1e-2, metadata={"help": "The highest, after a warm-up; it falls to 0."})
     warmup_ratio: float = field(default=0.05, metadata={"help": "Part of the steps in which it rises."})
     weight_decay: float = field(default=0.01, metadata={"help": "Of AdamW."})
