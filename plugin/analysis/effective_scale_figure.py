@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from msattn.analysis.pictures import (
     COLORS,
@@ -90,6 +90,8 @@ def plot_effective_scale(points: Sequence[Mapping[str, Any]], path: str | os.Pat
         axes.set_yscale("log")
         axes.set_xticks(every, list(map(str, every)))
         axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter("{x:g}")  # others would write powers of ten as formulas
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("pairs K", color=MUTED)
         axes.set_ylabel("mean squared error (held-out samples)", color=MUTED)
         axes.grid(axis="y", color=FAINT)

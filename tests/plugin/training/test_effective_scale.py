@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from msattn import UserError
 from msattn.analysis import plot_effective_scale
@@ -132,12 +133,17 @@ def test_table():
 
 
 def test_figure():
-    (axes,) = plot_effective_scale(POINTS).axes
+    figure = plot_effective_scale(POINTS)
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
     lines = {container.get_label(): container[0].get_ydata().tolist() for container in axes.containers}
     assert lines == {"Hier-S": [0.01, 0.03], "Flex": [pytest.approx(0.003)]}
     anchors = {line.get_label(): line.get_ydata() for line in axes.lines[:2]}
     assert anchors["a constant: 7K/144"] == pytest.approx([7 / 144, 28 / 144])
     assert anchors["sums without pairs: K/144"] == pytest.approx([1 / 144, 4 / 144])
     assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4"]
+    assert {"0.01", "0.1"} <= {label.get_text() for label in axes.get_yticklabels()}
+    assert not any(label.get_text() for label in axes.get_yticklabels(minor=True))
     with pytest.raises(UserError, match="saved as .png or .svg"):
         plot_effective_scale(POINTS, "scale.pdf")
