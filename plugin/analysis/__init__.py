@@ -14,7 +14,7 @@ from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.heads_figure import head_vectors, plot_heads
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
-from msattn.analysis.study_figure import plot_study
+from msattn.analysis.study_figure import plot_studies, plot_study
 
 __all__ = [
     "AttentionDistances",
@@ -37,6 +37,7 @@ __all__ = [
     "plot_effective_scale",
     "plot_fused_attention",
     "plot_heads",
+    "plot_studies",
     "plot_study",
     "received_entropy",
     "received_maps",

@@ -1,4 +1,4 @@
-"""A figure of studies: a score over the part of the training data, or over the guided layer."""
+"""A figure of studies: a score over the part of the training data or over the guided layer, at the end or after epochs."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ class StudyFigureArguments:
         default=None,
         metadata={"help": "Folders of single runs, such as one without guiding: each is drawn as a dashed line."},
     )
+    epochs: list[int] | None = field(
+        default=None,
+        metadata={"help": "Draw the scores after these epochs side by side; the runs had --eval_strategy epoch."},
+    )
 
 
 def draw_study(args: StudyFigureArguments) -> None:
@@ -59,7 +63,14 @@ def draw_study(args: StudyFigureArguments) -> None:
     check_output(args.output)
     references = [read_json(Path(folder) / "all_results.json") for folder in args.references or ()]
     names = args.names or short_names([*args.folders, *(args.references or ())])
-    plot_study([Study.from_folder(folder) for folder in args.folders], args.output, args.metric, names, references)
+    studies = [Study.from_folder(folder) for folder in args.folders]
+    panels = {
+        f"after epoch {epoch}": [
+            study.after_epoch(folder, epoch) for study, folder in zip(studies, args.folders, strict=True)
+        ]
+        for epoch in args.epochs or ()
+    }
+    plot_studies(panels or {"": studies}, args.output, args.metric, names, references)
 
 
 def plot_study(
@@ -86,17 +97,46 @@ def plot_study(
         UserError: The studies have other variables, a score is missing, there are too few names, or the path ends in
             something else.
     """
+    return plot_studies({"": studies}, path, metric, names, references)
+
+
+def plot_studies(
+    panels: Mapping[str, Sequence[Study]],
+    path: str | os.PathLike | None = None,
+    metric: str | None = None,
+    names: Sequence[str] | None = None,
+    references: Sequence[Mapping[str, float]] = (),
+) -> Figure:
+    """
+    Draws the same studies several times side by side, such as after each epoch, on one scale.
+
+    Args:
+        panels (`Mapping[str, Sequence[Study]]`): The studies under each title.
+        path, metric, names, references: See [`plot_study`].
+
+    Returns:
+        `matplotlib.figure.Figure`
+
+    Raises:
+        UserError: See [`plot_study`].
+    """
     check_picture_path(path)
-    variable = studies[0].variable
-    if any(study.variable != variable for study in studies):
+    every = [study for studies in panels.values() for study in studies]
+    if any(study.variable != every[0].variable for study in every):
         raise UserError("a figure is of studies that vary the same, the training data or the guided layer.")
-    count = len(studies) + len(references)
+    count = len(next(iter(panels.values()))) + len(references)
     if names is not None and len(names) != count:
         raise UserError(f"there are {len(names)} names for {count} lines.")
-    metric = _metric([*(study.scores for study in studies), *references], metric)
+    metric = _metric([*(study.scores for study in every), *references], metric)
     with picture_style():
-        figure = Figure(figsize=(6.4, 4.0), facecolor="white", layout="constrained")
-        lines = _draw(figure.add_subplot(), studies, references, metric, names or [""] * count)
+        figure = Figure(figsize=(6.4 + 4.2 * (len(panels) - 1), 4.0), facecolor="white", layout="constrained")
+        lines: list[Any] = []
+        for axes, (title, studies) in zip(
+            figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
+        ):
+            lines = _draw(axes, studies, references, metric, names or [""] * count)
+            axes.set_title(title)
+            axes.label_outer()
         if names:
             figure.legend(handles=lines, loc="outside upper left", ncols=min(count, 4), frameon=False)
         save_picture(figure, path)

@@ -65,7 +65,8 @@ class Study:
     points: list[dict[str, Any]] = field(default_factory=list)
 
     stem: ClassVar[str] = "study"
-    variables: ClassVar[tuple[str, ...]] = ("train_fraction", "guided_layer")
+    # The folder of a point is named after its value.
+    folders: ClassVar[dict[str, str]] = {"train_fraction": "fraction-", "guided_layer": "layer-"}
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Study:
@@ -78,9 +79,33 @@ class Study:
         path = Path(folder) / f"{cls.stem}.json"
         content = read_json(path)
         variable, points = content.get("variable"), content.get("points")
-        if variable not in cls.variables or not points or not all(variable in point for point in points):
+        if variable not in cls.folders or not points or not all(variable in point for point in points):
             raise UserError(f"{path}: the file does not hold a study.")
         return cls(variable, points)
+
+    def after_epoch(self, folder: str | Path, epoch: int) -> Study:
+        """
+        The study as its runs logged it after an epoch, with `--eval_strategy epoch`.
+
+        Args:
+            folder (`str` or `Path`): The folder of the study.
+            epoch (`int`): From 1.
+
+        Raises:
+            UserError: A run has no scores of that epoch.
+        """
+        points = []
+        for point in self.points:
+            place = Path(folder) / self.point_folder(point[self.variable])
+            of_seeds = sorted(place.glob("seed-*/trainer_state.json"))
+            runs = [_logged(path, epoch) for path in of_seeds or [place / "trainer_state.json"]]
+            fixed = {name: point[name] for name in (self.variable, "train_samples") if name in point}
+            points.append({**(summarize(runs) if of_seeds else runs[0]), **fixed})
+        return type(self)(self.variable, points)
+
+    def point_folder(self, value: Any) -> str:
+        """The name of the folder of a point, inside that of the study."""
+        return f"{self.folders[self.variable]}{value}"
 
     def to_dict(self) -> dict[str, Any]:
         """What `study.json` holds."""
@@ -105,7 +130,7 @@ class DomainStudy(Study):
     variable: str = "domain"
 
     stem = "mtl16"
-    variables = ("domain",)
+    folders = {"domain": ""}
 
     def average(self) -> dict[str, float]:
         """
@@ -138,6 +163,14 @@ class DomainStudy(Study):
             ]
         ]
         return _markdown_table(["domain", *names], rows)
+
+
+def _logged(path: Path, epoch: int) -> dict[str, float]:
+    """The scores that a run logged after an epoch."""
+    for entry in read_json(path).get("log_history", ()):
+        if entry.get("epoch") == epoch and "eval_runtime" in entry:
+            return entry
+    raise UserError(f"{path}: the run logged no scores after epoch {epoch}; it needs --eval_strategy epoch.")
 
 
 def _accuracies(point: Mapping[str, float]) -> Mapping[str, float]:

@@ -19,7 +19,6 @@ from msattn.training.experiment import Experiment, ExperimentArguments
 from msattn.training.guiding import GuidingArguments
 from msattn.training.results import DomainStudy, Study, write_json
 
-FOLDERS = {"train_fraction": "fraction-", "guided_layer": "layer-", "domain": ""}
 # Of the draw: every run takes the same part, whatever its own seed.
 PART_SEED = 42
 
@@ -148,7 +147,7 @@ def _run_study(
             study.points.append(done[value])
             continue
         placed = copy.copy(args)
-        placed.output_dir = str(folder / f"{FOLDERS[study.variable]}{value}")
+        placed.output_dir = str(folder / study.point_folder(value))
         study.points.append({study.variable: value, **run(placed)})
         if not study.scores:
             raise UserError("a study needs scores, and there are none without labels.")

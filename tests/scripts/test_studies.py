@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel
 import run_glue
 import run_ranking
 from msattn.training.cli import run_cli
+from msattn.training.results import Study
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, read_json, same_weights
 from tests.tiny_models import tiny_tokenizer
@@ -74,7 +75,7 @@ def run(command, monkeypatch):
 
 
 def test_parts_of_the_training_data(run, tmp_path, capsys):
-    run("do_eval", train_fraction=[1.0, 0.25], seeds=[1, 2])
+    run("do_eval", train_fraction=[1.0, 0.25], seeds=[1, 2], eval_strategy="epoch")
 
     out = tmp_path / "out"
     study = read_json(out / "study.json")
@@ -91,6 +92,11 @@ def test_parts_of_the_training_data(run, tmp_path, capsys):
     assert set(header[2:]) == {"eval_accuracy", "eval_macro_f1", "eval_loss"}
     assert table.count(" ± ") == 6
     assert (out / "study.png").read_bytes().startswith(b"\x89PNG")
+
+    # Two steps are two epochs of the small part and one of the whole.
+    first = Study.from_folder(out).after_epoch(out, 1)
+    assert [first.points[1][name] for name in first.scores] == [study["points"][1][name] for name in first.scores]
+    assert first.points[0]["eval_loss"] != study["points"][0]["eval_loss"]
 
 
 def test_one_part_is_no_study(run, tmp_path):

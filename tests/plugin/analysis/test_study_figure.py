@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from msattn import UserError
-from msattn.analysis import plot_study
+from msattn.analysis import plot_studies, plot_study
 from msattn.analysis.__main__ import main
 from msattn.training.results import Study, write_json
 
@@ -128,6 +128,35 @@ def test_command(tmp_path):
 
     main(["study", "--folders", *folders, "--names", "BERT", "BERT + MDG", "--output", str(output)])
     assert "BERT + MDG" in output.read_text(encoding="utf-8")
+
+
+def test_scores_after_epochs(tmp_path):
+    study = fractions([7, 8, 9])
+    write_json(tmp_path / "a" / "study.json", study.to_dict())
+    for part, scores in {"0.2": [1, 4], "0.4": [2, 5], "1.0": [3, 6]}.items():
+        for seed in (1, 2):
+            log = [{"epoch": 1.0, "loss": 0.5}]
+            for epoch, score in enumerate(scores, start=1):
+                log.append({"epoch": float(epoch), "eval_accuracy": score + seed, "eval_runtime": 1.0})
+            folder = tmp_path / "a" / f"fraction-{part}" / f"seed-{seed}"
+            write_json(folder / "trainer_state.json", {"log_history": log})
+    one, two = (study.after_epoch(tmp_path / "a", epoch) for epoch in (1, 2))
+    assert [point["eval_accuracy"] for point in two.points] == [5.5, 6.5, 7.5]
+    assert two.points[0]["eval_accuracy_std"] == pytest.approx(0.5**0.5)
+    assert two.points[0]["train_samples"] == study.points[0]["train_samples"]
+
+    first, second = plot_studies({"after epoch 1": [one], "after epoch 2": [two]}).axes
+    assert drawn(first) == [([0.2, 0.4, 1.0], [2.5, 3.5, 4.5])]
+    assert drawn(second) == [([0.2, 0.4, 1.0], [5.5, 6.5, 7.5])]
+    assert (first.get_title(), second.get_title()) == ("after epoch 1", "after epoch 2")
+    assert first.get_ylim() == second.get_ylim() and second.get_ylabel() == ""
+
+    output = tmp_path / "epochs.svg"
+    main(["study", "--folders", str(tmp_path / "a"), "--epochs", "1", "2", "--output", str(output)])
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", output.read_text(encoding="utf-8"))
+    assert {"after epoch 1", "after epoch 2"} <= set(texts)
+    with pytest.raises(UserError, match=r"seed-1.trainer_state.json: the run logged no scores after epoch 3; it"):
+        main(["study", "--folders", str(tmp_path / "a"), "--epochs", "3", "--output", str(output)])
 
 
 def test_wrong_arguments(tmp_path):
