@@ -1,4 +1,4 @@
-"""A figure of studies: a score over the part of the training data or over the guided layer, at the end or after epochs."""
+"""A figure of studies: a score over the part of the training data or the guided layer, at the end or after epochs."""
 
 from __future__ import annotations
 
