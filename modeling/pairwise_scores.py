@@ -220,11 +220,20 @@ def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, hea
     mean, to = piece_mean(members, dtype), members.to(dtype)
     index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
     # What the attention between two pieces weighs: each has one word, each word one head.
-    head_to_word = (mean.gather(1, index).mT @ to[:, 1:]).unsqueeze(1)
-    word_to_head = (mean[:, 1:].mT @ to.gather(1, index)).unsqueeze(1)
-    received = [(attention * head_to_word).sum(dim=-2) for attention in attentions]
-    given = [(attention * word_to_head).sum(dim=-1) for attention in attentions]
-    return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
+    head_to_word = mean.gather(1, index).mT @ to[:, 1:]
+    word_to_head = mean[:, 1:].mT @ to.gather(1, index)
+    if torch.compiler.is_compiling():  # cannot know how few pairs of pieces there are
+        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in attentions]
+        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in attentions]
+        return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
+    sentence, head_piece, piece = head_to_word.nonzero(as_tuple=True)
+    weights = torch.stack([head_to_word[sentence, head_piece, piece], word_to_head[sentence, piece, head_piece]])
+    rows, columns = torch.stack([head_piece, piece]), torch.stack([piece, head_piece])
+    pairs = torch.cat([attention[sentence, :, rows, columns] for attention in attentions], dim=-1)
+    pairs = (pairs * weights.unsqueeze(-1)).transpose(0, 1).flatten(1)
+    word = members[:, 1:].int().argmax(dim=1)[sentence, piece]
+    arcs = pairs.new_zeros(*heads.shape, pairs.shape[-1])
+    return arcs.index_put((sentence, word), pairs, accumulate=True)
 
 
 def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:

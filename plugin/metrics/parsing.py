@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from msattn.errors import UserError
-from msattn.tree_decoding import are_trees
+from msattn.tree_decoding import NO_WORD, are_trees
 
 # The heads of a sentence's words, from 0 for the root on, and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
@@ -82,11 +82,13 @@ def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
         `dict[str, float]`, in percent of the sentences: `nonprojective`, some arcs cross, that of the root being one;
         `cyclic`, some words do not hang from the root; `several_roots`, not just one word depends on the root.
     """
-    heads = [np.asarray(sentence) for sentence in sentences]
+    lengths = np.array([len(sentence) for sentence in sentences])
+    heads = np.full((len(sentences), lengths.max()), NO_WORD)
+    heads[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(sentences)
     shapes = {
-        "nonprojective": [has_crossing_arcs(sentence) for sentence in heads],
-        "cyclic": [not are_trees(sentence[None], single_root=False)[0] for sentence in heads],
-        "several_roots": [(sentence == 0).sum() != 1 for sentence in heads],
+        "nonprojective": [has_crossing_arcs(sentence) for sentence in sentences],
+        "cyclic": ~are_trees(heads, single_root=False),
+        "several_roots": (heads == 0).sum(axis=1) != 1,
     }
     return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
 

@@ -178,7 +178,7 @@ class ParsedSet:
 
     def parses(self, answers: Iterable[np.ndarray], decoder: str) -> list[Parses]:
         """The parse of each sentence, from the answers of a [`ParsingTrainer`] to its windows, in order."""
-        return sentence_parses(answers, self.windows, decoder)
+        return sentence_parses(answers, self.windows.to_list(), decoder)
 
 
 def parsing_experiment(
@@ -273,11 +273,11 @@ def parsing_metrics(
     if "heads" not in trees.column_names:
         return metrics
     predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
-    true = list(zip(trees["heads"], trees["relations"], strict=True))
+    true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
     return {
         **score_trees(predicted, true),
         **metrics,
-        "true_nonprojective": tree_shapes(trees["heads"])["nonprojective"],
+        "true_nonprojective": tree_shapes([heads for heads, _ in true])["nonprojective"],
     }
 
 
