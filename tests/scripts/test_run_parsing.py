@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ import run_parsing
 from msattn.data.conllu import with_tree
 from msattn.data.treebanks import conllu_lines, read_treebank
 from msattn.metrics.parsing import score_trees
+from tests.scripts.command_line import command_line
+from tests.scripts.relation_runs import ROOT, launch, logged, same_weights
 from tests.tiny_models import tiny_tokenizer
 
 SCRIPT = run_parsing
@@ -149,6 +153,47 @@ def test_seeds(run, write, tmp_path):
     assert set(results["seeds"]) == {"1", "2"} and "eval_las_std" in results
     assert results["seeds"]["1"]["train_samples"] == 6
     assert (tmp_path / "out" / "seed-2" / "eval_predictions.conllu").exists()
+
+
+def test_resumed_ends_in_the_same_weights(run, write, tmp_path):
+    train = write("train.conllu", conllu([*TREES] * 4))
+    options = {"train_file": train, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    run("do_train", output_dir=tmp_path / "whole", **options)
+    shutil.copytree(tmp_path / "whole" / "checkpoint-2", tmp_path / "out" / "checkpoint-2")
+    run("do_train", resume_from_checkpoint="last", **options)
+    assert same_weights(tmp_path / "out", tmp_path / "whole")
+
+
+def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
+    encoder = shutil.copytree(encoder, tmp_path / "encoder")
+    config = json.loads((encoder / "config.json").read_text())
+    without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (encoder / "config.json").write_text(json.dumps(config | without_dropout))
+    # A loss is a mean over the words of a batch: that of two halves is the same if they have as many.
+    train = write("train.conllu", conllu(["a cat wrote .", "dog wrote \u200d ."] * 8))
+    options = {
+        "model_name_or_path": encoder,
+        "train_file": train,
+        "test_file": write("test.conllu", conllu([*TREES] * 2 + ["a cat wrote ."])),
+        "max_steps": 4,
+        "learning_rate": 1e-2,
+        "logging_steps": 1,
+        "objective": "head_select",
+    }
+    one = run("do_train", "do_predict", per_device_train_batch_size=4, output_dir=tmp_path / "one", **options)
+    argv = {**options, "per_device_train_batch_size": 2, "output_dir": tmp_path / "two", "save_strategy": "no"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = launch(
+        [*command, str(ROOT / "run_parsing.py")],
+        command_line(["do_train", "do_predict"], {**argv, "use_cpu": True, "report_to": "none"}),
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(logged(tmp_path / "two")) == 4
+    assert logged(tmp_path / "two") == pytest.approx(logged(tmp_path / "one"), abs=1e-5)
+    two = json.loads((tmp_path / "two" / "all_results.json").read_text())
+    assert two["test_samples"] == 9 and two["test_uas"] == one["test_uas"]
+    first, second = (tmp_path / folder / "test_predictions.conllu" for folder in ("one", "two"))
+    assert first.read_text() == second.read_text()
 
 
 def test_long_sentences(run, write, tmp_path, caplog, fails):
