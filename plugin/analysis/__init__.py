@@ -14,17 +14,25 @@ from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.heads_figure import head_vectors, plot_heads
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
+from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tables
+from msattn.analysis.probing_figure import plot_importances, top_maps
 from msattn.analysis.study_figure import plot_studies, plot_study
+from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
 
 __all__ = [
     "AttentionDistances",
     "FusedAttention",
+    "HeadHits",
+    "PairLayout",
+    "Probe",
+    "WordPairs",
     "arc_diagram",
     "attention_distances",
     "attention_diversity",
     "attention_maps",
     "average_attention",
     "bertviz_attention",
+    "best_heads",
     "distance_distribution",
     "distance_table",
     "diversity_table",
@@ -37,8 +45,14 @@ __all__ = [
     "plot_effective_scale",
     "plot_fused_attention",
     "plot_heads",
+    "plot_importances",
     "plot_studies",
     "plot_study",
+    "probe_pairs",
+    "probing_tables",
+    "read_word_pairs",
     "received_entropy",
     "received_maps",
+    "sample_pairs",
+    "top_maps",
 ]

@@ -12,6 +12,7 @@ from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
+from msattn.analysis.probing_figure import ProbingArguments, run_probing
 from msattn.analysis.study_figure import StudyFigureArguments, draw_study
 from msattn.errors import UserError
 from msattn.training.cli import parse_arguments, run_cli
@@ -25,6 +26,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "heads": (HeadsFigureArguments, draw_heads),
     "diversity": (DiversityArguments, show_diversity),
     "distances": (DistanceArguments, show_distances),
+    "probe": (ProbingArguments, run_probing),
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),
 }

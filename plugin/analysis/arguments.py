@@ -12,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.analysis.attention_maps import Text
+from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.data.sentences import read_sentences
 from msattn.data.text_lines import text_lines
 from msattn.errors import UserError
@@ -88,7 +89,7 @@ def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
     return list(zip(*(dataset[name] for name in names), strict=True))
 
 
-def load_config(name: str) -> PreTrainedConfig:
+def load_config(name: str, argument: str = "model") -> PreTrainedConfig:
     """
     Raises:
         UserError: There is no such model.
@@ -96,20 +97,22 @@ def load_config(name: str) -> PreTrainedConfig:
     try:
         return AutoConfig.from_pretrained(name)
     except (OSError, ValueError):
-        raise UserError(f"--model {name}: it is neither a model's folder nor its name on the Hub.") from None
+        raise UserError(f"--{argument} {name}: it is neither a model's folder nor its name on the Hub.") from None
 
 
-def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """
     The encoder of a checkpoint, without the head of a task, and its tokenizer; on a GPU if there is one.
 
     Raises:
         UserError: There is no such model, or no fast tokenizer beside it.
     """
-    load_config(name)
+    load_config(name, argument)
     args = ModelArguments(model_name_or_path=name)
     tokenizer = load_tokenizer(args)
     model = load_model(AutoModel, args, len(tokenizer)).float().eval()
+    if isinstance(model.config, BertPairwiseConfig):
+        model = model.base_model  # AutoModel has nothing below their heads
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

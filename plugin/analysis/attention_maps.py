@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ def attention_maps(
         UserError: The model returns no attention maps.
     """
     encoded = _encode(model, tokenizer, [(text,) if text_pair is None else (text, text_pair)])
-    with _attention(model, "eager"):
+    with attention_implementation(model, "eager"):
         layers = _attentions(model, {name: torch.tensor(value) for name, value in encoded.items()})
     _check_maps(model, layers)
     ids = encoded["input_ids"][0]
@@ -84,7 +84,7 @@ def received_maps(
     Raises:
         UserError: The model returns no attentions.
     """
-    with _attention(model, "received"):
+    with attention_implementation(model, "received"):
         for batch in _batches(model, tokenizer, texts, batch_size):
             layers = _attentions(model, batch)
             real = batch["attention_mask"].to(layers[0])
@@ -112,7 +112,7 @@ def eager_maps(
     Raises:
         UserError: The model returns no attention maps.
     """
-    with _attention(model, "eager"):
+    with attention_implementation(model, "eager"):
         for batch in _batches(model, tokenizer, texts, batch_size, LARGEST_BATCH):
             layers = _attentions(model, batch)
             _check_maps(model, layers)
@@ -164,11 +164,16 @@ def _batches(
     batch_size: int,
     largest: int | None = None,
 ) -> Iterator[BatchEncoding]:
-    """Padded, the longest texts first. `largest` is the most tokens², all texts of a batch together."""
     encoded = _encode(model, tokenizer, texts)
     features = [{name: values[row] for name, values in encoded.items()} for row in range(len(texts))]
-    features.sort(key=lambda feature: len(feature["input_ids"]), reverse=True)
-    collator = DataCollatorWithPadding(tokenizer)
+    return padded_batches(features, DataCollatorWithPadding(tokenizer), batch_size, largest)
+
+
+def padded_batches(
+    features: Sequence[Mapping[str, Any]], collator: Callable[..., Any], batch_size: int, largest: int | None = None
+) -> Iterator[Any]:
+    """The longest texts first. `largest` is the most tokens², all texts of a batch together."""
+    features = sorted(features, key=lambda feature: len(feature["input_ids"]), reverse=True)
     with tqdm(total=len(features), desc="Reading attention", unit="text", delay=2, leave=False) as bar:
         while features:
             length = max(1, len(features[0]["input_ids"]))
@@ -184,7 +189,7 @@ def _check_maps(model: PreTrainedModel, layers: Sequence[torch.Tensor]) -> None:
 
 
 @contextmanager
-def _attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
+def attention_implementation(model: PreTrainedModel, implementation: str) -> Iterator[None]:
     """Sets an attention implementation, where the model lets it be set, and switches dropout off."""
     own, training = model.config._attn_implementation, model.training
     if own != implementation:
@@ -198,15 +203,50 @@ def _attention(model: PreTrainedModel, implementation: str) -> Iterator[None]:
         model.train(training)
 
 
-def _attentions(model: PreTrainedModel, inputs: Any) -> list[torch.Tensor]:
+def encoder_outputs(
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """
+    Runs an encoder within [`attention_implementation`] `"eager"`, without gradients.
+
+    Args:
+        model (`PreTrainedModel`): Any encoder.
+        inputs (`Mapping[str, torch.Tensor]`): A batch. What the model does not know is left out.
+
+    Returns:
+        `tuple[torch.Tensor, list[torch.Tensor]]`: The last hidden states, `(batch, tokens, width)`, and of each layer
+        the weights `[query, key]`, `(batch, heads, tokens, tokens)`.
+
+    Raises:
+        UserError: The model returns no hidden states or no attention maps.
+    """
+    outputs = _outputs(model, inputs)
+    layers = _maps(model, inputs, outputs)
+    _check_maps(model, layers)
+    hidden_states = getattr(outputs, "last_hidden_state", None)
+    if hidden_states is None:
+        raise UserError(f"{type(model).__name__} returns no last hidden states.")
+    return hidden_states, layers
+
+
+def _attentions(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
     """Of each layer, `(batch, heads, tokens, tokens)`, or `(batch, heads, tokens)` where it is received attention."""
+    return _maps(model, inputs, _outputs(model, inputs))
+
+
+def _outputs(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> Any:
+    """What the model returns; `None` if it cannot be asked for attentions."""
     parameters = inspect.signature(model.forward).parameters
     takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-    attentions: Any = None
-    if takes_any or "output_attentions" in parameters:
-        inputs = {name: value.to(model.device) for name, value in inputs.items() if name in parameters}
-        with torch.no_grad():
-            attentions = getattr(model(**inputs, output_attentions=True, return_dict=True), "attentions", None)
+    if not takes_any and "output_attentions" not in parameters:
+        return None
+    inputs = {name: value.to(model.device) for name, value in inputs.items() if name in parameters}
+    with torch.no_grad():
+        return model(**inputs, output_attentions=True, return_dict=True)
+
+
+def _maps(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], outputs: Any) -> list[torch.Tensor]:
+    attentions = getattr(outputs, "attentions", None)
     if not attentions:
         raise UserError(f"{type(model).__name__} returns no attentions.")
     tokens = inputs["input_ids"].shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from msattn.analysis.arguments import EncoderArguments, load_encoder
 from msattn.analysis.attention_maps import attention_maps
-from msattn.analysis.pictures import INK, MUTED, check_output, check_picture_path, picture_style, save_picture
+from msattn.analysis.pictures import COLORS, INK, MUTED, check_output, check_picture_path, picture_style, save_picture
 from msattn.errors import UserError
 
 HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"])
@@ -90,6 +91,7 @@ def plot_attention_maps(
     titles: Sequence[str] | None = None,
     label: str = "attention",
     darkest: float | None = None,
+    marks: Sequence[Collection[tuple[int, int]]] | None = None,
 ) -> Figure:
     """
     Draws maps side by side as heat maps on one scale of colours (Fig. 4 of the attention-guiding paper): a row is what
@@ -102,6 +104,7 @@ def plot_attention_maps(
         titles (`Sequence[str]`, *optional*): A title for each map.
         label (`str`, *optional*, defaults to `"attention"`): What the colours mean.
         darkest (`float`, *optional*): Where the colours end; the strongest weight of all maps if `None`.
+        marks (`Sequence[Collection[tuple[int, int]]]`, *optional*): Cells `(row, column)` of each map to frame.
 
     Returns:
         `matplotlib.figure.Figure`
@@ -121,10 +124,14 @@ def plot_attention_maps(
     with picture_style():
         figure = Figure(figsize=((side + 1.3) * len(maps) + 0.8, side + 1.7), facecolor="white", layout="constrained")
         panels = figure.subplots(1, len(maps), squeeze=False)[0]
-        for axes, weights, names, title in zip(panels, maps, tokens, titles or [""] * len(maps), strict=True):
+        columns = (titles or [""] * len(maps), marks or [()] * len(maps))
+        for axes, weights, names, title, cells in zip(panels, maps, tokens, *columns, strict=True):
             image = axes.imshow(weights, HEAT, vmin=0, vmax=end, interpolation="nearest")
             _label(axes, names, min(8.0, 72 * cell * 0.75))
             axes.set_title(title, color=INK, size=11)
+            for row, column in cells:
+                frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=COLORS[1], linewidth=1.2)
+                axes.add_patch(frame)
         panels[0].set_ylabel("attending token", color=MUTED)
         bar = figure.colorbar(
             image, ax=panels, fraction=0.05, aspect=30, pad=0.02, extend="max" if end < strongest else "neither"
