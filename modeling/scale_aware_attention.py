@@ -66,6 +66,18 @@ def scale_aware_attention(
     real = None if attention_mask is None else attention_mask.bool()
     if real is not None and not torch.compiler.is_compiling() and real.all():
         real = None
+    if real is not None and method is None and not torch.compiler.is_compiling() and query.shape[2] > SHORT:
+        lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(dim=1)
+        short = lengths <= real.shape[1] // 2
+        if short.any():
+            # Apart, for among them a long sentence would make padding of most of the batch.
+            output = torch.zeros_like(query)
+            for rows, size in ((short, int(lengths[short].max())), (~short, real.shape[1])):
+                if size and rows.any():
+                    states = (tensor[rows, :, :size] for tensor in (query, key, value))
+                    of_rows = windows[rows] if isinstance(windows, torch.Tensor) else windows
+                    output[rows, :, :size] = scale_aware_attention(*states, of_rows, real[rows, :size], dropout_p)
+            return output
     groups = _groups(query, windows, method)
     states = [(query, key, value)]
     if len(groups) > 1:

@@ -126,22 +126,36 @@ def test_dropout(method):
     assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
 
 
+def kept_for_backward(*arguments, **options) -> int:
+    """The memory that the forward pass keeps, in bytes."""
+    kept: dict[int, int] = {}
+
+    def note(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        output = scale_aware_attention(*arguments, **options)
+    del output
+    return sum(kept.values())
+
+
 def test_memory_follows_the_window():
-    """What the forward pass keeps for the backward pass grows with the tokens, not with their square."""
+    """It grows with the tokens, not with their square."""
     sizes = []
     for tokens in (400, 800, 1600):
         tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (1, 2, tokens, 4))]
-        kept: dict[int, int] = {}
-
-        def note(tensor, kept=kept):
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            output = scale_aware_attention(*tensors, [3, 1], method="banded")
-        del output
-        sizes.append(sum(kept.values()))
+        sizes.append(kept_for_backward(*tensors, [3, 1], method="banded"))
     assert sizes[1] < 2.1 * sizes[0] and sizes[2] < 2.1 * sizes[1]
+
+
+def test_one_long_sentence_does_not_widen_the_others(monkeypatch):
+    monkeypatch.undo()
+    lengths = torch.tensor([1600, *[200] * 15])
+    windows = (lengths // 4).unsqueeze(-1).expand(-1, 2)
+    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (16, 2, 1600, 4))]
+    alone = kept_for_backward(*(tensor[:1] for tensor in tensors), windows[:1])
+    assert kept_for_backward(*tensors, windows, real_tokens(lengths.tolist())) < 2 * alone
 
 
 def calls_of(monkeypatch) -> list[tuple[str, int]]:
