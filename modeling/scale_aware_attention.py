@@ -74,9 +74,9 @@ def scale_aware_attention(
             output = torch.zeros_like(query)
             for rows, size in ((short, int(lengths[short].max())), (~short, real.shape[1])):
                 if size and rows.any():
-                    states = (tensor[rows, :, :size] for tensor in (query, key, value))
+                    q, k, v = (tensor[rows, :, :size] for tensor in (query, key, value))
                     of_rows = windows[rows] if isinstance(windows, torch.Tensor) else windows
-                    output[rows, :, :size] = scale_aware_attention(*states, of_rows, real[rows, :size], dropout_p)
+                    output[rows, :, :size] = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
             return output
     groups = _groups(query, windows, method)
     states = [(query, key, value)]
