@@ -38,9 +38,9 @@ class BertPairwiseConfig(BertFamilyConfig):
             Hidden state of a word: its first piece's, or the `"mean"` of its pieces.
         none_weight (`float`, *optional*, defaults to 1.0):
             Weight of the pairs without a relation in the loss of the objective `"pairs"`.
-        attention_scale (`float`, *optional*, defaults to 1.0):
+        attention_scale (`float`, *optional*, defaults to 10.0):
             Factor of the attention features. They are far smaller than hidden states; with a factor, their weights
-            learn as fast.
+            learn as fast. The paper has none, which is 1.
 
     `classifier_dropout` (or else `hidden_dropout_prob`) applies to the hidden states of the words, and inside the
     biaffine layers.
@@ -68,7 +68,7 @@ class BertPairwiseConfig(BertFamilyConfig):
     freeze_encoder: bool = False
     word_state: Literal["first", "mean"] = "first"
     none_weight: float | int = 1.0
-    attention_scale: float | int = 1.0
+    attention_scale: float | int = 10.0
 
     def __post_init__(self, **kwargs):
         # An Auto class that serves two models cannot read None.

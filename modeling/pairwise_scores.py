@@ -37,7 +37,8 @@ class PairwiseScores(nn.Module):
         size (`int`, *optional*, defaults to 100): Width of the biaffine layer.
         dropout (`float`, *optional*, defaults to 0.0): Dropout of the hidden states, and inside of `"biaffine"`.
         word_state (`str`, *optional*, defaults to `"first"`): See [`word_states`].
-        attention_scale (`float`, *optional*, defaults to 1.0): Factor of the attention.
+        attention_scale (`float`, *optional*, defaults to 10.0):
+            Factor of the attention, so that W3 and W4 learn as fast as W1 and W2.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class PairwiseScores(nn.Module):
         size: int = 100,
         dropout: float = 0.0,
         word_state: str = "first",
-        attention_scale: float = 1.0,
+        attention_scale: float = 10.0,
     ):
         super().__init__()
         self.num_outputs = num_outputs

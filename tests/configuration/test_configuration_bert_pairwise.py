@@ -17,7 +17,7 @@ CHANGED = {
     "freeze_encoder": True,
     "word_state": "mean",
     "none_weight": 0.25,
-    "attention_scale": 10,
+    "attention_scale": 1,
 }
 
 # What is wrong, and what the message says is right.
@@ -38,7 +38,7 @@ WRONG = [
 ]
 
 
-def test_defaults_are_the_papers():
+def test_defaults_are_the_papers_but_for_the_scale_of_attention():
     config = BertPairwiseConfig()
     assert {name: getattr(config, name) for name in CHANGED} == {
         "features": "emb+att",
@@ -49,7 +49,7 @@ def test_defaults_are_the_papers():
         "freeze_encoder": False,
         "word_state": "first",
         "none_weight": 1.0,
-        "attention_scale": 1.0,
+        "attention_scale": 10.0,
     }
 
 

@@ -208,7 +208,7 @@ ENCODERS = {
 def test_any_encoder_that_returns_its_attention(name):
     torch.manual_seed(0)
     encoder = AutoModel.from_config(ENCODERS[name], attn_implementation="eager")
-    layer = PairwiseScores(OUTPUTS, encoder.config.hidden_size, LAYERS, HEADS)
+    layer = PairwiseScores(OUTPUTS, encoder.config.hidden_size, LAYERS, HEADS, attention_scale=1.0)
     input_ids = torch.randint(5, 60, (BATCH, PIECES))
     outputs = encoder(input_ids, attention_mask=(input_ids > 0).long(), output_attentions=True)
     found = layer(outputs.last_hidden_state, outputs.attentions, WORD_INDEX)
