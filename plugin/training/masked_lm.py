@@ -81,7 +81,7 @@ def train_masked_lm(
         set_seed(own.seed)
         texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
         # Without what only the model of the task knows.
-        source = ModelArguments(**{own.name: getattr(model_args, own.name) for own in fields(ModelArguments)})
+        source = ModelArguments(**{each.name: getattr(model_args, each.name) for each in fields(ModelArguments)})
         trainer = Trainer(
             model=load_model(AutoModelForMaskedLM, source, len(tokenizer)),
             args=own,
