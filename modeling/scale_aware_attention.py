@@ -76,7 +76,8 @@ def scale_aware_attention(
                 if size and rows.any():
                     q, k, v = (tensor[rows, :, :size] for tensor in (query, key, value))
                     of_rows = windows[rows] if isinstance(windows, torch.Tensor) else windows
-                    output[rows, :, :size] = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
+                    part = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
+                    output[rows, :, :size] = part.to(output.dtype)  # autocast may have lowered it
             return output
     groups = _groups(query, windows, method)
     states = [(query, key, value)]

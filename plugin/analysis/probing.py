@@ -11,6 +11,7 @@ from datasets.utils import tqdm
 from sklearn.ensemble import ExtraTreesClassifier
 
 from msattn.analysis.word_pairs import DIRECTIONS, FARTHEST, HeadHits, PairLayout, WordPairs
+from msattn.training.results import markdown_table
 
 # The features of the paper's claim.
 TOP = 100
@@ -203,17 +204,13 @@ def probing_tables(probe: Probe, heads: Sequence[BestHead], shown: int = 20) -> 
     return "\n\n".join(
         [
             "Arcs against other pairs, held out:",
-            _table(("features", "accuracy (%)"), accuracies),
+            markdown_table(("features", "accuracy (%)"), accuracies),
             f"Of the {count} most important features {round(count * probe.attention_share)} are attention "
             f"({100 * probe.attention_share:.0f} %; by chance {100 * probe.chance:.1f} %). The first:",
-            _table(("rank", "feature", "importance"), top),
+            markdown_table(("rank", "feature", "importance"), top),
             "Accuracy that is lost when features are permuted over the held-out pairs:",
-            _table(("features", "lost (points)"), losses),
+            markdown_table(("features", "lost (points)"), losses),
             "The best attention head of each relation, held out:",
-            _table(("relation", "words", "accuracy (%)", "head", "direction", "fixed offset (%)"), best),
+            markdown_table(("relation", "words", "accuracy (%)", "head", "direction", "fixed offset (%)"), best),
         ]
     )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in [header, ["---"] * len(header), *rows])

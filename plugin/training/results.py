@@ -46,7 +46,7 @@ def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
     rows: list[Sequence[Any]] = [(seed, *(f"{run[name]:.4g}" for name in names)) for seed, run in runs.items()]
     rows.append(("mean", *(f"{summary[name]:.4g}" for name in names)))
     rows.append(("std", *(f"{summary[f'{name}_std']:.2g}" for name in names)))
-    return _markdown_table(("seed", *names), rows)
+    return markdown_table(("seed", *names), rows)
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Study:
         """A Markdown table: a row a point, and mean ± standard deviation where there are several seeds."""
         counts = ["train_samples"] if self.variable == "train_fraction" else []
         header = [self.variable, *counts, *self.scores]
-        return _markdown_table(header, [[_cell(point, name) for name in header] for point in self.points])
+        return markdown_table(header, [[_cell(point, name) for name in header] for point in self.points])
 
 
 @dataclass
@@ -162,7 +162,7 @@ class DomainStudy(Study):
                 (f"average of {len(self.points)}", average),
             ]
         ]
-        return _markdown_table(["domain", *names], rows)
+        return markdown_table(["domain", *names], rows)
 
 
 def _logged(path: Path, epoch: int) -> dict[str, float]:
@@ -190,7 +190,8 @@ def _cell(point: Mapping[str, float], name: str) -> str:
     return f"{point[name]:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
 
 
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 

@@ -158,6 +158,15 @@ def test_one_long_sentence_does_not_widen_the_others(monkeypatch):
     assert kept_for_backward(*tensors, windows, real_tokens(lengths.tolist())) < 2 * alone
 
 
+def test_long_and_short_sentences_under_autocast(monkeypatch):
+    monkeypatch.setattr(module, "SHORT", 0)
+    tensors = heads(torch.float32)
+    exact = scale_aware_attention(*tensors, [1, 3, 7, None], real_tokens())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = scale_aware_attention(*tensors, [1, 3, 7, None], real_tokens())
+    assert (found - exact).abs().mean() < 0.05
+
+
 def calls_of(monkeypatch) -> list[tuple[str, int]]:
     """Which way each group of heads takes, and how many heads are in it."""
     calls = []
