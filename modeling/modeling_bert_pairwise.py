@@ -216,18 +216,16 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
             if chosen is not None:
                 relation_logits = relations_of_arcs(relation_logits, chosen)
         else:
-            every = None
-            if chosen is None and (heads is None or not self.training):
-                every = self.relations(*features, words).permute(0, 2, 3, 1)
-            of_gold = None
-            if heads is not None and relations is not None:
-                of_gold = self.relations.arcs(*features, heads) if every is None else relations_of_arcs(every, heads)
-                relations = relations.masked_fill(heads < 0, IGNORED)
-                loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_gold.mT, relations)
-            if chosen is not None:
-                relation_logits = self.relations.arcs(*features, chosen)
+            trees = [tree for tree in (heads, chosen) if tree is not None]
+            if chosen is None and not (trees and self.training):
+                relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
+                of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
             else:
-                relation_logits = of_gold if every is None else every
+                of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
+                relation_logits = of_trees[-1]
+            if heads is not None and relations is not None:
+                relations = relations.masked_fill(heads < 0, IGNORED)
+                loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
         return PairwiseParserOutput(
             loss=loss,
             arc_scores=arc_scores,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from .word_attention import piece_mean, word_members, word_states
 
@@ -113,14 +114,16 @@ class PairwiseScores(nn.Module):
         heads: torch.Tensor,
     ) -> torch.Tensor:
         """
-        One pair a word: itself and its head. The result is that of [`PairwiseScores.forward`] at these pairs.
+        One pair a word and tree: the word's head and itself. The result is that of [`PairwiseScores.forward`] there.
 
         Args:
             hidden_states, attentions, word_index: See [`PairwiseScores.forward`].
-            heads (`torch.LongTensor` of shape `(batch, W)`): 0 for ROOT. Numbers below 0 count as 0.
+            heads (`torch.LongTensor` of shape `(batch, W, trees)`):
+                Each word's head in one tree or in several, which share most of the work. 0 is ROOT, and so is what is
+                below 0.
 
         Returns:
-            `torch.Tensor` of shape `(batch, W, K)`
+            `torch.Tensor` of shape `(batch, W, trees, K)`
 
         Raises:
             ValueError: The attention maps are not as many as there are layers.
@@ -129,11 +132,12 @@ class PairwiseScores(nn.Module):
         first = second = attention = None
         if self.states is not None:
             words = self._words(hidden_states, members)
-            first = words.gather(1, heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, words.shape[-1]))
-            second = words[:, 1:]
+            index = heads.clamp_min(0).flatten(1).unsqueeze(-1).expand(-1, -1, words.shape[-1])
+            first = words.gather(1, index).unflatten(1, heads.shape[1:])
+            second = words[:, 1:, None]
         if self.attention is not None:
             self._check(attentions)
-            attention = arc_attention(attentions, members, heads)
+            attention = torch.stack([arc_attention(attentions, members, tree) for tree in heads.unbind(-1)], dim=2)
         return self.score(first, second, attention)
 
     def score(
@@ -143,11 +147,12 @@ class PairwiseScores(nn.Module):
         Pairs whose features are given.
 
         Args:
-            first, second (`torch.Tensor` of shape `(batch, pairs, hidden_size)`): Hidden states of i and j.
-            attention (`torch.Tensor` of shape `(batch, pairs, 2 * L * H)`): a_ij, then a_ji, layer by layer.
+            first (`torch.Tensor` of shape `(..., pairs, hidden_size)`): Hidden states of i.
+            second (`torch.Tensor` of shape `(..., 1, hidden_size)`): The hidden state of j.
+            attention (`torch.Tensor` of shape `(..., pairs, 2 * L * H)`): a_ij, then a_ji, layer by layer.
 
         Returns:
-            `torch.Tensor` of shape `(batch, pairs, K)`
+            `torch.Tensor` of shape `(..., pairs, K)`
         """
         scores: Any = 0
         if self.states is not None and first is not None and second is not None:
@@ -180,7 +185,7 @@ class LinearPairs(nn.Module):
         return [self.head(words).mT.unsqueeze(-1), self.dependent(words).mT.unsqueeze(-2)]
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """One score a pair, `(batch, pairs, K)`."""
+        """Scores `(..., pairs, K)` of heads `(..., pairs, width)` and their dependent `(..., 1, width)`."""
         return self.head(first) + self.dependent(second)
 
 
@@ -201,8 +206,10 @@ class BiaffinePairs(LinearPairs):
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         first, second = self.head_layer(first), self.dependent_layer(second)
-        left = self.bilinear(first).unflatten(-1, (-1, first.shape[-1]))
-        return (left @ second.unsqueeze(-1)).squeeze(-1) + super().arcs(first, second)
+        size = first.shape[-1]
+        weight = self.bilinear.weight.view(-1, size, size).mT.flatten(0, 1)
+        right = linear(second, weight).unflatten(-1, (-1, size)).squeeze(-3)
+        return first @ right.mT + super().arcs(first, second)
 
 
 def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:

@@ -102,7 +102,10 @@ def test_arcs_are_those_of_all_pairs(features, scorer):
     layer = scores(features, scorer=scorer)
     states, maps = encoded()
     every = layer(states, maps, WORD_INDEX).permute(0, 2, 3, 1)
-    torch.testing.assert_close(layer.arcs(states, maps, WORD_INDEX, TREE), relations_of_arcs(every, TREE))
+    trees = [TREE, TREE.roll(1, dims=1)]
+    found = layer.arcs(states, maps, WORD_INDEX, torch.stack(trees, dim=-1)).unbind(2)
+    for tree, of_tree in zip(trees, found, strict=True):
+        torch.testing.assert_close(of_tree, relations_of_arcs(every, tree))
     taken = relations_of_arcs(every, TREE)
     assert torch.equal(taken[0, 2], every[0, 4, 3]) and torch.equal(taken[1, 3], every[1, 0, 4])
 
@@ -127,7 +130,7 @@ def test_gradients(blocks):
         return layer(states, rest[:LAYERS], WORD_INDEX)
 
     def arcs(states, *rest):
-        return layer.arcs(states, rest[:LAYERS], WORD_INDEX, TREE)
+        return layer.arcs(states, rest[:LAYERS], WORD_INDEX, TREE[..., None])
 
     assert torch.autograd.gradcheck(every, (*inputs, *weights), fast_mode=True)
     assert torch.autograd.gradcheck(arcs, (*inputs, *weights), fast_mode=True)
@@ -158,7 +161,8 @@ def test_nothing_is_kept_but_the_maps():
             kept.append(tensor.numel())
         return tensor
 
-    for call in (lambda: layer(states, maps, WORD_INDEX), lambda: layer.arcs(states, maps, WORD_INDEX, TREE)):
+    tree = TREE[..., None]
+    for call in (lambda: layer(states, maps, WORD_INDEX), lambda: layer.arcs(states, maps, WORD_INDEX, tree)):
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             call()
