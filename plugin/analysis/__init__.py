@@ -6,6 +6,7 @@ from msattn.analysis.arc_diagram import arc_diagram
 from msattn.analysis.attention_figure import plot_fused_attention
 from msattn.analysis.attention_maps import attention_maps, bertviz_attention, received_maps
 from msattn.analysis.attention_page import fused_attention_html
+from msattn.analysis.comparison import comparison_table, read_seeds
 from msattn.analysis.distance_figure import distance_table, plot_distances
 from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
 from msattn.analysis.diversity import attention_diversity, map_similarity, received_entropy
@@ -33,6 +34,7 @@ __all__ = [
     "average_attention",
     "bertviz_attention",
     "best_heads",
+    "comparison_table",
     "distance_distribution",
     "distance_table",
     "diversity_table",
@@ -50,6 +52,7 @@ __all__ = [
     "plot_study",
     "probe_pairs",
     "probing_tables",
+    "read_seeds",
     "read_word_pairs",
     "received_entropy",
     "received_maps",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msattn.analysis.attention_figure import FusedFigureArguments, draw_fused_attention
+from msattn.analysis.comparison import ComparisonArguments, show_comparison
 from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
@@ -29,6 +30,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "probe": (ProbingArguments, run_probing),
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),
+    "compare": (ComparisonArguments, show_comparison),
 }
 
 

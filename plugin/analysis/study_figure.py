@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -27,7 +27,7 @@ from msattn.analysis.pictures import (
     save_picture,
 )
 from msattn.errors import UserError
-from msattn.training.results import Study, read_json
+from msattn.training.results import Study, common_score, read_json
 
 # Of the axis: where two parts of the data are closer, their labels would overlap without a logarithmic scale.
 NEAREST = 0.08
@@ -127,7 +127,7 @@ def plot_studies(
     count = len(next(iter(panels.values()))) + len(references)
     if names is not None and len(names) != count:
         raise UserError(f"there are {len(names)} names for {count} lines.")
-    metric = _metric([*(study.scores for study in every), *references], metric)
+    metric = common_score([*(study.scores for study in every), *references], metric)
     with picture_style():
         figure = Figure(figsize=(6.4 + 4.2 * (len(panels) - 1), 4.0), facecolor="white", layout="constrained")
         lines: list[Any] = []
@@ -201,15 +201,3 @@ def _set_ticks(axes: Axes, variable: str, points: Sequence[Mapping[str, float]])
         labels = [f"{label}\n{min(counts[value]):,.0f}" for label, value in zip(labels, values, strict=True)]
     axes.set_xticks(values, labels)
     axes.set_xticks([], minor=True)
-
-
-def _metric(scores: Sequence[Collection[str]], wanted: str | None) -> str:
-    """The score to draw, of those that all have."""
-    common = [name for name in scores[0] if all(name in others for others in scores)]
-    if not common:
-        raise UserError("the studies and references have no score in common.")
-    if wanted is None:
-        return next((name for name in common if not name.endswith("_loss")), common[0])
-    if wanted not in common:
-        raise UserError(f"metric: the scores of all lines are {', '.join(common)}; there is no {wanted}.")
-    return wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,6 +37,27 @@ def score_names(results: Mapping[str, float]) -> list[str]:
         and not name.endswith(("_std", "_runtime", "_samples", "_per_second", "_model_preparation_time"))
         and name != "eval_epoch"
     ]
+
+
+def common_score(scores: Sequence[Collection[str]], wanted: str | None = None) -> str:
+    """
+    The score to show, of those that all have: the first, which is not a loss if possible.
+
+    Args:
+        scores (`Sequence[Collection[str]]`): The names of each one's scores.
+        wanted (`str`, *optional*): This one.
+
+    Raises:
+        UserError: There is none, or not the one that is wanted.
+    """
+    common = [name for name in scores[0] if all(name in others for others in scores)]
+    if not common:
+        raise UserError("the runs have no score in common.")
+    if wanted is None:
+        return next((name for name in common if not name.endswith("_loss")), common[0])
+    if wanted not in common:
+        raise UserError(f"metric: the scores that all have are {', '.join(common)}; there is no {wanted}.")
+    return wanted
 
 
 def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:

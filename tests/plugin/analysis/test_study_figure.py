@@ -166,7 +166,7 @@ def test_wrong_arguments(tmp_path):
         plot_study([layers([1]), fractions([1, 2, 3])])
     with pytest.raises(UserError, match="2 names for 1 lines"):
         plot_study([layers([1])], names=["a", "b"])
-    with pytest.raises(UserError, match="lines are test_mrr, eval_map; there is no eval_f1"):
+    with pytest.raises(UserError, match="all have are test_mrr, eval_map; there is no eval_f1"):
         plot_study([layers([1])], metric="eval_f1")
     with pytest.raises(UserError, match="no score in common"):
         plot_study([layers([1])], references=[{"eval_loss": 1}])

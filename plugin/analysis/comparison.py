@@ -1,0 +1,96 @@
+"""Runs over several seeds side by side: their means, and whether they differ by more than their seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scipy.stats import ttest_rel
+
+from msattn.analysis.arguments import short_names
+from msattn.errors import UserError
+from msattn.training.results import common_score, markdown_table, read_json, score_names
+
+Runs = Mapping[int, Mapping[str, float]]
+
+
+@dataclass
+class ComparisonArguments:
+    """Arguments of `python -m msattn.analysis compare`."""
+
+    folders: list[str] = field(
+        metadata={"help": "The --output_dir of runs with --seeds; the first is what the others are compared with."}
+    )
+    metric: str | None = field(
+        default=None, metadata={"help": "The score to compare, such as test_accuracy [the first that all have]."}
+    )
+    names: list[str] | None = field(default=None, metadata={"help": "Names for the rows [the folders']."})
+
+
+def show_comparison(args: ComparisonArguments) -> None:
+    """A score of runs over several seeds: mean, spread, difference from the first, paired t-test and time."""
+    names = args.names or short_names(args.folders)
+    if len(names) != len(args.folders):
+        raise UserError(f"--names: there are {len(names)} for {len(args.folders)} folders.")
+    runs = [read_seeds(folder) for folder in args.folders]
+    print(comparison_table(dict(zip(names, runs, strict=True)), args.metric))
+
+
+def read_seeds(folder: str | Path) -> dict[int, dict[str, float]]:
+    """
+    The results of a run with `--seeds`, by seed.
+
+    Args:
+        folder (`str` or `Path`): Its `--output_dir`, with folders `seed-1` and so on.
+
+    Raises:
+        UserError: There are none, or they cannot be read.
+    """
+    places = {int(path.name[5:]): path for path in Path(folder).glob("seed-*") if path.name[5:].isdecimal()}
+    if not places:
+        raise UserError(f"{folder}: there is no folder seed-N; runs over seeds are made by --seeds 1 2 3.")
+    return {seed: read_json(places[seed] / "all_results.json") for seed in sorted(places)}
+
+
+def comparison_table(runs: Mapping[str, Runs], metric: str | None = None) -> str:
+    """
+    A Markdown table with a row a setting. The test is the two-sided paired t-test over the seeds that a setting has in
+    common with the first.
+
+    Args:
+        runs (`Mapping[str, Mapping[int, Mapping[str, float]]]`): The results of each seed, under each setting's name.
+        metric (`str`, *optional*): The score; by default the first that all have, which is not a loss if possible.
+
+    Raises:
+        UserError: The runs do not all have this score, or none in common.
+    """
+    metric = common_score([score_names(run) for seeds in runs.values() for run in seeds.values()], metric)
+    scores = {name: {seed: run[metric] for seed, run in seeds.items()} for name, seeds in runs.items()}
+    first = next(iter(scores.values()))
+    rows = []
+    for number, (name, found) in enumerate(scores.items()):
+        mean = f"{statistics.fmean(found.values()):.4g}"
+        if len(found) > 1:
+            mean += f" ± {statistics.stdev(found.values()):.2g}"
+        seeds = " ".join(map(str, found))
+        rows.append([name, seeds, mean, *(_paired(found, first) if number else ("", "")), _epoch_time(runs[name])])
+    return markdown_table(["", "seeds", metric, "difference", "p", "seconds an epoch"], rows)
+
+
+def _paired(found: Mapping[int, float], first: Mapping[int, float]) -> tuple[str, str]:
+    """The mean difference over the seeds in common, and the p-value; of one seed, or of equal differences, none."""
+    common = [seed for seed in found if seed in first]
+    if not common:
+        return "", ""
+    ours, others = [found[seed] for seed in common], [first[seed] for seed in common]
+    differences = [a - b for a, b in zip(ours, others, strict=True)]
+    test = f"{ttest_rel(ours, others).pvalue:.2g}" if len(set(differences)) > 1 else ""
+    return f"{statistics.fmean(differences):+.2g}", test
+
+
+def _epoch_time(runs: Runs) -> str:
+    if not all(run.get("epoch") and "train_runtime" in run for run in runs.values()):
+        return ""
+    return f"{statistics.fmean(run['train_runtime'] / run['epoch'] for run in runs.values()):.3g}"
