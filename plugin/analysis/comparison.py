@@ -34,6 +34,8 @@ def show_comparison(args: ComparisonArguments) -> None:
     names = args.names or short_names(args.folders)
     if len(names) != len(args.folders):
         raise UserError(f"--names: there are {len(names)} for {len(args.folders)} folders.")
+    if len(set(names)) < len(names):
+        raise UserError(f"--names: one is there twice, among {', '.join(names)}.")
     runs = [read_seeds(folder) for folder in args.folders]
     print(comparison_table(dict(zip(names, runs, strict=True)), args.metric))
 

@@ -60,5 +60,7 @@ def test_wrong_arguments(tmp_path):
         main(["compare", "--folders", str(tmp_path)])
     with pytest.raises(UserError, match="--names: there are 1 for 2 folders"):
         main(["compare", "--folders", str(tmp_path), str(tmp_path), "--names", "a"])
+    with pytest.raises(UserError, match="--names: one is there twice, among a, a"):
+        main(["compare", "--folders", str(tmp_path), str(tmp_path), "--names", "a", "a"])
     with pytest.raises(UserError, match="all have are eval_loss, eval_accuracy; there is no eval_f1"):
         comparison_table({"a": seeds(1)}, "eval_f1")
