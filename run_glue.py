@@ -12,8 +12,9 @@ from transformers import TrainingArguments
 
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.experiment import ExperimentArguments
-from msattn.training.glue import GlueDataArguments, GlueModelArguments, glue_experiment
-from msattn.training.guiding import GuidingArguments
+from msattn.training.glue import GlueModelArguments, glue_experiment
+from msattn.training.glue_data import GlueDataArguments
+from msattn.training.guiding_arguments import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
 from msattn.training.scratch import ScratchArguments
 from msattn.training.study import run_domains, run_experiment

@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.experiment import ExperimentArguments
-from msattn.training.guiding import GuidingArguments
+from msattn.training.guiding_arguments import GuidingArguments
 from msattn.training.ranking import RankingDataArguments, RankingModelArguments, ranking_experiment
 from msattn.training.study import run_experiment
 

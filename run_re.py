@@ -15,7 +15,7 @@ from transformers import TrainingArguments
 from msattn.training.cli import parse_arguments, run_cli, set_up_logging
 from msattn.training.demo import demo_arguments, show_demo
 from msattn.training.experiment import ExperimentArguments
-from msattn.training.guiding import GuidingArguments
+from msattn.training.guiding_arguments import GuidingArguments
 from msattn.training.multiscale import MultiScaleArguments
 from msattn.training.relation_extraction import (
     RelationDataArguments,

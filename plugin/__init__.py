@@ -47,7 +47,8 @@ from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 from msattn.tree_decoding import decode_tree, decode_trees
 
 if TYPE_CHECKING:
-    from msattn.training.guiding import GuidedTrainer, GuidingArguments
+    from msattn.training.guided_trainer import GuidedTrainer
+    from msattn.training.guiding_arguments import GuidingArguments
 
 __version__ = version("msattn")
 
@@ -92,8 +93,10 @@ def __getattr__(name: str) -> Any:
     # What stands on matplotlib, datasets, scikit-learn or the Trainer is imported when it is first used.
     if name in ("analysis", "data", "metrics", "training"):
         return import_module(f"msattn.{name}")
-    if name in ("GuidedTrainer", "GuidingArguments"):
-        return getattr(import_module("msattn.training.guiding"), name)
+    if name == "GuidedTrainer":
+        return import_module("msattn.training.guided_trainer").GuidedTrainer
+    if name == "GuidingArguments":
+        return import_module("msattn.training.guiding_arguments").GuidingArguments
     raise AttributeError(f"module 'msattn' has no attribute {name!r}")
 
 

@@ -24,7 +24,8 @@ from transformers.utils import logging
 
 from msattn.errors import UserError
 from msattn.training.checkpoints import last_checkpoint
-from msattn.training.guiding import GuidedTrainer, GuidingArguments
+from msattn.training.guided_trainer import GuidedTrainer
+from msattn.training.guiding_arguments import GuidingArguments
 from msattn.training.model_card import ModelCardFacts, write_model_card
 from msattn.training.results import seed_table, summarize, write_json
 from msattn.training.trainer import FineTuningTrainer

@@ -16,7 +16,7 @@ from msattn.analysis.study_figure import plot_study
 from msattn.data.mtl16 import MTL16_DOMAINS
 from msattn.errors import UserError
 from msattn.training.experiment import Experiment, ExperimentArguments
-from msattn.training.guiding import GuidingArguments
+from msattn.training.guiding_arguments import GuidingArguments
 from msattn.training.results import DomainStudy, Study, write_json
 
 # Of the draw: every run takes the same part, whatever its own seed.

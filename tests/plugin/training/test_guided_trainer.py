@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from msattn import GuidedTrainer, GuidingArguments, UserError, mdg_loss, pdg_loss
-from msattn.training.guiding import PRESETS
+from msattn.training.guiding_arguments import PRESETS
 from msattn.training.trainer import AccumulatingTrainer
 
 SIZES = {
