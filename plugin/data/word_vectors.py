@@ -18,8 +18,8 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
     """
     The vectors of a vocabulary: `word SPACE numbers` a line, with word2vec's header line or without it.
 
-    Words that the file lacks have vectors from a normal distribution around 0 with the standard deviation of all
-    numbers that were found. How many words were found is logged.
+    A word that the file lacks has the vector of its lower case; else one from a normal distribution around 0 with the
+    standard deviation of all numbers that were found. How many words were found is logged.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8, gzipped if it ends in `.gz`. Of a word that occurs twice the
@@ -34,16 +34,27 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
         UserError: The file cannot be read, a line is malformed, or no word of the vocabulary is in there; the message
             names file and line.
     """
+    capitalized: dict[str, list[int]] = {}
+    for word, index in vocabulary.items():
+        if word != word.lower():
+            capitalized.setdefault(word.lower(), []).append(index)
     found: dict[int, np.ndarray] = {}
+    of_lower_case: dict[int, np.ndarray] = {}
+    seen: set[str] = set()
     repeated = 0
     for where, word, numbers in _entries(path):
-        index = vocabulary.get(word)
-        if index is None:
+        if word not in vocabulary and word not in capitalized:
             continue
-        if index in found:
+        if word in seen:
             repeated += 1
             continue
-        found[index] = _vector(numbers, where)
+        seen.add(word)
+        vector = _vector(numbers, where)
+        if word in vocabulary:
+            found[vocabulary[word]] = vector
+        of_lower_case.update(dict.fromkeys(capitalized.get(word, ()), vector))
+    borrowed = len(of_lower_case.keys() - found.keys())
+    found = of_lower_case | found
     if not found:
         raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
     vectors = np.stack(list(found.values()))
@@ -52,7 +63,8 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
     matrix *= vectors.std()
     matrix[list(found)] = vectors
     logger.warning(
-        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%}); "
+        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%})"
+        f"{f', {borrowed} of them those of the lower case' if borrowed else ''}; "
         f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
     )
     return matrix

@@ -98,6 +98,14 @@ def test_header_of_word2vec(tmp_path):
     assert np.array_equal(read_word_vectors(plain, VOCABULARY), read_word_vectors(headed, VOCABULARY))
 
 
+def test_a_word_that_is_missing_has_the_vector_of_its_lower_case(tmp_path, caplog):
+    (tmp_path / "vectors.txt").write_text(VECTORS + "Cat 7 8 9\n")
+    matrix = read_word_vectors(tmp_path / "vectors.txt", {"Dog": 0, "DOG": 1, "Cat": 2, "cat": 3, "Fish": 4})
+    assert np.allclose(matrix[:4], [[1, 2, 3], [1, 2, 3], [7, 8, 9], [-0.1, 0, 0.5]])
+    assert "4 of 5 words (80.0%), 2 of them those of the lower case;" in caplog.text
+    assert "repeated" not in caplog.text
+
+
 def test_unknown_words_are_spread_like_the_known(tmp_path):
     draw = np.random.default_rng(0)
     known = draw.normal(0, 3, (200, 20))
@@ -128,7 +136,7 @@ def test_malformed_vectors(tmp_path, old, new, message):
 def test_vectors_of_other_words(tmp_path):
     (tmp_path / "vectors.txt").write_text(VECTORS)
     with pytest.raises(UserError, match="no word of the vocabulary is in there"):
-        read_word_vectors(tmp_path / "vectors.txt", {"DOG": 0})
+        read_word_vectors(tmp_path / "vectors.txt", {"fish": 0})
 
 
 def test_more_words():
