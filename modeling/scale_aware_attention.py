@@ -46,8 +46,8 @@ def scale_aware_attention(
         dropout_p (`float`, *optional*, defaults to 0.0): Rate at which weights of the attention are dropped.
         method (`str`, *optional*):
             `"materialized"` (the whole matrix, under autograd), `"dense"` (fused attention under a mask) or `"banded"`
-            (blocks of queries, each with the keys around it). `None`: for each window what is fastest; in compiled
-            code, which cannot look at a tensor, `"dense"` for a tensor.
+            (blocks of queries, each with the keys around it). `None`: for each window what is fastest; `"dense"` in an
+            exported program, which takes all lengths, and for a tensor in compiled code, which cannot look at it.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding, where there is no key.
@@ -79,6 +79,8 @@ def scale_aware_attention(
                     part = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
                     output[rows, :, :size] = part.to(output.dtype)  # autocast may have lowered it
             return output
+    if method is None and (torch.compiler.is_exporting() or _unreadable(windows)):
+        method = "dense"
     groups = _groups(query, windows, method)
     states = [(query, key, value)]
     if len(groups) > 1:
@@ -131,12 +133,18 @@ def _check(
     if attention_mask is not None and attention_mask.shape != (batch, tokens):
         raise ValueError(f"attention_mask must be {(batch, tokens)}, got {tuple(attention_mask.shape)}")
     if isinstance(windows, torch.Tensor):
-        if windows.shape != (batch, heads) or windows.is_floating_point():
+        if windows.shape != (batch, heads) or windows.is_floating_point() or windows.dtype == torch.bool:
             raise ValueError(
                 f"windows must be whole numbers of shape {(batch, heads)}, got {windows.dtype} {tuple(windows.shape)}"
             )
-    elif len(windows) != heads or any(window is not None and window < 0 for window in windows):
-        raise ValueError(f"windows must be {heads} numbers of at least 0 or None, one a head, got {list(windows)}")
+        if not torch.compiler.is_compiling() and (windows < 0).any():
+            raise ValueError(f"windows must be at least 0, got {windows.min()}")
+    elif (
+        not isinstance(windows, Sequence)
+        or len(windows) != heads
+        or any(window is not None and (not isinstance(window, int) or window < 0) for window in windows)
+    ):
+        raise ValueError(f"windows must be {heads} whole numbers of at least 0 or None, one a head, got {windows!r}")
 
 
 def _groups(
@@ -152,8 +160,7 @@ def _groups(
     else:
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
-    unreadable = torch.compiler.is_compiling() and limits is windows
-    if method in ("materialized", "dense") or (method is None and (tokens <= SHORT or unreadable)):
+    if method in ("materialized", "dense") or (method is None and tokens <= SHORT):
         return [(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
@@ -165,6 +172,10 @@ def _groups(
         groups.append((end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
+
+
+def _unreadable(windows: Sequence[int | None] | torch.Tensor) -> bool:
+    return isinstance(windows, torch.Tensor) and torch.compiler.is_compiling()
 
 
 def _fastest(tokens: int, reach: int) -> str:
@@ -190,10 +201,15 @@ def _bias(query: torch.Tensor, limits: torch.Tensor | None, real: torch.Tensor |
     bias = None
     if limits is not None:
         tokens = query.shape[2]
-        distances = torch.arange(1 - tokens, tokens, device=query.device).abs()
-        beyond = distances > limits.unsqueeze(-1)
-        diagonals = query.new_zeros(beyond.shape).masked_fill_(beyond, _hidden(query.dtype))
-        bias = diagonals.unfold(-1, tokens, 1).flip(-2)
+        if torch.compiler.is_compiling():  # a view of diagonals would tie the code to one length
+            positions = torch.arange(tokens, device=query.device)
+            beyond = (positions[:, None] - positions).abs() > limits[..., None, None]
+            bias = _hidden(query.dtype) * beyond.to(query.dtype)
+        else:
+            distances = torch.arange(1 - tokens, tokens, device=query.device).abs()
+            beyond = distances > limits.unsqueeze(-1)
+            diagonals = query.new_zeros(beyond.shape).masked_fill_(beyond, _hidden(query.dtype))
+            bias = diagonals.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
         padding = _hidden(query.dtype) * (~real[:, None, None]).to(query.dtype)
         bias = padding if bias is None else bias + padding

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
+from torch.export import Dim
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
@@ -23,6 +25,13 @@ from msattn import (
 from msattn.modeling.modeling_ms_transformer import classification_node, layer_windows, sinusoids, split_pairs
 from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_load_without_msattn
 from tests.tiny_models import tiny_tokenizer
+
+
+def padded_batch(size, tokens):
+    """Sentences of all lengths from a half to the whole."""
+    lengths = torch.linspace(tokens // 2, tokens, size).long()[:, None]
+    numbers = torch.arange(size * tokens).view(size, tokens)
+    return {"input_ids": numbers % 60, "attention_mask": torch.arange(tokens) < lengths}
 
 
 class MSTransformerTester(ModelTester):
@@ -197,15 +206,28 @@ class TestMSTransformerModel(MSTransformerTester):
         with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(3, 11\), got \(3, 1, 1, 11\)"):
             model(**inputs)
 
-    def test_static_windows_export_and_compile(self):
-        model = self.build(scales=(3,), num_hidden_layers=1)
-        lengths = torch.tensor([[200], [90]])
-        inputs = {"input_ids": torch.arange(400).view(2, 200) % 60, "attention_mask": torch.arange(200) < lengths}
-        expected = model(**inputs).last_hidden_state
-        program = torch.export.export(model, args=(), kwargs=inputs, strict=False)
-        torch.testing.assert_close(program.module()(**inputs).last_hidden_state, expected, **TOLERANCE)
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        torch.testing.assert_close(compiled(**inputs).last_hidden_state, expected, **TOLERANCE)
+    @pytest.mark.parametrize("scales", [(3,), (1, "N/4")])
+    def test_exported_program_takes_all_lengths(self, scales):
+        model = self.build(scales=scales, num_hidden_layers=1)
+        axes = {0: Dim("batch"), 1: Dim("tokens", min=4, max=400)}
+        shapes = dict.fromkeys(("input_ids", "attention_mask"), axes)
+        program = torch.export.export(model, (), padded_batch(2, 40), dynamic_shapes=shapes, strict=False).module()
+        for tokens in (7, 60, 300):
+            inputs = padded_batch(3, tokens)
+            states = program(**inputs).last_hidden_state
+            torch.testing.assert_close(states, model(**inputs).last_hidden_state, **TOLERANCE)
+
+    @pytest.mark.parametrize("scales", [(3,), (1, "N/4")])
+    def test_compiles_for_all_lengths(self, scales):
+        model = self.build(scales=scales, num_hidden_layers=1)
+        torch.compiler.reset()
+        graphs = CompileCounter()
+        compiled = torch.compile(model, fullgraph=True, backend=graphs)
+        for tokens in (20, 30, 47, 60, 160, 301, 333, 500):
+            inputs = padded_batch(2, tokens)
+            states = compiled(**inputs).last_hidden_state
+            torch.testing.assert_close(states, model(**inputs).last_hidden_state, **TOLERANCE)
+        assert graphs.frame_count <= 4
 
 
 class TestMSTransformerForSequenceClassification(MSTransformerTester, ClassificationTester):

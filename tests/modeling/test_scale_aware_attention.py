@@ -213,10 +213,13 @@ def test_bad_arguments():
         ({"key": key[:, :3]}, r"must be \(batch, heads, tokens, head_dim\), got .*\(3, 3, 23, 6\)"),
         ({"query": query[0]}, r"must be \(batch, heads, tokens, head_dim\)"),
         ({"attention_mask": torch.ones(3, 22)}, r"attention_mask must be \(3, 23\), got \(3, 22\)"),
-        ({"windows": [1, 2, 3]}, "windows must be 4 numbers of at least 0 or None, one a head"),
-        ({"windows": [1, 2, 3, -1]}, "windows must be 4 numbers of at least 0 or None, one a head"),
+        ({"windows": [1, 2, 3]}, "windows must be 4 whole numbers of at least 0 or None, one a head"),
+        ({"windows": [1, 2, 3, -1]}, r"one a head, got \[1, 2, 3, -1\]"),
+        ({"windows": [1, 2, 3, "N/4"]}, r"one a head, got \[1, 2, 3, 'N/4'\]"),
+        ({"windows": 3}, "one a head, got 3"),
         ({"windows": torch.ones(4, dtype=torch.long)}, r"windows must be whole numbers of shape \(3, 4\)"),
         ({"windows": torch.ones(3, 4)}, r"windows must be whole numbers of shape \(3, 4\), got torch.float32"),
+        ({"windows": torch.tensor([[1, 2, 3, -1]] * 3)}, "windows must be at least 0, got -1"),
     ]:
         with pytest.raises(ValueError, match=message):
             scale_aware_attention(**{**arguments, **bad})
