@@ -72,6 +72,9 @@ class BiLSTMConfig(PreTrainedConfig):
             raise ValueError(f"embedding_size must be at least 1 or None, got {self.embedding_size}")
         if self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, one half a direction, got {self.hidden_size}")
+        for name in ("hidden_dropout_prob", "classifier_dropout"):
+            if not 0 <= (getattr(self, name) or 0) <= 1:
+                raise ValueError(f"{name} must be a rate between 0 and 1, got {getattr(self, name)}")
         if self.hidden_act not in ACT2FN:
             raise ValueError(f"hidden_act must be one of {', '.join(ACT2FN)}, got {self.hidden_act!r}")
 

@@ -143,6 +143,9 @@ class MSTransformerConfig(PreTrainedConfig):
             )
         if not self.scales:
             raise ValueError("scales must have at least one entry, got none")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            if not 0 <= (getattr(self, name) or 0) <= 1:
+                raise ValueError(f"{name} must be a rate between 0 and 1, got {getattr(self, name)}")
         if self.hidden_act not in ACT2FN:
             raise ValueError(f"hidden_act must be one of {', '.join(ACT2FN)}, got {self.hidden_act!r}")
         self.heads_per_scale  # noqa: B018  checks alpha

@@ -52,8 +52,8 @@ def heads_per_scale(
             step = 0.0
         else:
             step = alpha * (1 / layer if decay == "1/l" else (num_layers - layer) / (num_layers - 1))
-        logits = [step * rank for rank in reversed(range(num_scales))]
-        weights = [math.exp(logit - max(logits)) for logit in logits]
+        largest = num_scales - 1 if step > 0 else 0
+        weights = [math.exp(step * (rank - largest)) for rank in reversed(range(num_scales))]
         shares = [num_heads * weight / sum(weights) for weight in weights]
         # A running sum that is whole in exact arithmetic must not be rounded up.
         ends = [math.ceil(total - 1e-9) for total in accumulate(shares[:-1])] + [num_heads]

@@ -326,7 +326,7 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
             output_hidden_states=reads_attention or wants_states,
-            output_attentions=wants_attention and self.config._attn_implementation == "eager",
+            output_attentions=wants_attention and self.config._attn_implementation in ("eager", "received"),
             **kwargs,
         )
         states = outputs.last_hidden_state

@@ -148,6 +148,10 @@ class MSTransformerPreTrainedModel(HubExportMixin, PreTrainedModel):
     _input_embed_layer = "word_embeddings"
     _supports_sdpa = True
 
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True  # it is read in every pass; Transformers would look for its own attention interface
+
 
 class MSTransformerModel(MSTransformerPreTrainedModel):
     r"""

@@ -12,7 +12,7 @@ from msattn.data.relations import read_relations, relation_labels, to_relations
 from msattn.data.sentiment_trees import read_sentiment_trees
 from msattn.data.snli import read_snli
 from msattn.data.tagged_words import encode_tagged_words, read_tagged_words, to_tagged_words
-from msattn.data.word_tokenizer import train_word_tokenizer
+from msattn.data.word_tokenizer import add_words, train_word_tokenizer
 from msattn.data.word_vectors import read_word_vectors
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "GLUE_TASKS",
     "MTL16_DOMAINS",
     "add_entity_markers",
+    "add_words",
     "encode_relation_dataset",
     "encode_relations",
     "encode_tagged_words",

@@ -23,7 +23,6 @@ def train_word_tokenizer(
     min_frequency: int = 1,
     max_size: int | None = None,
     model_max_length: int | None = None,
-    more_words: Iterable[str] = (),
 ) -> PreTrainedTokenizerFast:
     """
     Builds a word-level tokenizer with the vocabulary of a corpus, the most frequent word first.
@@ -40,9 +39,6 @@ def train_word_tokenizer(
         min_frequency (`int`, *optional*, defaults to 1): Words that are rarer are unknown.
         max_size (`int`, *optional*): The most tokens in the vocabulary, the four special ones among them.
         model_max_length (`int`, *optional*): The most tokens that the model takes; any number if `None`.
-        more_words (`Iterable[str]`, *optional*):
-            Words that are known beside those of the texts, such as those that have vectors, as far as there is room.
-            Those that the tokenizer would read in another way, like one of two words or in upper case, are left out.
 
     Raises:
         UserError: There is no word that is frequent enough, or no room for one.
@@ -65,7 +61,6 @@ def train_word_tokenizer(
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() == len(SPECIAL_TOKENS):
         raise UserError(f"there is no word in the texts that occurs {min_frequency} times or more.")
-    _add_words(tokenizer, more_words, max_size)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{start} $A {end}",
         pair=f"{start} $A {end} $B:1 {end}:1",
@@ -84,12 +79,17 @@ def train_word_tokenizer(
     )
 
 
-def _add_words(tokenizer: Tokenizer, words: Iterable[str], max_size: int | None) -> None:
-    vocabulary = tokenizer.get_vocab()
+def add_words(tokenizer: PreTrainedTokenizerFast, words: Iterable[str], max_size: int | None = None) -> None:
+    """
+    Lets a word-level tokenizer know more words, such as those that have vectors, as long as its vocabulary has room.
+    Those that it would read in another way, like one of two words or in upper case, are left out.
+    """
+    backend = tokenizer.backend_tokenizer
+    vocabulary = backend.get_vocab()
     for word in words:
         if max_size is not None and len(vocabulary) >= max_size:
             break
-        read = word if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(word)
-        if word not in vocabulary and tokenizer.pre_tokenizer.pre_tokenize_str(read) == [(word, (0, len(word)))]:
+        read = word if backend.normalizer is None else backend.normalizer.normalize_str(word)
+        if word not in vocabulary and backend.pre_tokenizer.pre_tokenize_str(read) == [(word, (0, len(word)))]:
             vocabulary[word] = len(vocabulary)
-    tokenizer.model = models.WordLevel(vocabulary, unk_token=tokenizer.model.unk_token)
+    backend.model = models.WordLevel(vocabulary, unk_token=tokenizer.unk_token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from transformers.utils import logging
@@ -14,7 +14,9 @@ from msattn.errors import UserError
 logger = logging.get_logger(__name__)
 
 
-def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], seed: int = 42) -> np.ndarray:
+def read_word_vectors(
+    path: str | os.PathLike, vocabulary: Mapping[str, int], seed: int = 42, words: Collection[str] | None = None
+) -> np.ndarray:
     """
     The vectors of a vocabulary: `word SPACE numbers` a line, with word2vec's header line or without it.
 
@@ -26,13 +28,14 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
             first vector counts. A word may hold spaces, as some of GloVe 840B do.
         vocabulary (`Mapping[str, int]`): The numbers of the words, from 0 on, such as `tokenizer.get_vocab()`.
         seed (`int`, *optional*, defaults to 42): Seed of the words that the file lacks.
+        words (`Collection[str]`, *optional*): Of the vocabulary, the words that are counted; `None` for all.
 
     Returns:
         `np.ndarray` of shape `(words, dimensions)`, in single precision.
 
     Raises:
-        UserError: The file cannot be read, a line is malformed, or no word of the vocabulary is in there; the message
-            names file and line.
+        UserError: The file cannot be read, a line has another number of numbers, a vector of the vocabulary is not
+            made of numbers, or no word of it is in there; the message names file and line.
     """
     capitalized: dict[str, list[int]] = {}
     for word, index in vocabulary.items():
@@ -53,7 +56,7 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
         if word in vocabulary:
             found[vocabulary[word]] = vector
         of_lower_case.update(dict.fromkeys(capitalized.get(word, ()), vector))
-    borrowed = len(of_lower_case.keys() - found.keys())
+    borrowed = of_lower_case.keys() - found.keys()
     found = of_lower_case | found
     if not found:
         raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
@@ -62,9 +65,11 @@ def read_word_vectors(path: str | os.PathLike, vocabulary: Mapping[str, int], se
     matrix = np.random.default_rng(seed).standard_normal((size, vectors.shape[1]), dtype=np.float32)
     matrix *= vectors.std()
     matrix[list(found)] = vectors
+    counted = {vocabulary[word] for word in (vocabulary if words is None else words)}
+    covered = len(counted & found.keys())
     logger.warning(
-        f"{os.fspath(path)}: vectors of {len(found)} of {len(vocabulary)} words ({len(found) / len(vocabulary):.1%})"
-        f"{f', {borrowed} of them those of the lower case' if borrowed else ''}; "
+        f"{os.fspath(path)}: vectors of {covered} of {len(counted)} words ({covered / len(counted):.1%})"
+        f"{f', {len(counted & borrowed)} of them those of the lower case' if counted & borrowed else ''}; "
         f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
     )
     return matrix
@@ -82,7 +87,8 @@ def vector_words(path: str | os.PathLike) -> Iterator[str]:
 
 def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
     """Place in the file, word and numbers of each line, the header apart."""
-    dimensions = 0
+    dimensions = read = 0
+    expected: int | None = None
     for number, (where, line) in enumerate(text_lines(path, newline="\n")):
         line = line.rstrip(" \r\n")
         if not line:
@@ -90,14 +96,27 @@ def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
         if not dimensions:
             fields = line.split(" ")
             if number == 0 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+                expected, dimensions = map(int, fields)
                 continue
             dimensions = len(fields) - 1
-            if dimensions < 1:
-                raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
         word, *numbers = line.rsplit(" ", dimensions)
-        if len(numbers) != dimensions:
-            raise UserError(f"{where}: the line has {len(numbers)} numbers, and the first vector {dimensions}.")
+        if not numbers or "\t" in word:
+            raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
+        if len(numbers) != dimensions or (" " in word and _is_number(word.rpartition(" ")[2])):
+            raise UserError(
+                f"{where}: the line has {line.count(' ')} numbers; by the first line it should be {dimensions}."
+            )
+        read += 1
         yield where, word, numbers
+    if expected not in (None, read):
+        raise UserError(f"{os.fspath(path)}: the first line says {expected} vectors, and there are {read}.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text or 0)))
+    except ValueError:
+        return False
 
 
 def _vector(numbers: list[str], where: str) -> np.ndarray:

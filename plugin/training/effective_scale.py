@@ -60,6 +60,8 @@ class EffectiveScaleArguments:
         for name in self.model:
             if name not in MODELS:
                 raise UserError(f"--model {name}: there are {', '.join(MODELS)}.")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"--seeds {' '.join(map(str, self.seeds))}: one is named twice.")
         for pairs in self.pairs:
             if not 1 <= pairs <= self.tokens // 2:
                 raise UserError(f"--pairs {pairs}: of {self.tokens} vectors there are 1 to {self.tokens // 2} pairs.")

@@ -155,7 +155,10 @@ class Experiment:
             raise UserError(f"--eval_strategy {args.eval_strategy.value} needs validation data, and none was given.")
         if experiment_args.early_stopping_patience is not None and not args.load_best_model_at_end:
             raise UserError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")
-        if experiment_args.seeds and args.push_to_hub:
+        seeds = experiment_args.seeds or []
+        if len(set(seeds)) < len(seeds):
+            raise UserError(f"--seeds {' '.join(map(str, seeds))}: one is named twice.")
+        if seeds and args.push_to_hub:
             raise UserError("--push_to_hub takes one model: give --seed N in place of --seeds.")
 
     def _run(

@@ -98,6 +98,8 @@ def glue_experiment(
     data = glue_data(data_args, model_args, training_args, domain)
     splits = data.splits
     pairs = len(data.columns) == 2
+    if getattr(source.config, "sentence_pairs", False) and not pairs and not source.fresh:
+        raise UserError(f"the model compares pairs, and there is one column of text: {data.columns[0]}.")
     trained = splits.get("train")
     tokenizer = source.tokenizer(
         None if trained is None else chain.from_iterable(trained[column] for column in data.columns)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.errors import StrictDataclassError, StrictDataclassFieldValidationError
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from msattn.data.word_tokenizer import train_word_tokenizer
+from msattn.data.word_tokenizer import add_words, train_word_tokenizer
 from msattn.data.word_vectors import read_word_vectors, vector_words
 from msattn.errors import UserError
 from msattn.training.cli import existing_file
@@ -137,6 +137,7 @@ class ModelSource:
         if self.fresh and texts is None:
             raise UserError(f"--model_type {args.model_type}: fresh weights need --do_train and training data.")
         path = existing_file(args.word_vectors, "word_vectors")
+        words = None
         if not self.fresh or self.model_args.tokenizer_name:
             tokenizer = load_tokenizer(self.model_args, self.config)
         else:
@@ -147,14 +148,16 @@ class ModelSource:
                 min_frequency=args.min_word_frequency,
                 max_size=args.vocabulary_size,
                 model_max_length=most_tokens(self.config),
-                more_words=() if path is None else vector_words(path),
             )
             if getattr(self.config, "type_vocab_size", 2) < 2:
                 # RoBERTa and its relatives do not tell the two texts of a pair apart.
                 tokenizer.model_input_names.remove("token_type_ids")
-            logger.info(f"The vocabulary has {len(tokenizer)} tokens.")
+            words = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+            if path is not None:
+                add_words(tokenizer, vector_words(path), args.vocabulary_size)
+            logger.info(f"The vocabulary has {len(tokenizer)} tokens, {len(words)} words of the texts among them.")
         if path is not None:
-            self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab()))
+            self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
             self.vectors[tokenizer.pad_token_id] = 0
         self.vocabulary, self.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         return tokenizer
@@ -202,6 +205,9 @@ class ModelSource:
     def _config(self, **given: Any) -> PreTrainedConfig:
         try:
             return CONFIG_MAPPING[self.args.model_type](**(given | self.overrides))
+        except StrictDataclassFieldValidationError as error:
+            reason = str(error.__cause__).partition(". Errors:")[0]
+            raise UserError(f"--config_overrides: {reason}; values are JSON, such as 'scales=[1, 3]'.") from error
         except (StrictDataclassError, TypeError, ValueError) as error:
             raise UserError(f"--config_overrides: {error.__cause__ or error}") from error
 

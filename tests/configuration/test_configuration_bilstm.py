@@ -29,6 +29,7 @@ WRONG = [
     ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
     ({"embedding_size": 0}, "embedding_size must be at least 1 or None, got 0"),
     ({"hidden_act": "rule"}, "hidden_act must be one of"),
+    ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a rate between 0 and 1, got 1.5"),
     ({"sentence_pairs": 1}, "'sentence_pairs' expected bool, got int"),
 ]
 

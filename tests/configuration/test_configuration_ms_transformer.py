@@ -52,6 +52,8 @@ WRONG = [
     ({"norm": "none"}, "'norm' expected one of ('post', 'pre'), got none"),
     ({"position_embeddings": "rotary"}, "'position_embeddings' expected one of ('sinusoidal', 'learned'), got rotary"),
     ({"hidden_act": "rule"}, "hidden_act must be one of"),
+    ({"attention_probs_dropout_prob": -0.5}, "attention_probs_dropout_prob must be a rate between 0 and 1, got -0.5"),
+    ({"classifier_dropout": 1.5}, "classifier_dropout must be a rate between 0 and 1, got 1.5"),
     ({"num_attention_heads": 7}, "num_attention_heads must divide hidden_size (300) into equal parts, got 7"),
     ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, got 0"),
     ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, got 0"),

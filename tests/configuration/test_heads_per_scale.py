@@ -19,7 +19,8 @@ def test_the_papers_example():
         ({"num_layers": 1}, [[2, 2, 2, 2, 2]]),
         ({"num_scales": 1}, [[10]] * 3),
         ({"num_scales": 3, "num_heads": 2, "alpha": 0}, [[1, 1, 0]] * 3),
-        ({"alpha": 1000.0}, [[10, 0, 0, 0, 0]] * 2 + [[2, 2, 2, 2, 2]]),
+        ({"alpha": -1e308}, [[0, 0, 0, 0, 10]] * 2 + [[2, 2, 2, 2, 2]]),
+        ({"alpha": 1e308}, [[10, 0, 0, 0, 0]] * 2 + [[2, 2, 2, 2, 2]]),
     ],
 )
 def test_other_numbers(changes, layers):

@@ -144,6 +144,7 @@ OPTIONS = {
     "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean learning_rate?"),
     "no negative label": ({"negative_label": "none"}, "--negative_label none: not one of the labels Cause-Effect("),
     "no share": ({"validation_split_percentage": 0}, "--validation_split_percentage must be between 0 and 100"),
+    "a seed twice": ({"seeds": [1, 2, 1]}, "--seeds 1 2 1: one is named twice."),
     "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
     "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
     "no such file": ({"train_file": "missing.txt"}, "--train_file missing.txt: there is no such file."),

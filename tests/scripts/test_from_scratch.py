@@ -112,7 +112,7 @@ def test_long_texts_are_not_truncated(run, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("overrides, pairs", [([], True), (["sentence_pairs=false"], False)])
-def test_pairs(run, tmp_path, overrides, pairs):
+def test_pairs(run, tmp_path, capsys, overrides, pairs):
     rows = [
         {"gold_label": label, "sentence1": "A dog.", "sentence2": f"Some {label}.", "annotator_labels": []}
         for label in (*LABELS, "-") * 8
@@ -133,6 +133,12 @@ def test_pairs(run, tmp_path, overrides, pairs):
     assert (results["train_samples"], results["eval_samples"], results["eval_accuracy"]) == (24, 3, 1)
     config = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config
     assert config.sentence_pairs is pairs and tuple(config.id2label.values()) == LABELS
+    if pairs:
+        (tmp_path / "one.tsv").write_text("sentence1\nA dog.\n")
+        again = {"model_name_or_path": tmp_path / "out", "test_file": tmp_path / "one.tsv"}
+        with pytest.raises(SystemExit):
+            run("do_predict", **again)
+        assert "the model compares pairs, and there is one column of text: sentence1." in capsys.readouterr().err
 
 
 def test_a_domain_from_its_files(run, reviews):

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import msattn  # noqa: F401
-from msattn.data.word_tokenizer import SPECIAL_TOKENS, train_word_tokenizer
+from msattn.data.word_tokenizer import SPECIAL_TOKENS, add_words, train_word_tokenizer
 from msattn.data.word_vectors import read_word_vectors
 from msattn.errors import UserError
 
@@ -119,7 +119,12 @@ def test_unknown_words_are_spread_like_the_known(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("cat -1e-1 0 .5", "cat -1e-1 0", ":2: the line has 2 numbers, and the first vector 3"),
+        ("cat -1e-1 0 .5", "cat -1e-1 0", ":2: the line has 2 numbers; by the first line it should be 3"),
+        ("cat -1e-1", "cat 7 -1e-1", ":2: the line has 4 numbers; by the first line it should be 3"),
+        ("cat -1e-1", "cat  -1e-1", ":2: the line has 4 numbers"),
+        ("dog 1 2 3", "4 2\ndog 1 2 3", ":2: the line has 3 numbers; by the first line it should be 2"),
+        ("dog 1 2 3", "9 3\ndog 1 2 3", ": the first line says 9 vectors, and there are 4"),
+        ("dog 1", "dog\t1", ":1: the line has to be a word and its numbers, with spaces"),
         ("cat -1e-1 0 .5", "cat -1e-1 0 five", ":2: the vector is not made of numbers"),
         ("cat -1e-1 0 .5", "cat -1e-1 0 nan", ":2: the vector has a number that is not finite"),
         ("dog 1 2 3", "dog", ":1: the line has to be a word and its numbers"),
@@ -141,11 +146,23 @@ def test_vectors_of_other_words(tmp_path):
 
 def test_more_words():
     words = ["cat", "dog", "Zebra", "new york", "", "[PAD]", "x\xa0y", "cat", "owl"]
-    tokenizer = train_word_tokenizer(CORPUS, more_words=words)
+
+    def extended(max_size=None, **options):
+        tokenizer = train_word_tokenizer(CORPUS, **options)
+        add_words(tokenizer, words, max_size)
+        return tokenizer
+
+    tokenizer = extended()
     added = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])[11:]
     assert added == [("cat", 11), ("x\xa0y", 12), ("owl", 13)]
     assert tokenizer("Cat owl")["input_ids"][1:-1] == [11, 13]
     assert tokenizer.pad_token_id == 0 and tokenizer("zebra")["input_ids"] == [2, 1, 3]
-    assert len(train_word_tokenizer(CORPUS, max_size=12, more_words=words)) == 12
-    assert "Zebra" in train_word_tokenizer(CORPUS, lower_case=False, more_words=words).get_vocab()
-    assert "x\xa0y" not in train_word_tokenizer(CORPUS, raw_text=True, more_words=words).get_vocab()
+    assert len(extended(12)) == 12
+    assert "Zebra" in extended(lower_case=False).get_vocab()
+    assert "x\xa0y" not in extended(raw_text=True).get_vocab()
+
+
+def test_coverage_of_some_words(tmp_path, caplog):
+    (tmp_path / "vectors.txt").write_text(VECTORS)
+    read_word_vectors(tmp_path / "vectors.txt", VOCABULARY, words=["dog", "taxi"])
+    assert "vectors of 1 of 2 words (50.0%);" in caplog.text

@@ -71,7 +71,7 @@ def test_word_vectors(vectors, caplog):
         weights[[vocabulary["dog"], vocabulary["cat"], 0]], torch.tensor([[1.0, 2, 3], [4, 5, 6], [0] * 3])
     )
     assert weights.requires_grad and weights[vocabulary["house"]].abs().sum() > 0
-    assert "vectors of 4 of 12 words" in caplog.text
+    assert "vectors of 2 of 6 words" in caplog.text  # those of the texts
 
     # The next seed begins with the same vectors.
     again = source.model(AutoModelForSequenceClassification)
@@ -128,6 +128,7 @@ def test_another_tokenizer(tmp_path):
             "ms_transformer has no field 'hiden_size' to set; did you mean hidden_",
         ),
         ({"config_overrides": ["vocab_size=3"]}, "ms_transformer has no field 'vocab_size' to set"),
+        ({"config_overrides": ["scales=1,3"]}, "'scales' with value '1,3' .*; values are JSON, such as 'scales="),
         ({"config_overrides": ["alpha"]}, "--config_overrides alpha: expected NAME=VALUE"),
         ({"config_overrides": ["hidden_size=31"]}, "num_attention_heads must divide hidden_size"),
         ({"config_overrides": ["window=whole"]}, "window"),
