@@ -32,9 +32,9 @@ def received_attention(
         key (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`):
             Keys; `heads` is a multiple of `key_heads` (grouped-query attention).
         attention_mask (`torch.Tensor`, *optional*):
-            Of shape `(batch, tokens)`, 1 or true at real tokens. Or of shape `(batch, 1 or heads, tokens, tokens)`:
-            which query sees which key, as booleans or as numbers that are added to the scores; there a token that
-            does not see itself is padding.
+            Of shape `(batch, tokens)`, 1 or true at real tokens. Or of shape `(batch, heads, tokens, tokens)`, where 1
+            may stand for all but the last: which query sees which key, as booleans or as decimals that are added to
+            the scores; there a token that does not see itself is padding.
         scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
         is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
         method (`str`, *optional*):
@@ -109,22 +109,34 @@ def _visible_and_real(
     query: torch.Tensor, attention_mask: torch.Tensor | None, is_causal: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """Which keys a query sees, and which tokens are no padding; broadcast to `(batch, heads, tokens[, tokens])`."""
-    tokens = query.shape[2]
+    batch, heads, tokens, _ = query.shape
     visible = attention_mask
     if attention_mask is None:
         real = query.new_ones(1, 1, tokens, dtype=torch.bool)
-    elif attention_mask.dim() == 2:
+    elif attention_mask.shape == (batch, tokens):
         real = attention_mask.bool()[:, None]
         visible = real.unsqueeze(-2)
-    elif attention_mask.dim() == 4:
-        real = attention_mask.diagonal(dim1=-2, dim2=-1)
+    elif _is_matrix(attention_mask, (batch, heads, tokens, tokens)):
+        rows = attention_mask.shape[-2]
+        real = attention_mask.squeeze(-2) if rows == 1 else attention_mask.diagonal(dim1=-2, dim2=-1)
         real = real if real.dtype == torch.bool else real > MASKED
     else:
-        raise ValueError(f"attention_mask must have two or four dimensions, got {tuple(attention_mask.shape)}")
+        raise ValueError(
+            f"attention_mask must be {(batch, tokens)}, or booleans or decimals of {(batch, heads, tokens, tokens)}, "
+            f"where 1 may stand for all but the last; got {attention_mask.dtype} {tuple(attention_mask.shape)}"
+        )
     if is_causal:
         before = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
-        visible = before if visible is None else visible & before
+        if visible is None or visible.dtype == torch.bool:
+            visible = before if visible is None else visible & before
+        else:
+            visible = visible.masked_fill(~before, torch.finfo(visible.dtype).min)
     return visible, real
+
+
+def _is_matrix(mask: torch.Tensor, shape: tuple[int, ...]) -> bool:
+    fits = mask.dim() == 4 and all(size in (1, whole) for size, whole in zip(mask.shape, shape, strict=True))
+    return fits and mask.shape[-1] == shape[-1] and (mask.dtype == torch.bool or mask.is_floating_point())
 
 
 def _probabilities(

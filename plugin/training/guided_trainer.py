@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -158,7 +157,12 @@ class GuidedTrainer(AccumulatingTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        if "loss" in logs and self._sums:
+        if "loss" in logs and self.guiding.weights:
+            if not self._sums:
+                raise UserError(
+                    f"{type(self).__name__} computes a loss without guiding: let its compute_loss call that of "
+                    "GuidedTrainer, or give the loss as compute_loss_func."
+                )
             self._check_last_batch()
             means = torch.stack(list(self._sums.values())) / self._steps
             means = self.accelerator.gather(means.unsqueeze(0)).mean(dim=0)
@@ -194,7 +198,8 @@ class GuidedTrainer(AccumulatingTrainer):
         """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
-            raise UserError(f"{type(self.model).__name__} returns no attentions: it cannot be guided.")
+            why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
+            raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         if mask is None:
             mask = torch.ones(attentions[0].shape[0], attentions[0].shape[-1], device=attentions[0].device)
         return {
@@ -252,8 +257,9 @@ class GuidedTrainer(AccumulatingTrainer):
         takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
         if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
             raise UserError(f"{name} returns no attentions: it cannot be guided.")
-        self.guiding.layers(getattr(config, "num_hidden_layers", sys.maxsize))
-        self.guiding.heads(getattr(config, "num_attention_heads", sys.maxsize))
+        for size, check in (("num_hidden_layers", self.guiding.layers), ("num_attention_heads", self.guiding.heads)):
+            if (count := getattr(config, size, None)) is not None:
+                check(count)
         full = self.guiding.guiding_axis == "official" or bool(self.guiding.pattern_weight)
         current, wanted = config._attn_implementation, "eager" if full else "received"
         if current == "eager" and not full:

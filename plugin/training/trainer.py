@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,32 @@ from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import PredictionOutput
 
+# The label of what has none.
+IGNORED = -100
+
 
 class AccumulatingTrainer(Trainer):
     """
     A [`Trainer`] whose accumulated gradients are those of one large batch, also where the batches differ in size.
 
-    Where the loss is a mean over a batch, the batch counts by its examples, and not as much as any other.
+    Where the loss is a mean over what a batch has labels for, examples or tokens, the batch counts by their number.
     """
+
+    model_accepts_loss_kwargs: bool
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        # Of the step: how many examples it has, and how many labels.
         self._examples: int | None = None
+        self._labels: torch.Tensor | int = 1
+        self._knows_the_loss = False
         # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
         self.accelerator.gradient_accumulation_steps = 1
-        if _ignores_item_count(self.accelerator.unwrap_model(self.model, keep_torch_compile=False)):
-            self.model_accepts_loss_kwargs = False
 
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
         batches, items = super().get_batch_samples(*args)
-        self._examples = sum(ignorant_find_batch_size(batch) or 1 for batch in batches)
+        self._examples = sum(_examples(batch) for batch in batches)
+        self._labels = sum(self._labelled(batch) for batch in batches)
         return batches, items
 
     def compute_loss(
@@ -45,18 +51,20 @@ class AccumulatingTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        if model.training and num_items_in_batch is not None:
+            self._look_at_the_loss(model, inputs, num_items_in_batch)
         divisor = self.divisor(num_items_in_batch) if model.training else 1
-        factor = self.share(inputs) * divisor if divisor > 1 else 1.0
+        labels = self._labelled(inputs)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        if factor != 1.0:
-            loss = loss * factor
+        if divisor > 1 and self._examples is not None:
+            loss = loss * divisor * labels / self._labels
         return (loss, outputs) if return_outputs else loss
 
     def share(self, inputs: dict[str, Any]) -> float:
         """The part of the step's examples that this batch has."""
         if self._examples is None:
             return 1 / self.args.gradient_accumulation_steps
-        return (ignorant_find_batch_size(inputs) or 1) / self._examples
+        return _examples(inputs) / self._examples
 
     def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
         """What [`Trainer.training_step`] divides the loss by: nothing, if it is a share of the whole step already."""
@@ -65,6 +73,40 @@ class AccumulatingTrainer(Trainer):
             counts = self.model_accepts_loss_kwargs and num_items_in_batch is not None
             scaled = counts or self.compute_loss_func is not None
         return 1 if scaled else self.current_gradient_accumulation_steps
+
+    def _labelled(self, batch: dict[str, Any]) -> torch.Tensor | int:
+        """How many labels a batch has: classes, of examples or of tokens. Or, where there are others, its examples."""
+        labels = batch.get(self.label_names[0]) if self.label_names else None
+        if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
+            return _examples(batch)
+        return (labels != IGNORED).sum().clamp_min(1)
+
+    def _look_at_the_loss(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int
+    ) -> None:
+        """
+        Finds out whether the model's loss is a mean over its batch, although `forward` takes any keyword and so seems
+        to divide by `num_items_in_batch`. Most classifiers are so; the Trainer takes it for a share of the whole step.
+        """
+        alone = self.args.gradient_accumulation_steps == self.args.world_size == 1
+        if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
+            return
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        with torch.no_grad():
+            few, many = (
+                super(AccumulatingTrainer, self).compute_loss(model, dict(inputs), False, items)
+                for items in (num_items_in_batch, 2 * num_items_in_batch)
+            )
+        for module, training in modes:
+            module.training = training
+        if few.isfinite() and few != 0:  # a batch without labels tells nothing
+            self.model_accepts_loss_kwargs = not torch.equal(few, many)
+            self._knows_the_loss = True
+
+
+def _examples(batch: dict[str, Any]) -> int:
+    return ignorant_find_batch_size(batch) or 1
 
 
 class FineTuningTrainer(AccumulatingTrainer):
@@ -136,18 +178,6 @@ class UnsavedToken(str):
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
-
-
-def _ignores_item_count(model: torch.nn.Module) -> bool:
-    """
-    Whether the loss is a mean over the batch although `forward` takes any keyword, `num_items_in_batch` among them.
-
-    Most classifiers of Transformers are so; the Trainer then takes the loss for a share of the whole step.
-    """
-    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
-    if code is None or "CrossEntropyLoss" not in code.co_names:
-        return False
-    return "loss_function" not in code.co_names and "num_items_in_batch" not in code.co_varnames
 
 
 def token_counts(dataset: Dataset) -> list[int]:

@@ -98,10 +98,13 @@ def test_masks_of_four_dimensions_mean_the_same(method):
     query, key = queries_and_keys()
     real = real_tokens()
     expected = received_attention(query, key, real, method=method)
-    visible = real[:, None, None].expand(-1, 1, 11, -1)
-    added = torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, torch.finfo(torch.float32).min)
-    for mask in (visible, added):
-        torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
+    causal = received_attention(query, key, real, is_causal=True, method=method)
+    for visible in (real[:, None, None], real[:, None, None].expand(-1, 1, 11, -1)):
+        added = torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, torch.finfo(torch.float32).min)
+        for mask in (visible, added):
+            torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
+            received = received_attention(query, key, mask, is_causal=True, method=method)
+            torch.testing.assert_close(received, causal)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -178,9 +181,15 @@ def test_dropout_masks():
 
 def test_bad_arguments():
     query, key = queries_and_keys()
-    for bad in ({"method": "fast"}, {"attention_mask": torch.ones(11)}, {"key": key[:, :3]}, {"query": query[0]}):
+    for bad in ({"method": "fast"}, {"key": key[:, :3]}, {"query": query[0]}):
         with pytest.raises(ValueError, match="must"):
             received_attention(**{"query": query, "key": key, **bad})
+    batch = len(LENGTHS)
+    for shape in ((11,), (batch, 10), (batch + 1, 11), (batch, 1, 11), (batch, 3, 11, 11), (batch, 1, 11, 1)):
+        with pytest.raises(ValueError, match="attention_mask must be"):
+            received_attention(query, key, torch.ones(shape))
+    with pytest.raises(ValueError, match="attention_mask must be .* got torch.int64"):
+        received_attention(query, key, torch.ones(batch, 1, 1, 11, dtype=torch.long))
 
 
 def build(name: str, implementation: str) -> nn.Module:

@@ -12,18 +12,32 @@ from transformers import (
     AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
+    BertForTokenClassification,
     DebertaV2Config,
     DistilBertConfig,
+    DistilBertForMaskedLM,
     ElectraConfig,
     FNetConfig,
     ModernBertConfig,
     ModernBertModel,
     PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2ForTokenClassification,
     RobertaConfig,
     TrainingArguments,
 )
 
-from msattn import GuidedTrainer, GuidingArguments, UserError, mdg_loss, pdg_loss
+from msattn import (
+    BertPairwiseConfig,
+    BertPairwiseForRelationClassification,
+    GuidedTrainer,
+    GuidingArguments,
+    UserError,
+    mdg_loss,
+    pdg_loss,
+)
 from msattn.training.guiding_arguments import PRESETS
 from msattn.training.trainer import AccumulatingTrainer
 
@@ -266,6 +280,48 @@ def test_accumulation_is_one_large_batch(options, size, tmp_path):
         assert logged(accumulated)[0][name] == pytest.approx(logged(large)[0][name], rel=1e-4)
 
 
+def token_rows(label) -> Dataset:
+    """Ragged labels: those of the longer examples are many more."""
+    data = [
+        {"input_ids": [3 + (7 * row + 5 * token * token) % 37 for token in range(8)], "attention_mask": [1] * 8}
+        for row in range(6)
+    ]
+    return Dataset.from_list(
+        [
+            {**example, "labels": [label(word) if word % 5 > row else -100 for word in example["input_ids"]]}
+            for row, example in enumerate(data)
+        ]
+    )
+
+
+MEAN_OVER_TOKENS = {
+    "tagger": (BertForTokenClassification, "bert", 2),
+    "tagger of generic code": (Qwen2ForTokenClassification, "qwen2", 2),
+    "masked words": (DistilBertForMaskedLM, "distilbert", 37),
+    "next words": (Qwen2ForCausalLM, "qwen2", 37),
+}
+
+
+@pytest.mark.parametrize("kind, family, classes", MEAN_OVER_TOKENS.values(), ids=MEAN_OVER_TOKENS)
+def test_a_mean_over_tokens_accumulates(kind, family, classes, tmp_path):
+    """Some models divide by the labels of the whole step, some by those of a batch."""
+    qwen = {**SIZES, "num_key_value_heads": 1}
+    config = {**FAMILIES, "qwen2": Qwen2Config(**qwen)}[family]
+    losses = []
+    for size in (6, 4, 2):
+        torch.manual_seed(0)
+        model = kind(type(config).from_dict({**config.to_dict(), "num_labels": 2}))
+        batches = {"per_device_train_batch_size": size, "gradient_accumulation_steps": -(-6 // size)}
+        data = token_rows(lambda word: word % classes)
+        trainer = trainer_of(model, tmp_path, data=data, train_sampling_strategy="random", **batches)
+        losses.append((moves(trainer), logged(trainer)[0]))
+    for gradients, log in losses[1:]:
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, losses[0][0][name], rtol=1e-3, atol=2e-4, msg=name)
+        for name in ("task_loss", "mdg_loss", "pdg_loss"):
+            assert log[name] == pytest.approx(losses[0][1][name], rel=1e-4)
+
+
 def test_logs_are_means_over_the_steps(tmp_path):
     every, third = (
         trainer_of(build(FAMILIES["bert"]), tmp_path, max_steps=3, logging_steps=steps) for steps in (1, 3)
@@ -357,6 +413,51 @@ def test_model_init(tmp_path):
     )
     trainer.train()
     assert "mdg_loss" in logged(trainer)[0]
+
+
+def test_a_loss_without_guiding_is_refused(tmp_path):
+    class Weighted(GuidedTrainer):
+        def compute_loss(self, model, inputs, *args, **kwargs):
+            return model(**inputs).loss
+
+    with pytest.raises(UserError, match="Weighted computes a loss without guiding: .* give the loss as compute_loss_"):
+        trainer = Weighted(
+            build(FAMILIES["bert"]),
+            TrainingArguments(str(tmp_path), max_steps=1, logging_steps=1, use_cpu=True, report_to="none"),
+            train_dataset=rows(),
+            guiding=GUIDED,
+        )
+        trainer.train()
+
+
+class Wrapped(PreTrainedModel):
+    """A model whose configuration does not say how many layers it has."""
+
+    config_class = PreTrainedConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.inner = build(FAMILIES["bert"], "eager")
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
+        return self.inner(input_ids, attention_mask, labels=labels, **kwargs)
+
+
+def test_a_configuration_without_layers(tmp_path):
+    trainer = trainer_of(Wrapped(PreTrainedConfig()), tmp_path)
+    trainer.train()
+    assert logged(trainer)[0]["mdg_loss"] > 0
+    with pytest.raises(UserError, match="there is no layer 2; the model has 0 to 1"):
+        trainer_of(Wrapped(PreTrainedConfig()), tmp_path, GuidingArguments(mdg_weight=1, guided_layers=[2])).train()
+
+
+def test_pairwise_attention_is_guided(tmp_path):
+    config = BertPairwiseConfig(**{**SIZES, "num_labels": 2})
+    data = rows().map(lambda row: {"entity_pieces": [[1], [4]]})
+    trainer = trainer_of(BertPairwiseForRelationClassification(config), tmp_path, data=data)
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
 
 
 def test_a_model_outside_the_attention_interface(tmp_path):
