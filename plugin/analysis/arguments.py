@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -17,6 +18,9 @@ from msattn.data.sentences import read_sentences
 from msattn.data.text_lines import text_lines
 from msattn.errors import UserError
 from msattn.training.pretrained import ModelArguments, load_model, load_tokenizer
+
+# How a file of JSON begins, and hardly a sentence.
+JSON = re.compile(r'\[\s*(\{|$)|\{\s*("|\}|$)')
 
 
 @dataclass(kw_only=True)
@@ -82,7 +86,7 @@ def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
         first = next((line.strip() for _, line in text_lines(path) if line.strip()), "")
         if not first:
             raise UserError(f"{path}: the file is empty.")
-    if first and columns is None and first[0] not in "{[" and "\t" not in first:
+    if first and columns is None and not JSON.match(first) and "\t" not in first:
         return [(line.strip(),) for _, line in text_lines(path) if line.strip()]
     dataset = read_sentences(path, columns)
     names = [name for name in dataset.column_names if name != "label"]
@@ -111,6 +115,10 @@ def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, P
     args = ModelArguments(model_name_or_path=name)
     tokenizer = load_tokenizer(args)
     model = load_model(AutoModel, args, len(tokenizer)).float().eval()
+    if model.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if tokenizer.pad_token is None:  # it is masked: any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if isinstance(model.config, BertPairwiseConfig):
         model = model.base_model  # AutoModel has nothing below their heads
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer

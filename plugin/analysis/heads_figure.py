@@ -76,12 +76,15 @@ def plot_heads(
         `matplotlib.figure.Figure`
 
     Raises:
-        UserError: The vectors differ in length, there is only one head, or the path ends in something else.
+        UserError: The vectors differ in length or have one number, there is only one head, or the path ends in
+            something else.
     """
     check_picture_path(path)
     lengths = {part.shape[-1] for part in vectors}
     if len(lengths) > 1:
         raise UserError("the encoders cut the text into different tokens: their maps cannot be compared.")
+    if max(lengths) < 2:
+        raise UserError("the text is one token: its maps are all alike.")
     rows = [part.reshape(-1, part.shape[-1]) for part in vectors]
     if sum(map(len, rows)) < 2:
         raise UserError("there is only one head: nothing to compare it with.")

@@ -209,7 +209,9 @@ def _query_rows(rows: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _candidates(row: Mapping, where: str) -> list[Mapping]:
     candidates = row.get("candidates")
-    if candidates is None and row.get("positive") is not None:
+    if candidates is not None and row.get("positive") is not None:
+        raise UserError(f'{where}: the row has both "candidates" and "positive": give one of them.')
+    if row.get("positive") is not None:
         candidates = [
             {"text": text, "label": label}
             for name, label in (("positive", 1), ("negative", 0))
@@ -270,6 +272,7 @@ def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
 def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict[str, str]]:
     """By query and relevant document, the place of the line."""
     relevant: dict[str, dict[str, str]] = defaultdict(dict)
+    judged: dict[tuple[str, str], int] = {}
     for path in paths:
         first = next((line for _, line in text_lines(path) if line.strip()), "")
         beir = first.split() == BEIR_HEADER
@@ -281,8 +284,11 @@ def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dic
                 relevance = int(fields[-1])
             except ValueError:
                 raise UserError(f"{where}: the relevance {fields[-1]!r} is not a whole number.") from None
+            query, document = fields[0], fields[-2]
+            if judged.setdefault((query, document), relevance) != relevance:
+                raise UserError(f"{where}: the query {query} has the document {document} twice, judged differently.")
             if relevance >= level:
-                relevant[fields[0]][fields[-2]] = where
+                relevant[query][document] = where
     return relevant
 
 

@@ -198,6 +198,8 @@ class GuidedTrainer(AccumulatingTrainer):
         """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
+            if isinstance(outputs, Mapping) and self.model.config._attn_implementation != "eager":
+                raise UserError(_outside_the_interface(self.model))
             why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         if mask is None:

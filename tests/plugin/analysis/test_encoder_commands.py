@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from transformers import T5Config, T5Model
 
 from msattn import UserError
 from msattn.analysis import attention_diversity, diversity_table
@@ -106,6 +107,25 @@ def test_models_of_tasks(tmp_path, drawn):
         part.save_pretrained(tmp_path)
     main(["map", "--model", str(tmp_path), "--text", *TEXT, "--output", "a.png"])
     assert drawn["plot_attention_maps"][0][0].shape == (8, 8)
+
+
+def test_an_encoder_and_decoder_without_a_token_for_padding(tmp_path, drawn):
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
+    config = T5Config(vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2)
+    config.decoder_start_token_id = 0
+    for part in (T5Model(config), tokenizer):
+        part.save_pretrained(tmp_path)
+    main(["diversity", "--model", str(tmp_path), "--file", "lines.txt", "--output", "a.png"])
+    main(["map", "--model", str(tmp_path), "--text", *TEXT, "--output", "a.png"])
+    assert drawn["plot_attention_maps"][0][0].shape == (8, 8)
+
+
+def test_sentences_in_brackets(tmp_path):
+    path = tmp_path / "a.txt"
+    for first in ("[1] a cat .", "{ a cat } .", "[ a cat ] ."):
+        path.write_text(f"{first}\nthe author wrote a book .\n")
+        assert read_texts(str(path)) == [(first,), TEXT]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -106,5 +106,7 @@ def test_heads_that_cannot_be_compared():
         plot_heads([np.ones((1, 2, 3)), np.ones((1, 2, 4))])
     with pytest.raises(UserError, match="only one head"):
         plot_heads([np.ones((1, 1, 3))])
+    with pytest.raises(UserError, match="the text is one token"):
+        plot_heads([np.ones((2, 2, 1))])
     alike = plot_heads([np.ones((2, 2, 3))])
     np.testing.assert_array_equal(alike.axes[0].collections[0].get_offsets(), np.zeros((4, 2)))

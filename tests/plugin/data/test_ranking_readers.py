@@ -75,6 +75,7 @@ WRONG_ROWS = {
     "empty candidates": (with_candidates(), 'the row needs "candidates"'),
     "candidate without text": (with_candidates({"label": 1}), 'candidate 1 has no text in "text"'),
     "candidate that is a string": (with_candidates("the cat"), "candidate 1 must be an object"),
+    "two lists": ({**ROW, "positive": "b"}, 'the row has both "candidates" and "positive"'),
     "negatives of another type": ({"query": "a", "positive": "b", "negative": 3}, '"negative" must be a string or a'),
     "label out of range": (with_candidates({"text": "b", "label": 2}), "candidate 1 must be 0 or 1, not 2"),
     "label in words": (with_candidates({"text": "b", "label": "yes"}), "must be 0 or 1, not 'yes'"),
@@ -173,6 +174,7 @@ WRONG_FILES = {
     "two texts": ({"queries": QUERIES + "q1\tb\n"}, "queries.tsv:4: the query q1 is there twice, with different"),
     "half a judgement": ({"qrels": "q1 0 d1\n"}, "qrels.txt:1: the line has 3 fields, expected 4"),
     "relevance in words": ({"qrels": "q1 0 d1 high\n"}, "qrels.txt:1: the relevance 'high' is not a whole number"),
+    "two judgements": ({"qrels": "q1 0 d1 1\nq1 0 d1 0\n"}, "qrels.txt:2: the query q1 has the document d1 twice"),
     "unknown relevant document": (
         {"qrels": "q1 0 d9 1\n", "add_relevant": True},
         "qrels.txt:1: the document d9 is not in ",
