@@ -223,7 +223,7 @@ class TestMSTransformerModel(MSTransformerTester):
         torch.compiler.reset()
         graphs = CompileCounter()
         compiled = torch.compile(model, fullgraph=True, backend=graphs)
-        for tokens in (20, 30, 47, 60, 160, 301, 333, 500):
+        for tokens in (20, 30, 47, 90, 160, 301):
             inputs = padded_batch(2, tokens)
             states = compiled(**inputs).last_hidden_state
             torch.testing.assert_close(states, model(**inputs).last_hidden_state, **TOLERANCE)
