@@ -53,7 +53,7 @@ class GuidedTrainer(AccumulatingTrainer):
 
     Raises:
         UserError: The model has no attentions, not in this form, or not these layers or heads; or, in training, a
-            term is not finite or a pattern lacks what it is made of.
+            term is not finite, a pattern lacks what it is made of, or a subclass computes its loss without guiding.
 
     Example:
 
