@@ -19,7 +19,7 @@ define build_environment
 	@"$(PYTHON)" -m venv $(VENV)
 	@index=$$(nvidia-smi -L >/dev/null 2>&1 || echo --extra-index-url https://download.pytorch.org/whl/cpu); \
 	$(RUN) -m pip install --retries 2 --no-deps $$index $(1)
-	@$(RUN) -m pip install --quiet $(1) $(2) --editable ".[dev,parsing]"
+	@$(RUN) -m pip install --quiet $(1) $(2) --editable ".[dev,crf,parsing]"
 	@touch $@
 endef
 

@@ -26,6 +26,8 @@ class BiLSTMConfig(PreTrainedConfig):
             Activation between the two layers of a sequence classifier.
         sentence_pairs (`bool`, *optional*, defaults to `False`):
             Whether a sequence classifier reads pairs of sentences, told apart by `token_type_ids`.
+        crf (`bool`, *optional*, defaults to `False`):
+            Whether a tagger has a conditional random field, from the package pytorch-crf, over the tags of a sentence.
         hidden_dropout_prob (`float`, *optional*, defaults to 0.1):
             Dropout of the embeddings, of each layer's states, and before the classifier.
         classifier_dropout (`float`, *optional*):
@@ -58,6 +60,7 @@ class BiLSTMConfig(PreTrainedConfig):
     num_hidden_layers: int = 2
     hidden_act: str = "relu"
     sentence_pairs: bool = False
+    crf: bool = False
     hidden_dropout_prob: float | int = 0.1
     classifier_dropout: float | int | None = None
     initializer_range: float = 0.1

@@ -54,6 +54,8 @@ class MSTransformerConfig(PreTrainedConfig):
             Width of the feed-forward part of each layer; 0: none.
         sentence_pairs (`bool`, *optional*, defaults to `False`):
             Whether a sequence classifier reads pairs of sentences, told apart by `token_type_ids`.
+        crf (`bool`, *optional*, defaults to `False`):
+            Whether a tagger has a conditional random field, from the package pytorch-crf, over the tags of a sentence.
         hidden_dropout_prob (`float`, *optional*, defaults to 0.1):
             Dropout of the embeddings, of what each part of a layer adds, and before the classifier.
         attention_probs_dropout_prob (`float`, *optional*, defaults to 0.0):
@@ -101,6 +103,7 @@ class MSTransformerConfig(PreTrainedConfig):
     max_position_embeddings: int = 512
     intermediate_size: int = 0
     sentence_pairs: bool = False
+    crf: bool = False
     hidden_dropout_prob: float | int = 0.1
     attention_probs_dropout_prob: float | int = 0.0
     classifier_dropout: float | int | None = None

@@ -7,12 +7,14 @@ from typing import ClassVar
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils import can_return_tuple
 
 from ..configuration.configuration_ms_transformer import MSTransformerConfig
+from .crf import best_sequence_scores, crf_layer, crf_loss
 from .hub_export import HubExportMixin
 from .scale_aware_attention import attention_weights, scale_aware_attention
 
@@ -295,7 +297,7 @@ class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel):
 
 class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
     r"""
-    Tagging: a linear layer on the state of each token.
+    Tagging: a linear layer on the state of each token. With `config.crf`, a conditional random field over its scores.
 
     ```python
     >>> config = MSTransformerConfig(scales=[1, 3, 5, 7, 9], alpha=1.0, num_labels=17)
@@ -311,7 +313,15 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
         setattr(self, self.base_model_prefix, self._encoder_class(config))
         self.dropout = classifier_dropout(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.crf = crf_layer(config.num_labels) if config.crf else None
         self.post_init()
+
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if module is self.crf:
+            init.normal_(module.transitions, std=self.config.initializer_range)
+            init.zeros_(module.start_transitions)
+            init.zeros_(module.end_transitions)
 
     @can_return_tuple
     def forward(
@@ -330,6 +340,11 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
             token_type_ids (`torch.Tensor`, *optional*): Not read; many tokenizers make them.
             labels (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Tags; -100 where there is none.
+
+        Returns:
+            With `config.crf`, `loss` is -log p(labels | sentence) by the tags; `logits` of a model in training are the
+            tags' scores by themselves, else those of the best sequences ([`best_sequence_scores`]), so that the
+            largest ones are the best sequence.
         """
         outputs = self.base_model(
             input_ids,
@@ -341,7 +356,15 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
-        if labels is not None:
+        if self.crf is not None:
+            attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
+            if labels is not None:
+                tags = kwargs.get("num_items_in_batch")
+                tags = (labels != -100).sum() if tags is None else tags
+                loss = crf_loss(self.crf, logits, labels, attention_mask).sum() / tags
+            if not self.training:
+                logits = best_sequence_scores(self.crf, logits, attention_mask)
+        elif labels is not None:
             # The Trainer's `num_items_in_batch` is among the keywords: a mean over tags, however batches accumulate.
             loss = self.loss_function(logits=logits, labels=labels, config=self.config, **kwargs)
         return TokenClassifierOutput(

@@ -22,8 +22,15 @@ from msattn import (
     MSTransformerModel,
     scale_aware_attention,
 )
+from msattn.modeling.crf import crf_loss
 from msattn.modeling.modeling_ms_transformer import classification_node, layer_windows, sinusoids, split_pairs
-from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_load_without_msattn
+from tests.common import (
+    TOLERANCE,
+    ClassificationTester,
+    ModelTester,
+    assert_fresh,
+    assert_load_without_msattn,
+)
 from tests.tiny_models import tiny_tokenizer
 
 
@@ -280,6 +287,63 @@ class TestMSTransformerForTokenClassification(MSTransformerTester):
         torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
 
 
+class TestTaggerWithCRF(MSTransformerTester):
+    model_class = MSTransformerForTokenClassification
+    result = "logits"
+    labels = TestMSTransformerForTokenClassification.labels
+
+    def config(self, **changes):
+        return super().config(crf=True, **changes)
+
+    def test_loss_is_a_mean_over_tags(self):
+        model = self.build()
+        inputs, labels = self.inputs(model.config), self.labels(model.config)
+        scores = model.classifier(model.ms_transformer(**inputs).last_hidden_state)
+        expected = crf_loss(model.crf, scores, labels, inputs["attention_mask"]).sum()
+        torch.testing.assert_close(model(**inputs, labels=labels).loss, expected / 24)
+        torch.testing.assert_close(model(**inputs, labels=labels, num_items_in_batch=48).loss, expected / 48)
+
+    def test_largest_logits_are_the_best_sequence(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        scores = model.train()(**inputs).logits
+        best = model.crf.decode(scores, inputs["attention_mask"].bool())
+        predicted = model.eval()(**inputs).logits.argmax(-1)
+        assert [predicted[row, : len(tags)].tolist() for row, tags in enumerate(best)] == best
+        assert not torch.equal(predicted, scores.argmax(-1))
+
+    def test_learns_what_single_tokens_do_not_say(self):
+        """The tag of a word changes each time that the word comes again."""
+        model = self.build(num_labels=2, scales=(1,), num_hidden_layers=1).train()
+        words = torch.full((1, 12), 7)
+        tags = torch.arange(12).unsqueeze(0) % 2
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(60):
+            optimizer.zero_grad()
+            model(words, labels=tags).loss.backward()
+            optimizer.step()
+        assert torch.equal(model.eval()(words).logits.argmax(-1), tags)
+
+    def test_a_checkpoint_without_crf_gets_a_fresh_one(self, tmp_path):
+        plain = TestMSTransformerForTokenClassification().build()
+        plain.save_pretrained(tmp_path)
+        model = self.model_class.from_pretrained(tmp_path, crf=True)
+        assert torch.equal(model.classifier.weight, plain.classifier.weight)
+        for name, weight in model.crf.named_parameters():
+            assert_fresh(name, weight, model.config.initializer_range)
+
+    def test_compiles_to_one_graph(self):
+        """Without labels: pytorch-crf looks at its input."""
+        model = self.build(num_hidden_layers=1)
+        inputs, labels = self.inputs(model.config), self.labels(model.config)
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits, **TOLERANCE)
+        compiled = torch.compile(model, backend="aot_eager")
+        torch.testing.assert_close(
+            compiled(**inputs, labels=labels).loss, model(**inputs, labels=labels).loss, **TOLERANCE
+        )
+
+
 class TestSentencePairs:
     build = TestMSTransformerForSequenceClassification().build
 
@@ -392,4 +456,5 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
 
 def test_checkpoints_load_without_msattn(tmp_path):
     testers = TestMSTransformerForSequenceClassification(), TestMSTransformerForTokenClassification()
-    assert_load_without_msattn([tester.build(norm="pre", intermediate_size=8) for tester in testers], tmp_path)
+    models = [tester.build(norm="pre", intermediate_size=8) for tester in testers]
+    assert_load_without_msattn([*models, TestTaggerWithCRF().build()], tmp_path)

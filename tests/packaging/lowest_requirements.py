@@ -10,7 +10,7 @@ SETUP_CFG = Path(__file__).parents[2] / "setup.cfg"
 
 
 def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
-    """What a package and its extra `parsing` require, each lower bound as the version, such as `"torch==2.13"`.
+    """What a package and its extras but `dev` require, each lower bound as the version, such as `"torch==2.13"`.
 
     Raises:
         ValueError: a requirement has no lower bound.
@@ -18,8 +18,9 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     parser = ConfigParser()
     parser.read(setup_cfg, encoding="utf-8")
     lowest = []
-    parsing = parser.get("options.extras_require", "parsing", fallback="")
-    for requirement in [*parser["options"]["install_requires"].split(), *parsing.split()]:
+    extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
+    extras.pop("dev", None)
+    for requirement in " ".join([parser["options"]["install_requires"], *extras.values()]).split():
         match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)
         if match is None:
             raise ValueError(f"{setup_cfg}: {requirement} must start with its lowest version, as in numpy>=2.0.")
