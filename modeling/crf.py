@@ -31,8 +31,8 @@ def crf_layer(num_labels: int) -> nn.Module:
 
 def crf_loss(crf: nn.Module, logits: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
-    -log p(labels | sentence), where p is the share of all sequences of tags in Σ exp(score), and the labels' those that
-    agree with all of them.
+    -log p(labels | sentence): p is Σ exp(score) over the sequences of tags that agree with the labels, as a part of that
+    over all sequences.
 
     Args:
         crf (`torch.nn.Module`): Made by [`crf_layer`].
@@ -48,7 +48,7 @@ def crf_loss(crf: nn.Module, logits: torch.Tensor, labels: torch.Tensor, attenti
     tags = labels.clamp_min(0)
     others = torch.ones_like(logits, dtype=torch.bool).scatter(-1, tags.unsqueeze(-1), False)
     agreeing = logits.masked_fill(others & (labels >= 0).unsqueeze(-1), IMPOSSIBLE)
-    # log (exp(score of tags) / Σ exp(score)) over all sequences, and over those that agree: the score falls out.
+    # log (exp(score of `tags`) / Σ exp(score)) over all sequences, and over those that agree: the score falls out.
     every, right = (crf(scores, tags, real, reduction="none") for scores in (logits, agreeing))
     return right - every
 
