@@ -21,6 +21,7 @@ from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, 
 
 BASE = "masked SDPA"
 WAYS = (BASE, "masked eager", "scale-aware")
+FLEX = "scale-aware, FlexAttention"  # on a GPU
 MODELS: dict[str, dict[str, Any]] = {
     "plain": {"scales": (None,), "position_embeddings": "sinusoidal", "intermediate_size": 1200},
     "plain, no feed-forward part": {"scales": (None,), "position_embeddings": "sinusoidal"},
@@ -45,13 +46,14 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
     leaves = [torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=True) for _ in range(3)]
     gradient = torch.randn(shape, device=arguments.device, dtype=dtype)
     width = half_width(window, tokens)
-    positions = torch.arange(0 if way == "scale-aware" else tokens, device=arguments.device)
+    positions = torch.arange(0 if way.startswith("scale-aware") else tokens, device=arguments.device)
     visible = (positions[:, None] - positions).abs() <= width
 
     def step():
         query, key, value = (leaf.transpose(1, 2) for leaf in leaves)
-        if way == "scale-aware":
-            output = scale_aware_attention(query, key, value, [width] * arguments.heads)
+        if way.startswith("scale-aware"):
+            method = "flex" if way == FLEX else None
+            output = scale_aware_attention(query, key, value, [width] * arguments.heads, method=method)
         elif way == "masked SDPA":
             output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
         else:
@@ -133,11 +135,12 @@ def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.batch_tokens:,} tokens a batch. {describe(arguments)}")
+    ways = (*WAYS, FLEX) if arguments.device.startswith("cuda") else WAYS
     table = [
         row
         for tokens in arguments.tokens
         for window in arguments.windows
-        for row in compare(attention_step, WAYS, BASE, arguments, tokens, window)
+        for row in compare(attention_step, ways, BASE, arguments, tokens, window)
     ]
     if table:
         print(f"\nAttention, forward and backward: {arguments.heads} heads of {arguments.head_dim}\n")

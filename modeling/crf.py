@@ -8,6 +8,8 @@ model needs to know nothing else of the tokenizer, and reads a sentence without 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -29,9 +31,9 @@ def crf_layer(num_labels: int) -> nn.Module:
     return CRF(num_labels, batch_first=True)
 
 
-def crf_loss(crf: nn.Module, logits: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+def crf_loss(crf: Any, logits: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
-    -log p(labels | sentence): p is Σ exp(score) over the sequences of tags that agree with the labels, as a part of that
+    -log p(labels | sentence): p is Σ exp(score) over the sequences of tags that agree with the labels, divided by that
     over all sequences.
 
     Args:
@@ -53,7 +55,7 @@ def crf_loss(crf: nn.Module, logits: torch.Tensor, labels: torch.Tensor, attenti
     return right - every
 
 
-def best_sequence_scores(crf: nn.Module, logits: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+def best_sequence_scores(crf: Any, logits: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
     For every token and tag, the score of the best sequence that has this tag there: the largest ones together are the
     sequence that Viterbi's algorithm finds. Zero at padding.

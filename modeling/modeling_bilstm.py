@@ -41,6 +41,7 @@ class BiLSTMPreTrainedModel(MSTransformerPreTrainedModel):
     base_model_prefix = "bilstm"
     _no_split_modules = ["BiLSTMLayer"]
     _supports_sdpa = False
+    _supports_flex_attn = False
 
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)

@@ -19,6 +19,8 @@ from .hub_export import HubExportMixin
 from .scale_aware_attention import attention_weights, scale_aware_attention
 
 Windows = list[int | None] | torch.Tensor
+# The attention implementations that name a way; SDPA leaves it to the window and the length.
+METHODS = {"eager": "materialized", "flex_attention": "flex"}
 
 
 class MSTransformerEmbeddings(nn.Module):
@@ -84,7 +86,7 @@ class MSTransformerAttention(nn.Module):
                 weights = unbounded.where(first_token(attention_mask)[:, None, :, None], weights)
             heads = nn.functional.dropout(weights, dropout).to(value.dtype) @ value
         else:
-            method = "materialized" if self.config._attn_implementation == "eager" else None
+            method = METHODS.get(self.config._attn_implementation)
             heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, method)
             if self.config.cls_global:
                 first = first_token(attention_mask)
@@ -149,6 +151,7 @@ class MSTransformerPreTrainedModel(HubExportMixin, PreTrainedModel):
     _no_split_modules = ["MSTransformerLayer"]
     _input_embed_layer = "word_embeddings"
     _supports_sdpa = True
+    _supports_flex_attn = True
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 # More than any sentence has.
@@ -45,15 +47,17 @@ def scale_aware_attention(
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
         dropout_p (`float`, *optional*, defaults to 0.0): Rate at which weights of the attention are dropped.
         method (`str`, *optional*):
-            `"materialized"` (the whole matrix, under autograd), `"dense"` (fused attention under a mask) or `"banded"`
-            (blocks of queries, each with the keys around it). `None`: for each window what is fastest; `"dense"` in an
-            exported program, which takes all lengths, and for a tensor in compiled code, which cannot look at it.
+            `"materialized"` (the whole matrix, under autograd), `"dense"` (fused attention under a mask), `"banded"`
+            (blocks of queries, each with the keys around it) or `"flex"` (torch's FlexAttention, for a GPU: it has
+            neither gradients on a CPU nor dropout). `None`: for each window the fastest of the first three on a CPU;
+            `"dense"` in an exported program, which takes all lengths, and for a tensor in compiled code, which cannot
+            look at it.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding, where there is no key.
 
     Raises:
-        ValueError: Shapes that do not fit, a window below 0, or an unknown method.
+        ValueError: Shapes that do not fit, a window below 0, an unknown method, or dropout with `"flex"`.
 
     Example:
 
@@ -160,7 +164,7 @@ def _groups(
     else:
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
-    if method in ("materialized", "dense") or (method is None and tokens <= SHORT):
+    if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
         return [(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
@@ -287,6 +291,34 @@ def _banded(
     return output[:, :tokens].transpose(1, 2)
 
 
+def _flex(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    limits: torch.Tensor,
+    reach: int,
+    real: torch.Tensor | None,
+    dropout_p: float,
+) -> torch.Tensor:
+    """One kernel for all heads, which leaves out the blocks that lie outside of a head's window."""
+    if dropout_p:
+        raise ValueError(f'method="flex" has no dropout, got dropout_p={dropout_p}')
+    batch, heads, tokens, _ = query.shape
+    limits = limits.expand(batch, heads)
+    real = query.new_ones(batch, tokens, dtype=torch.bool) if real is None else real
+
+    def visible(sentence: torch.Tensor, head: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+        seen = ((row - column).abs() <= limits[sentence, head]) & real[sentence, column]
+        return seen | (row == column)  # a row of padding, too, has a key
+
+    compiled = _compiled if query.is_cuda and not torch.compiler.is_compiling() else lambda function: function
+    mask = compiled(create_block_mask)(visible, batch, heads, tokens, tokens, device=query.device)
+    return compiled(flex_attention)(query, key, value, block_mask=mask)
+
+
+_compiled = cache(torch.compile)
+
+
 class _Neighbourhoods(torch.autograd.Function):
     """
     `(batch, tokens, heads, head_dim)` to `(batch * blocks, block + 2 * reach, heads, head_dim)`: every block of tokens
@@ -319,4 +351,9 @@ class _Neighbourhoods(torch.autograd.Function):
         return states[:, : ctx.tokens], None, None
 
 
-METHODS: dict[str, Callable[..., torch.Tensor]] = {"materialized": _materialized, "dense": _dense, "banded": _banded}
+METHODS: dict[str, Callable[..., torch.Tensor]] = {
+    "materialized": _materialized,
+    "dense": _dense,
+    "banded": _banded,
+    "flex": _flex,
+}
