@@ -57,8 +57,8 @@ def crf_loss(crf: Any, logits: torch.Tensor, labels: torch.Tensor, attention_mas
 
 def best_sequence_scores(crf: Any, logits: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
-    For every token and tag, the score of the best sequence that has this tag there: the largest ones together are the
-    sequence that Viterbi's algorithm finds. Zero at padding.
+    For every token and tag, how far the best sequence that has this tag there is behind the best of all. The tags with 0,
+    the largest score, are the sequence that Viterbi's algorithm finds. Zero at padding.
 
     Shapes are those of [`crf_loss`]; the result has the shape of `logits`.
     """
@@ -73,7 +73,8 @@ def best_sequence_scores(crf: Any, logits: torch.Tensor, attention_mask: torch.T
         further = (crf.transitions + (score + behind[-1]).unsqueeze(1)).amax(2)
         behind.append(further.where(inside.unsqueeze(1), end))
     best = torch.stack(ahead, dim=1) + torch.stack(behind[::-1], dim=1)
-    best = best.masked_fill(~real.unsqueeze(-1), 0)
+    # Near 0, half precision can tell sequences apart; not so the scores of whole sentences.
+    best = (best - best.amax(-1, keepdim=True)).masked_fill(~real.unsqueeze(-1), 0)
     return _take(best, order.argsort(dim=1)).to(logits.dtype)
 
 

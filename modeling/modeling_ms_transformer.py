@@ -345,9 +345,9 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
             labels (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Tags; -100 where there is none.
 
         Returns:
-            With `config.crf`, `loss` is -log p(labels | sentence) by the tags; `logits` of a model in training are the
-            tags' scores by themselves, else those of the best sequences ([`best_sequence_scores`]), so that the
-            largest ones are the best sequence.
+            With `config.crf`, `loss` is -log p(labels | sentence), divided by the number of labels; `logits` of a
+            model in training are the tags' scores by themselves, else those of [`best_sequence_scores`], the largest
+            of which are the best sequence.
         """
         outputs = self.base_model(
             input_ids,

@@ -33,7 +33,7 @@ class PositivePMI:
         occurs = csr_array((np.ones(len(columns), np.int32), np.array(columns, np.int64), starts), shape=shape)
         together = (occurs.T @ occurs).tocoo()
         texts_with = together.diagonal()
-        information = np.log(shape[0] * together.data / texts_with[together.row] / texts_with[together.col])
+        information = np.log(float(shape[0]) * together.data / texts_with[together.row] / texts_with[together.col])
         kept = (information > 0) & (together.row != together.col)
         self.information = csr_array(
             (information[kept].astype(np.float32), (together.row[kept], together.col[kept])), shape=together.shape

@@ -121,6 +121,11 @@ def test_pmi():
     assert found[3, 5] > 0 and found.shape == (7, 7)
 
 
+def test_mutual_information_of_a_large_corpus():
+    texts = [["x", "y"]] * 40000 + [["z"]] * 60000  # n · n_xy is more than 2^31
+    assert PositivePMI(texts)([["x", "y"]])[0, 1] == pytest.approx(np.log(100000 / 40000))
+
+
 def test_pmi_of_nothing():
     assert PositivePMI([["a"], []])([[], []]).shape == (0, 0)
     assert not PositivePMI([])([["a", "b"]]).any()
