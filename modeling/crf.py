@@ -57,8 +57,8 @@ def crf_loss(crf: Any, logits: torch.Tensor, labels: torch.Tensor, attention_mas
 
 def best_sequence_scores(crf: Any, logits: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
-    For every token and tag, how far the best sequence that has this tag there is behind the best of all. The tags with 0,
-    the largest score, are the sequence that Viterbi's algorithm finds. Zero at padding.
+    For every token and tag, how far the best sequence that has this tag there is behind the best of all. The tags with
+    0, the largest score, are the sequence that Viterbi's algorithm finds. Zero at padding.
 
     Shapes are those of [`crf_loss`]; the result has the shape of `logits`.
     """
