@@ -49,7 +49,7 @@ class RankingData:
     def relevant(self) -> dict[str, set[str]]:
         """By query, all relevant documents; a query without any is left out."""
         found = defaultdict(set, {query: set(documents) for query, documents in self.missed.items() if documents})
-        columns = (self.pairs[name] for name in ("query_id", "candidate_id", "label"))
+        columns = (self.pairs[name][:] for name in ("query_id", "candidate_id", "label"))
         for query, candidate, label in zip(*columns, strict=True):
             if label:
                 found[query].add(candidate)
@@ -57,7 +57,7 @@ class RankingData:
 
     def of_queries(self, queries: Collection[str]) -> RankingData:
         """The part with these queries."""
-        rows = [row for row, query in enumerate(self.pairs["query_id"]) if query in queries]
+        rows = [row for row, query in enumerate(self.pairs["query_id"][:]) if query in queries]
         missed = {query: documents for query, documents in self.missed.items() if query in queries}
         return RankingData(self.pairs.select(rows), missed)
 
@@ -143,7 +143,7 @@ def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
     draw = random.Random(seed)
     kept: list[int] = []
     negatives: dict[str, list[int]] = defaultdict(list)
-    for row, (query, label) in enumerate(zip(data.pairs["query_id"], data.pairs["label"], strict=True)):
+    for row, (query, label) in enumerate(zip(data.pairs["query_id"][:], data.pairs["label"][:], strict=True)):
         (kept if label else negatives[query]).append(row)
     for rows in negatives.values():
         kept += draw.sample(rows, min(most, len(rows)))

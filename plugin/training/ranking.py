@@ -191,7 +191,8 @@ def ranking_metrics(prediction: EvalPrediction, sets: Sequence[RankingData]) -> 
 def _scores(data: RankingData, rows: Sequence[int], logits: np.ndarray) -> dict[str, dict[str, float]]:
     pairs = data.pairs.select(rows)
     scores: dict[str, dict[str, float]] = defaultdict(dict)
-    for query, candidate, score in zip(pairs["query_id"], pairs["candidate_id"], logits[:, 0].tolist(), strict=True):
+    columns = pairs["query_id"][:], pairs["candidate_id"][:], logits[:, 0].tolist()
+    for query, candidate, score in zip(*columns, strict=True):
         scores[query][candidate] = score
     return dict(scores)
 
@@ -218,7 +219,9 @@ def _splits(data_args: RankingDataArguments, training_args: TrainingArguments) -
         train, held = (set(part["query_id"]) for part in hold_out(queries, share, data_args.split_seed))
         dev = {"dev": splits.pop("eval")} if "eval" in splits else {}
         whole = splits.pop("train")
-        splits = {"eval": whole.of_queries(held), **dev, **splits, "train": whole.of_queries(train)}
+        # What is added to a run to learn from, nobody finds when it is scored.
+        as_found = _read(data_args, "train", add_relevant=False) if data_args.qrels_file else None
+        splits = {"eval": (as_found or whole).of_queries(held), **dev, **splits, "train": whole.of_queries(train)}
     at_most = {
         "train": data_args.max_train_samples,
         "eval": data_args.max_eval_samples,
@@ -235,7 +238,8 @@ def _splits(data_args: RankingDataArguments, training_args: TrainingArguments) -
     return splits
 
 
-def _read(data_args: RankingDataArguments, split: str) -> RankingData | None:
+def _read(data_args: RankingDataArguments, split: str, add_relevant: bool = True) -> RankingData | None:
+    """The data of a split. `add_relevant`: with the relevant documents that a training run lacks."""
     path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
     if path is None:
         return None
@@ -246,9 +250,8 @@ def _read(data_args: RankingDataArguments, split: str) -> RankingData | None:
         for name in ("queries_file", "collection_file", "qrels_file"):
             for file in getattr(data_args, name) or ():
                 existing_file(file, name)
-        data = read_trec_ranking(
-            path, queries, collection, qrels or (), data_args.relevance_level, add_relevant=split == "train"
-        )
+        add_relevant = add_relevant and split == "train"
+        data = read_trec_ranking(path, queries, collection, qrels or (), data_args.relevance_level, add_relevant)
     else:
         raise UserError("run files of TREC need both --queries_file and --collection_file.")
     return _judged(data, path, split)
