@@ -15,6 +15,7 @@ CHANGED = {
     "num_hidden_layers": 3,
     "hidden_act": "gelu",
     "sentence_pairs": True,
+    "crf": True,
     "hidden_dropout_prob": 0.2,
     "classifier_dropout": 0.4,
     "initializer_range": 0.05,

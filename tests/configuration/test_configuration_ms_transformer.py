@@ -25,6 +25,7 @@ CHANGED = {
     "max_position_embeddings": 40,
     "intermediate_size": 48,
     "sentence_pairs": True,
+    "crf": True,
     "hidden_dropout_prob": 0.2,
     "attention_probs_dropout_prob": 0.3,
     "classifier_dropout": 0.4,
