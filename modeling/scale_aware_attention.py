@@ -303,7 +303,9 @@ def _flex(
     """One kernel for all heads, which leaves out the blocks that lie outside of a head's window."""
     if dropout_p:
         raise ValueError(f'method="flex" has no dropout, got dropout_p={dropout_p}')
-    batch, heads, tokens, _ = query.shape
+    batch, heads, tokens, width = query.shape
+    if width < 16:  # the least that a GPU's kernel takes
+        query, key, value = (pad(tensor, (0, 16 - width)) for tensor in (query, key, value))
     limits = limits.expand(batch, heads)
     real = query.new_ones(batch, tokens, dtype=torch.bool) if real is None else real
 
@@ -313,7 +315,7 @@ def _flex(
 
     compiled = _compiled if query.is_cuda and not torch.compiler.is_compiling() else lambda function: function
     mask = compiled(create_block_mask)(visible, batch, heads, tokens, tokens, device=query.device)
-    return compiled(flex_attention)(query, key, value, block_mask=mask)
+    return compiled(flex_attention)(query, key, value, block_mask=mask, scale=width**-0.5)[..., :width]
 
 
 _compiled = cache(torch.compile)

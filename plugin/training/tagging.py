@@ -292,6 +292,9 @@ def _card(
     # A class of ours, installed or brought along by a checkpoint.
     carries_code = not type(source.config).__module__.startswith("transformers.")
     what = "named entities" if entities else "words"
+    description = f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words."
+    if getattr(source.config, "crf", False):
+        description += " Its conditional random field needs the package pytorch-crf."
     return ModelCardFacts(
         task_type="token-classification",
         pipeline_tag="token-classification",
@@ -301,7 +304,7 @@ def _card(
         dataset_config=data_args.dataset_config_name,
         splits={"dev" if "dev" in sentences else "eval": "validation", "test": "test", **held_out},
         metrics=METRIC_NAMES,
-        description=f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words.",
+        description=description,
         usage=partial(_usage, entities=entities, carries_code=carries_code),
         tags=["named-entity-recognition" if entities else "part-of-speech"],
         config_fields=source.card_fields,

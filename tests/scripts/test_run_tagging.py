@@ -96,6 +96,7 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     [
         ("ms_transformer", ["num_hidden_layers=1", "num_attention_heads=2", "scales=[1,3]", "alpha=1.0"]),
         ("bilstm", ["num_hidden_layers=1"]),
+        ("bilstm", ["num_hidden_layers=1", "crf=true"]),
         ("bert", ["num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32"]),
     ],
 )
@@ -132,7 +133,8 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=files["train_file"], output_dir=tmp_path / "again")
     assert again["eval_accuracy"] == 1
-    assert "- num_hidden_layers: 1" in ModelCard.load(out / "README.md").text
+    card = ModelCard.load(out / "README.md").text
+    assert "- num_hidden_layers: 1" in card and ("needs the package pytorch-crf" in card) == ("crf=true" in overrides)
 
 
 def test_entities_are_learned(run, write, tmp_path):
