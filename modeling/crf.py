@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-# Added to what cannot be: finite, for the difference of two infinities has no gradient.
+# The score of a tag that cannot be: finite, for the difference of two infinities has no gradient.
 IMPOSSIBLE = -1e4
 
 
@@ -27,7 +27,7 @@ def crf_layer(num_labels: int) -> nn.Module:
     try:
         from torchcrf import CRF
     except ImportError:
-        raise ImportError("crf=True needs the package pytorch-crf: pip install 'msattn[crf]'") from None
+        raise ImportError("crf=True needs a package: pip install pytorch-crf") from None
     return CRF(num_labels, batch_first=True)
 
 

@@ -98,17 +98,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.negatives is not None and args.negatives < 1:
         raise UserError(f"--negatives must be at least 1, not {args.negatives}.")
     pairs = read_glue("stsb", args.glue_dir, [args.split])[args.split]
-    queries = candidates = relevant = 0
+    rows = list(sts_ranking(pairs, args.threshold, args.negatives, args.seed))
+    if not rows:
+        raise UserError(f"--threshold {args.threshold}: no pair is so similar.")
     Path(args.output_file).parent.mkdir(parents=True, exist_ok=True)
     with open(args.output_file, "w", encoding="utf-8", newline="\n") as file:
-        for row in sts_ranking(pairs, args.threshold, args.negatives, args.seed):
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            queries += 1
-            candidates += len(row["candidates"])
-            relevant += sum(candidate["label"] for candidate in row["candidates"])
-    if not queries:
-        raise UserError(f"--threshold {args.threshold}: no pair is so similar.")
-    print(f"{args.output_file}: {queries} queries, {candidates} candidates, {relevant} of them relevant")
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    labels = [candidate["label"] for row in rows for candidate in row["candidates"]]
+    print(f"{args.output_file}: {len(rows)} queries, {len(labels)} candidates, {sum(labels)} of them relevant")
 
 
 if __name__ == "__main__":

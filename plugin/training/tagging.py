@@ -101,6 +101,8 @@ def tagging_experiment(
         UserError: Files, tags, model or arguments are not as they should be.
     """
     source = ModelSource(model_args, scratch_args)
+    if training_args.label_smoothing_factor and getattr(source.config, "crf", False):
+        raise UserError("--label_smoothing_factor looks at single tokens: it would teach a CRF nothing.")
     sentences, labels = _sentences(data_args, source, training_args)
     tokenizer = source.tokenizer(sentences["train"]["words"] if "train" in sentences else None)
     if data_args.max_seq_length <= tokenizer.num_special_tokens_to_add():

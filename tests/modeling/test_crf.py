@@ -104,5 +104,5 @@ def test_gradient_lets_labels_win(crf, logits):
 
 def test_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchcrf", None)
-    with pytest.raises(ImportError, match=r"pip install 'msattn\[crf\]'"):
+    with pytest.raises(ImportError, match="pip install pytorch-crf"):
         crf_layer(TAGS)

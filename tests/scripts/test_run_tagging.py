@@ -230,6 +230,8 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "the tags are not known" in fails("do_eval", validation_file=train)
     fresh = {"model_name_or_path": None, "model_type": "bilstm"}
     assert "the tags are not known" in fails("do_eval", validation_file=train, **fresh)
+    fresh["config_overrides"] = ["crf=true"]
+    assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **fresh)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
     assert "between 0 and 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
     assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)

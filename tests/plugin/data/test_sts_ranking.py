@@ -58,3 +58,4 @@ def test_command(tmp_path, capsys):
         main([*arguments, "--negatives", "0"])
     with pytest.raises(UserError, match="no pair is so similar"):
         main([*arguments, "--threshold", "4.9"])
+    assert output.read_text().count("\n") == 2  # nothing already written is lost
