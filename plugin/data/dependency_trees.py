@@ -17,13 +17,14 @@ Tree = tuple[list[str], list[tuple[int, int]]]
 
 def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     """
-    Reads a CoNLL-U file. The words of a multi-word token become that token, with all of their edges; empty nodes and
-    the root have none.
+    Reads a CoNLL-U file. Of a sentence with multi-word tokens there are two trees: of its words, and of its tokens,
+    where a multi-word token has all edges of its words. Empty nodes and the root have none.
 
     Raises:
         UserError: The file cannot be read, or is no CoNLL-U.
     """
     for end, sentence, _ in conllu_sentences(path):
+        words: list[str] = []
         tokens: list[str] = []
         owners: list[int] = []
         heads: list[int] = []
@@ -35,13 +36,17 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
                 continue
             if not cells["head"].isdecimal():
                 raise UserError(f"{where}: the head has to be the number of a word or 0, not {cells['head']!r}.")
+            words.append(cells["form"])
             heads.append(int(cells["head"]))
             if len(heads) > last:
                 tokens.append(cells["form"])
             owners.append(len(tokens) - 1)
         if not all(head <= len(heads) for head in heads):
             raise UserError(f"{end}: a head of the sentence above is none of its {len(heads)} words.")
-        yield tokens, [(owners[word], owners[head - 1]) for word, head in enumerate(heads) if head]
+        edges = [(word, head - 1) for word, head in enumerate(heads) if head]
+        if words != tokens:
+            yield words, edges
+        yield tokens, [(owners[word], owners[head]) for word, head in edges]
 
 
 def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequence[int]]) -> Iterator[Tree]:

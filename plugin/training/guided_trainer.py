@@ -259,6 +259,11 @@ class GuidedTrainer(AccumulatingTrainer):
         takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
         if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
             raise UserError(f"{name} returns no attentions: it cannot be guided.")
+        if getattr(config, "sentence_pairs", False):
+            raise UserError(
+                f"{name} attends to the sentences of a pair apart, and so cannot be guided: with sentence_pairs=False "
+                "it reads both as one text."
+            )
         for size, check in (("num_hidden_layers", self.guiding.layers), ("num_attention_heads", self.guiding.heads)):
             if (count := getattr(config, size, None)) is not None:
                 check(count)

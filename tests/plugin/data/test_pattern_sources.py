@@ -37,6 +37,7 @@ CONLLU = """# text = The dog's in the house.
 
 1\tcannot\tcan\tAUX\t_\t_\t0\troot\t_\t_
 """
+FRENCH = [(1, "de", 3), (2, "le", 3), (3, "pain", 0)]
 PAIRS = [
     ("The unpayer wrote a book.", "a dog. in a house."),
     ("the cat", "the author"),
@@ -134,15 +135,27 @@ def test_pmi_of_nothing():
 def test_read_conllu(conllu):
     trees = list(read_conllu(conllu))
     assert trees[0] == (
+        ["The", "dog", "'s", "in", "the", "house", "."],
+        [(0, 1), (2, 5), (3, 5), (4, 5), (5, 1), (6, 1)],
+    )
+    assert trees[1] == (
         ["The", "dog's", "in", "the", "house", "."],
         [(0, 1), (1, 4), (2, 4), (3, 4), (4, 1), (5, 1)],
     )
-    assert trees[1] == (["cannot"], [])
+    assert trees[2:] == [(["cannot"], [])]
 
 
 def test_signs_inside_a_word_end_no_line(conllu):
     conllu.write_text("1\tso\u2028far\t_\t_\t_\t_\t0\t_\t_\tNote=a\x85b\r\n", encoding="utf-8")
     assert list(read_conllu(conllu)) == [(["so\u2028far"], [])]
+
+
+def test_trees_of_multi_word_tokens_are_found_by_either(conllu):
+    lines = ["1-2\tdu" + "\t_" * 8, *(f"{i}\t{word}\t_\t_\t_\t_\t{head}\tx\t_\t_" for i, word, head in FRENCH)]
+    conllu.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    source = DependencyTrees(read_conllu(conllu))
+    for words, pairs in ((["du", "pain"], {("du", "pain")}), (["de", "le", "pain"], {("de", "pain"), ("le", "pain")})):
+        assert pairs_of(source([words]), [words]) == pairs | {pair[::-1] for pair in pairs}
 
 
 def test_trees_are_laid_over_other_words(conllu):

@@ -34,6 +34,7 @@ from msattn import (
     BertPairwiseForRelationClassification,
     GuidedTrainer,
     GuidingArguments,
+    MSTransformerConfig,
     UserError,
     mdg_loss,
     pdg_loss,
@@ -478,6 +479,15 @@ def test_models_without_attentions(tmp_path):
         trainer_of(build(FNetConfig(**sizes)), tmp_path).train()
     with pytest.raises(UserError, match="Linear returns no attentions"):
         trainer_of(torch.nn.Linear(2, 2), tmp_path)
+
+
+def test_pairs_that_are_read_apart(tmp_path):
+    sizes = {"vocab_size": 60, "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2}
+    model = build(MSTransformerConfig(**sizes, sentence_pairs=True), "eager")
+    with pytest.raises(UserError, match="attends to the sentences of a pair apart.*sentence_pairs=False"):
+        trainer_of(model, tmp_path)
+    trainer = trainer_of(build(MSTransformerConfig(**sizes), "eager"), tmp_path)
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
 
 
 def test_a_term_that_is_not_finite_names_its_layer(tmp_path):
