@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytrec_eval
 
 from msattn.errors import UserError
@@ -60,8 +61,8 @@ def write_run(path: str | Path, scores: Scores, tag: str = "msattn") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for query, documents in scores.items():
-            ranking = sorted(documents.items(), key=lambda item: (item[1], item[0]), reverse=True)
-            # Nine digits tell any two numbers of single precision apart.
+            # trec_eval's scores are of single precision, any two of which nine digits tell apart.
+            ranking = sorted(documents.items(), key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
             file.writelines(
                 f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"
                 for rank, (document, score) in enumerate(ranking, start=1)

@@ -85,3 +85,11 @@ def test_a_run_file_keeps_scores_and_order(tmp_path):
     ]
     assert {(line[1], line[5]) for line in lines} == {("Q0", "mine")}
     assert all(np.float32(line[4]) == np.float32(scores[line[0]][line[2]]) for line in lines)
+
+
+def test_a_run_file_has_the_order_that_trec_eval_reads(tmp_path):
+    """Of scores that are equal in single precision, too."""
+    scores = {"q": {"a": 0.123456789012, "b": 0.123456789011}}
+    assert np.float32(scores["q"]["a"]) == np.float32(scores["q"]["b"])
+    first = write_run(tmp_path / "run.trec", scores).read_text(encoding="utf-8").split()[2]
+    assert first == "b" and score_ranking({"q": {first}}, scores)["mrr"] == 1
