@@ -4,6 +4,8 @@ Conditional random field: tags of a sentence are scored together, each by itself
 The layer and its likelihood are those of the package pytorch-crf. Every real token of a sentence has a tag there, also
 those that nobody labelled, such as [CLS] and the later pieces of a word: what their tags may be is summed over. So the
 model needs to know nothing else of the tokenizer, and reads a sentence without labels as it did in training.
+
+A compiled model leaves the layer out: a loop over the tokens would be compiled anew for every length.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-# The score of a tag that cannot be: finite, for the difference of two infinities has no gradient.
-IMPOSSIBLE = -1e4
+# How far an impossible tag is behind the worst one. Finite, for the difference of two infinities has no gradient.
+IMPOSSIBLE = 1e4
 
 
 def crf_layer(num_labels: int) -> nn.Module:
@@ -31,6 +33,7 @@ def crf_layer(num_labels: int) -> nn.Module:
     return CRF(num_labels, batch_first=True)
 
 
+@torch.compiler.disable
 def crf_loss(crf: Any, logits: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
     -log p(labels | sentence): p is Σ exp(score) over the sequences of tags that agree with the labels, divided by that
@@ -49,12 +52,14 @@ def crf_loss(crf: Any, logits: torch.Tensor, labels: torch.Tensor, attention_mas
     logits, labels = _take(logits.float(), order), labels.gather(1, order)
     tags = labels.clamp_min(0)
     others = torch.ones_like(logits, dtype=torch.bool).scatter(-1, tags.unsqueeze(-1), False)
-    agreeing = logits.masked_fill(others & (labels >= 0).unsqueeze(-1), IMPOSSIBLE)
+    impossible = logits.detach().amin(-1, keepdim=True) - IMPOSSIBLE
+    agreeing = impossible.where(others & (labels >= 0).unsqueeze(-1), logits)
     # log (exp(score of `tags`) / Σ exp(score)) over all sequences, and over those that agree: the score falls out.
     every, right = (crf(scores, tags, real, reduction="none") for scores in (logits, agreeing))
     return right - every
 
 
+@torch.compiler.disable
 def best_sequence_scores(crf: Any, logits: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
     """
     For every token and tag, how far the best sequence that has this tag there is behind the best of all. The tags with

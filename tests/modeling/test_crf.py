@@ -68,6 +68,12 @@ def test_nothing_labelled_is_nothing_lost(crf, logits):
     assert empty.abs().max() < 1e-5
 
 
+def test_a_label_that_seems_impossible(crf, logits):
+    logits[..., 1] -= 1e5
+    losses = crf_loss(crf, logits, torch.ones_like(LABELS), MASK)
+    torch.testing.assert_close(losses, 1e5 * MASK.sum(1).double(), rtol=1e-4, atol=0)
+
+
 def test_best_sequences_are_the_formula(crf, logits):
     result = best_sequence_scores(crf, logits, MASK)
     assert (result[MASK == 0] == 0).all()
