@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -306,7 +306,7 @@ def _flex(
     batch, heads, tokens, width = query.shape
     if width < 16:  # the least that a GPU's kernel takes
         query, key, value = (pad(tensor, (0, 16 - width)) for tensor in (query, key, value))
-    limits = limits.expand(batch, heads)
+    limits = limits.expand(batch, heads).contiguous()
     real = query.new_ones(batch, tokens, dtype=torch.bool) if real is None else real
 
     def visible(sentence: torch.Tensor, head: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
@@ -318,7 +318,8 @@ def _flex(
     return compiled(flex_attention)(query, key, value, block_mask=mask, scale=width**-0.5)[..., :width]
 
 
-_compiled = cache(torch.compile)
+# Batches of many shapes, with padding and without, in training and not, are more cases than the limit that torch has.
+_compiled = cache(partial(torch.compile, recompile_limit=64))
 
 
 class _Neighbourhoods(torch.autograd.Function):
