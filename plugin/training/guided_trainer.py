@@ -83,6 +83,7 @@ class GuidedTrainer(AccumulatingTrainer):
         self._last_batch: _Batch | None = None
         super().__init__(*args, **kwargs)
         self._set_attention(self.model)
+        self._restore_attention()
         self._embeddings = torch.empty(0)
         if guiding.needs_words:
             # Of now: a training that is resumed has the targets that it began with.
@@ -90,15 +91,15 @@ class GuidedTrainer(AccumulatingTrainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As in [`Trainer`]. Afterwards the model has the attention implementation that it came with."""
-        self._set_attention(self.model)
+        if self.model is not None:  # a search for hyperparameters takes it away, and has a new one made
+            self._set_attention(self.model)
         self._sums, self._steps, self._last_batch = {}, 0.0, None
         try:
             output = super().train(*args, **kwargs)
             self._check_last_batch()
             return output
         finally:
-            if self._own_attention is not None:
-                self.model.set_attn_implementation(self._own_attention)
+            self._restore_attention()
 
     def call_model_init(self, *args: Any) -> nn.Module:
         model = super().call_model_init(*args)
@@ -198,6 +199,8 @@ class GuidedTrainer(AccumulatingTrainer):
         """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
+            if isinstance(outputs, Mapping) and "encoder_attentions" in outputs:
+                raise UserError(f"{type(self.model).__name__} has an encoder and a decoder: it cannot be guided.")
             if isinstance(outputs, Mapping) and self.model.config._attn_implementation != "eager":
                 raise UserError(_outside_the_interface(self.model))
             why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
@@ -277,9 +280,13 @@ class GuidedTrainer(AccumulatingTrainer):
             if config._attn_implementation != wanted:
                 raise UserError(_outside_the_interface(model))
 
+    def _restore_attention(self) -> None:
+        if self._own_attention is not None:
+            self.model.set_attn_implementation(self._own_attention)
+
 
 def _outside_the_interface(model: nn.Module) -> str:
     return (
-        f"{type(model).__name__} does not take part in the attention interface of Transformers: load it with "
+        f"{type(model).__name__} gives nothing away through the attention interface of Transformers: load it with "
         'attn_implementation="eager", and its full attention maps will be summed.'
     )

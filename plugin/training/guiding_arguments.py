@@ -98,7 +98,7 @@ class GuidingArguments:
         default=None,
         metadata={
             "help": "How many heads of a layer each pattern has, one after the other from the first head on: a number "
-            "a pattern, or one for all. Without it, half the heads, in equal parts."
+            "a pattern, or one for all. Without it, half the heads, in equal parts, and one each at least."
         },
     )
     pattern_decay_steps: int | None = field(
@@ -131,11 +131,12 @@ class GuidingArguments:
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
         for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"{name} must be 0 or a positive number, got {getattr(self, name)}.")
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise UserError(f"{name} must be 0 or a positive number, got {value!r}.")
         temperature: Any = self.guiding_temperature
-        if not 0 < temperature < math.inf:
-            raise UserError(f"guiding_temperature must be a positive number, got {temperature}.")
+        if not isinstance(temperature, (int, float)) or not 0 < temperature < math.inf:
+            raise UserError(f"guiding_temperature must be a positive number, got {temperature!r}.")
         if self.guided_layers is not None and not self.guided_layers:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
@@ -156,7 +157,9 @@ class GuidingArguments:
         if patterns and not self.pattern_weight:
             logger.warning("no head is guided to a pattern, as pattern_weight is 0.")
         heads = self.pattern_heads
-        if heads is not None and (len(heads) not in (1, len(patterns)) or min(heads, default=0) < 1):
+        if heads is not None and (
+            len(heads) not in (1, len(patterns)) or not all(isinstance(size, int) and size > 0 for size in heads)
+        ):
             raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
         if self.pattern_decay_steps is not None and self.pattern_decay_steps < 0:
             raise UserError(f"pattern_decay_steps must be 0 or a positive number, got {self.pattern_decay_steps}.")

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import (
     AlbertConfig,
     AutoModelForSequenceClassification,
+    BartConfig,
     BertConfig,
     BertForSequenceClassification,
     BertForTokenClassification,
@@ -163,6 +164,8 @@ def test_presets_and_single_values():
     [
         ({"guiding": "papers"}, "guiding must be one of recommended, paper, official, got 'papers'"),
         ({"mdg_weight": -0.1}, "mdg_weight must be 0 or a positive number, got -0.1"),
+        ({"mdg_weight": "0.1"}, "mdg_weight must be 0 or a positive number, got '0.1'"),
+        ({"guiding_temperature": "1"}, "guiding_temperature must be a positive number, got '1'"),
         ({"pdg_weight": math.nan}, "pdg_weight must be 0 or a positive number, got nan"),
         ({"guiding_temperature": 0.0}, "guiding_temperature must be a positive number"),
         ({"guiding_axis": "rows"}, "guiding_axis must be one of received, official"),
@@ -194,9 +197,10 @@ def test_every_family(family, tmp_path):
     plain = build(FAMILIES[family], "eager").train()
     model.load_state_dict(plain.state_dict())
     trainer = trainer_of(model, tmp_path)
-    assert model.config._attn_implementation == "received"
+    seen = []
+    model.register_forward_pre_hook(lambda model, _: seen.append(model.config._attn_implementation))
     gradients = moves(trainer)
-    assert model.config._attn_implementation == "sdpa"
+    assert seen == ["received"] and model.config._attn_implementation == "sdpa"
 
     batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
     outputs = plain(**batch, output_attentions=True)
@@ -416,6 +420,25 @@ def test_model_init(tmp_path):
     assert "mdg_loss" in logged(trainer)[0]
 
 
+def test_a_model_that_was_taken_away(tmp_path):
+    """As Ray's search for hyperparameters does before each training."""
+    args = TrainingArguments(str(tmp_path), max_steps=1, logging_steps=1, report_to="none", use_cpu=True)
+    trainer = GuidedTrainer(
+        args=args, model_init=lambda: build(FAMILIES["bert"]), train_dataset=rows(), guiding=GUIDED
+    )
+    trainer.model = None
+    trainer.train()
+    assert "mdg_loss" in logged(trainer)[0] and trainer.model.config._attn_implementation == "sdpa"
+
+
+def test_a_second_trainer_leaves_the_attention_as_it_was(tmp_path):
+    model = build(FAMILIES["bert"])
+    trainers = [trainer_of(model, tmp_path) for _ in range(2)]
+    for trainer in trainers:
+        trainer.train()
+        assert model.config._attn_implementation == "sdpa" and "mdg_loss" in logged(trainer)[0]
+
+
 def test_a_loss_without_guiding_is_refused(tmp_path):
     class Weighted(GuidedTrainer):
         def compute_loss(self, model, inputs, *args, **kwargs):
@@ -479,6 +502,11 @@ def test_models_without_attentions(tmp_path):
         trainer_of(build(FNetConfig(**sizes)), tmp_path).train()
     with pytest.raises(UserError, match="Linear returns no attentions"):
         trainer_of(torch.nn.Linear(2, 2), tmp_path)
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    both = build(BartConfig(vocab_size=100, **sizes, eos_token_id=50, pad_token_id=0))
+    data = rows().map(lambda row: {"input_ids": [*row["input_ids"][:-1], 50], "attention_mask": [1] * 8})
+    with pytest.raises(UserError, match="BartForSequenceClassification has an encoder and a decoder"):
+        trainer_of(both, tmp_path, data=data).train()
 
 
 def test_pairs_that_are_read_apart(tmp_path):

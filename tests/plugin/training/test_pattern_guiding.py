@@ -138,10 +138,11 @@ def test_word_similarity_stays_that_of_the_start(monkeypatch, tokenizer, data, t
 def test_training_needs_full_maps_and_nothing_after(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=10.0, mdg_weight=0.1)
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=30)
-    own = trainer._own_attention
-    assert trainer.model.config._attn_implementation == "eager" and own == "sdpa"
+    seen = set()
+    hook = trainer.model.register_forward_pre_hook(lambda model, _: seen.add(model.config._attn_implementation))
     trainer.train()
-    assert trainer.model.config._attn_implementation == "sdpa"
+    hook.remove()
+    assert seen == {"eager"} and trainer.model.config._attn_implementation == "sdpa"
     lines = [line for line in trainer.state.log_history if "loss" in line]
     assert set(lines[0]) >= {"task_loss", "mdg_loss", "pattern_loss"}
     assert lines[-1]["pattern_loss"] < lines[0]["pattern_loss"]
@@ -190,6 +191,7 @@ def test_heads():
         ({"patterns": ["next"], "pattern_weight": -1.0}, "pattern_weight must be 0 or a positive number"),
         ({"patterns": ["next"], "pattern_weight": float("nan")}, "pattern_weight must be 0 or a positive number"),
         ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [0]}, "pattern_heads must be a positive"),
+        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1.5]}, "pattern_heads must be a positive"),
         ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1, 2]}, "or one a pattern"),
         ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_decay_steps": -1}, "pattern_decay_steps must be"),
     ],
