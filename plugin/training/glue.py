@@ -98,7 +98,9 @@ def glue_experiment(
     data = glue_data(data_args, model_args, training_args, domain)
     splits = data.splits
     pairs = len(data.columns) == 2
-    if getattr(source.config, "sentence_pairs", False) and not pairs and not source.fresh:
+    if source.fresh and getattr(source.config, "crf", False):
+        raise UserError("crf=true is for tagging: run_tagging.py.")
+    if getattr(source.config, "sentence_pairs", False) and not pairs:
         raise UserError(f"the model compares pairs, and there is one column of text: {data.columns[0]}.")
     trained = splits.get("train")
     tokenizer = source.tokenizer(

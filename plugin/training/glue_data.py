@@ -146,7 +146,7 @@ def glue_data(
         data = _own_data(data_args, model_args)
     splits, share = data.splits, data_args.validation_split_percentage
     if share is not None and (used["train"] or used["eval"]):
-        splits = _held_out(splits, share, data_args.split_seed)
+        splits = _held_out(data, share, data_args.split_seed)
     splits = {
         prefix: _limited(dataset, at_most[prefix.partition("_")[0]], prefix)
         for prefix, dataset in splits.items()
@@ -273,11 +273,19 @@ def _is_whole(label: str) -> bool:
     return label.removeprefix("-").isdecimal()
 
 
-def _held_out(splits: Mapping[str, Dataset], percentage: float, seed: int) -> dict[str, Dataset]:
+def _held_out(data: SentenceData, percentage: float, seed: int) -> dict[str, Dataset]:
     """The cut becomes eval; development data that were there before become dev."""
+    splits = data.splits
     if "train" not in splits:
         raise UserError("--validation_split_percentage needs training data.")
     train, held = hold_out(splits["train"], percentage, seed)
+    texts, cut = (zip(*(part[column][:] for column in data.columns), strict=True) for part in (train, held))
+    seen = set(texts)
+    if repeated := sum(text in seen for text in cut):
+        logger.warning(
+            f"{repeated} of the {len(held)} examples that --validation_split_percentage cuts off have the same text "
+            "as one that is left."
+        )
     others = {prefix.replace("eval", "dev"): dataset for prefix, dataset in splits.items()}
     # The first evaluation set is the one that a Trainer chooses with.
     return {"eval": held, **others, "train": train}

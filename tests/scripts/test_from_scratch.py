@@ -160,6 +160,13 @@ def run_domains(run, reviews, tmp_path):
     return run_domains
 
 
+def test_repeated_reviews_in_what_is_cut_off(run_domains, reviews, caplog):
+    train = reviews / "books.task.train"
+    train.write_text(train.read_text() * 2)
+    run_domains("do_eval", domains=["books"], validation_split_percentage=25, max_steps=1)
+    assert " of the 12 examples that --validation_split_percentage cuts off have the same text as one" in caplog.text
+
+
 def test_domains(run_domains, tmp_path, capsys):
     study = run_domains("do_eval", validation_split_percentage=25, seeds=[1, 2], max_steps=40, learning_rate=1e-2)
     # In the order of the paper's table.
@@ -211,6 +218,11 @@ def test_mistakes(fails, trees, reviews):
         "do_train", scales=[3], **fresh
     )
     assert "--head is for a pre-trained BERT" in fails("do_train", head="bert", **fresh)
+    tags, pairs = (
+        {**fresh, "config_overrides": [*SMALL, override]} for override in ("crf=true", "sentence_pairs=true")
+    )
+    assert "crf=true is for tagging: run_tagging.py." in fails("do_train", **tags)
+    assert "the model compares pairs, and there is one column of text" in fails("do_train", **pairs)
     assert "did you mean hidden_size?" in fails("do_train", **{**fresh, "config_overrides": ["hiddensize=3"]})
     assert "--pad_to_max_length needs --max_seq_length" in fails("do_train", "pad_to_max_length", **fresh)
     domains = {**FRESH, "mtl16_dir": reviews}
