@@ -60,8 +60,10 @@ class EffectiveScaleArguments:
         for name in self.model:
             if name not in MODELS:
                 raise UserError(f"--model {name}: there are {', '.join(MODELS)}.")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"--seeds {' '.join(map(str, self.seeds))}: one is named twice.")
+        for name in ("model", "pairs", "seeds"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise UserError(f"--{name} {' '.join(map(str, values))}: one is named twice.")
         for pairs in self.pairs:
             if not 1 <= pairs <= self.tokens // 2:
                 raise UserError(f"--pairs {pairs}: of {self.tokens} vectors there are 1 to {self.tokens // 2} pairs.")

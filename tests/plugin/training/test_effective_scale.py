@@ -98,6 +98,8 @@ def test_pairs_are_learnt(tmp_path):
         (["--pairs", "5"], "--pairs 5: of 8 vectors there are 1 to 4 pairs"),
         (["--pairs", "0"], "--pairs 0"),
         (["--seeds", "1", "1"], "--seeds 1 1: one is named twice"),
+        (["--pairs", "2", "2"], "--pairs 2 2: one is named twice"),
+        (["--model", "Flex", "Flex"], "--model Flex Flex: one is named twice"),
         (["--samples", "0"], "--samples must be above 0"),
         (["--position_embeddings", "rotary"], "invalid choice"),
     ],
