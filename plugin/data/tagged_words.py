@@ -50,7 +50,7 @@ def read_tagged_words(
         UserError: The file cannot be read, is malformed or has no such column; the message names file and line.
     """
     name = os.fspath(path)
-    conllu = name.removesuffix(".gz").endswith(".conllu")
+    conllu = name.lower().removesuffix(".gz").endswith(".conllu")
     if conllu and word_column is not None:
         raise UserError(f"{name}: CoNLL-U has its words where it has them; leave that column out.")
     rows = _conllu_rows(path, tag_column) if conllu else _column_rows(path, word_column, tag_column)

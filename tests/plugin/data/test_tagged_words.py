@@ -59,7 +59,7 @@ def test_words_alone(write):
     assert rows.to_list() == [{"words": ["Hello", "."]}, {"words": ["Bye"]}]
 
 
-@pytest.mark.parametrize("name", ["train.conllu", "train.conllu.gz"])
+@pytest.mark.parametrize("name", ["train.conllu", "train.conllu.gz", "TRAIN.CONLLU"])
 def test_conllu(write, name):
     path = write(CONLLU, name)
     assert read_tagged_words(path).to_list() == [
