@@ -52,8 +52,8 @@ class BiLSTMPreTrainedModel(MSTransformerPreTrainedModel):
 
 class BiLSTMModel(BiLSTMPreTrainedModel):
     r"""
-    The encoder. It can be exported. `torch.compile` leaves torch's LSTM out of its graph, unless
-    `torch._dynamo.config.allow_rnn` is set.
+    The encoder. It can be exported, for one number of tokens. `torch.compile` leaves torch's LSTM out of its graph,
+    unless `torch._dynamo.config.allow_rnn` is set.
 
     ```python
     >>> model = BiLSTMModel(BiLSTMConfig(vocab_size=20000))

@@ -363,7 +363,7 @@ class MSTransformerForTokenClassification(MSTransformerPreTrainedModel):
             attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
             if labels is not None:
                 tags = kwargs.get("num_items_in_batch")
-                tags = (labels != -100).sum() if tags is None else tags
+                tags = (labels != -100).sum().clamp_min(1) if tags is None else tags
                 loss = crf_loss(self.crf, logits, labels, attention_mask).sum() / tags
             if not self.training:
                 logits = best_sequence_scores(self.crf, logits, attention_mask)

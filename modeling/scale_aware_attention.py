@@ -73,7 +73,7 @@ def scale_aware_attention(
     if real is not None and method is None and not torch.compiler.is_compiling() and query.shape[2] > SHORT:
         lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(dim=1)
         short = lengths <= real.shape[1] // 2
-        if short.any():
+        if short.any() and lengths.any():
             # Apart, for among them a long sentence would make padding of most of the batch.
             output = torch.zeros_like(query)
             for rows, size in ((short, int(lengths[short].max())), (~short, real.shape[1])):
@@ -146,7 +146,7 @@ def _check(
     elif (
         not isinstance(windows, Sequence)
         or len(windows) != heads
-        or any(window is not None and (not isinstance(window, int) or window < 0) for window in windows)
+        or any(window is not None and (not hasattr(window, "__index__") or window < 0) for window in windows)
     ):
         raise ValueError(f"windows must be {heads} whole numbers of at least 0 or None, one a head, got {windows!r}")
 

@@ -225,6 +225,20 @@ def test_compiles_to_one_graph(method, windows):
     torch.testing.assert_close(*results)
 
 
+def test_padding_alone_has_a_gradient():
+    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (2, 2, 200, 4))]
+    output = scale_aware_attention(*tensors, [1, None], torch.zeros(2, 200))
+    assert not output.any()
+    for gradient in torch.autograd.grad(output.sum(), tensors):
+        assert gradient.isfinite().all()
+
+
+def test_windows_of_numpy():
+    tensors = heads()
+    expected = scale_aware_attention(*tensors, [1, 2, 3, None])
+    assert torch.equal(scale_aware_attention(*tensors, [*np.arange(1, 4), None]), expected)
+
+
 def test_bad_arguments():
     query, key, value = heads()
     arguments = {"query": query, "key": key, "value": value, "windows": [1, 2, 3, None]}
