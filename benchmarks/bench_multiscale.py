@@ -213,7 +213,7 @@ def parse_scales(text: str) -> tuple[int, ...]:
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="turns that each model takes")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the weights")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the computation")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of torch")
     parser.add_argument(
         "--clock",
