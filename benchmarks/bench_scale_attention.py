@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, scale_aware_attention
 
-BASE = "masked SDPA"
-WAYS = (BASE, "masked eager", "scale-aware")
+WAYS = ("masked SDPA", "masked eager", "scale-aware")
 FLEX = "scale-aware, FlexAttention"  # on a GPU
 MODELS: dict[str, dict[str, Any]] = {
     "plain": {"scales": (None,), "position_embeddings": "sinusoidal", "intermediate_size": 1200},
@@ -100,10 +99,8 @@ def peak_bytes(make: Callable, way: str, *rest: Any) -> int:
     return torch.cuda.max_memory_allocated() if gpu else resident_peak() - before
 
 
-def compare(
-    make: Callable, ways: tuple[str, ...], base: str, arguments: argparse.Namespace, *case: Any
-) -> list[list[str]]:
-    """A row a way: the median time, how often as fast as `base`, and the memory of a process of its own."""
+def compare(make: Callable, ways: Sequence[str], arguments: argparse.Namespace, *case: Any) -> list[list[str]]:
+    """A row a way: the median time, how often as fast as the first, and the memory of a process of its own."""
     steps = [make(way, *case, arguments) for way in ways]
     seconds = dict(zip(ways, take_turns(steps, arguments, f"{', '.join(map(str, case))}: time"), strict=True))
     del steps
@@ -111,7 +108,7 @@ def compare(
     for way in ways:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             peak = pool.apply(peak_bytes, (make, way, *case, arguments))
-        speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[base], strict=True))
+        speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[ways[0]], strict=True))
         milliseconds = f"{1000 * statistics.median(seconds[way]):,.1f} ms"
         rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", f"{peak / 2**20:,.0f} MiB"])
     return rows
@@ -123,6 +120,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, nargs="*", default=[128, 256, 512, 1024, 2048, 4096], help="lengths N")
     parser.add_argument("--windows", nargs="+", default=["1", "3", "32", "N/16"], help="half-widths of all heads")
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, FLEX], help="ways to attend; all that the device has")
     parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
     parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
     parser.add_argument("--model-tokens", type=int, nargs="*", default=[512, 4096], help="lengths N for whole models")
@@ -135,21 +133,17 @@ def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.batch_tokens:,} tokens a batch. {describe(arguments)}")
-    ways = (*WAYS, FLEX) if arguments.device.startswith("cuda") else WAYS
+    ways = arguments.ways or (*WAYS, *([FLEX] if arguments.device.startswith("cuda") else []))
     table = [
         row
         for tokens in arguments.tokens
         for window in arguments.windows
-        for row in compare(attention_step, ways, BASE, arguments, tokens, window)
+        for row in compare(attention_step, ways, arguments, tokens, window)
     ]
     if table:
         print(f"\nAttention, forward and backward: {arguments.heads} heads of {arguments.head_dim}\n")
         print(markdown("N | w | way | time | speed | memory", table))
-    table = [
-        row
-        for tokens in arguments.model_tokens
-        for row in compare(model_step, tuple(MODELS), "plain", arguments, tokens)
-    ]
+    table = [row for tokens in arguments.model_tokens for row in compare(model_step, list(MODELS), arguments, tokens)]
     if table:
         print("\nTrain step of three layers of width 300\n")
         print(markdown("N | model | time | speed | memory", table))
