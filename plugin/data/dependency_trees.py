@@ -17,8 +17,8 @@ Tree = tuple[list[str], list[tuple[int, int]]]
 
 def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     """
-    Reads a CoNLL-U file. Of a sentence with multi-word tokens there are two trees: of its words, and of its tokens,
-    where a multi-word token has all edges of its words. Empty nodes and the root have none.
+    Reads a CoNLL-U file. Of a sentence with multi-word tokens there are two trees: of its tokens, where a multi-word
+    token has all edges of its words, and then of its words. Empty nodes and the root have none.
 
     Raises:
         UserError: The file cannot be read, or is no CoNLL-U.
@@ -45,8 +45,8 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
             raise UserError(f"{end}: a head of the sentence above is none of its {len(heads)} words.")
         edges = [(word, head - 1) for word, head in enumerate(heads) if head]
         if words != tokens:
-            yield words, edges
-        yield tokens, [(owners[word], owners[head]) for word, head in edges]
+            yield tokens, [(owners[word], owners[head]) for word, head in edges]
+        yield words, edges
 
 
 def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequence[int]]) -> Iterator[Tree]:
@@ -76,7 +76,8 @@ class DependencyTrees:
     Which words are head and dependent, in either direction.
 
     A text has the tree with the same letters, whatever is upper case and wherever a word ends. Where a tree has
-    several words and the text one, that one has all of their edges, and the other way round.
+    several words and the text one, that one has all of their edges, and the other way round. Of several trees with the
+    same letters it is the last.
 
     Args:
         trees (`Iterable[Tree]`): See [`read_conllu`] and [`parsed`].
