@@ -37,7 +37,7 @@ class GuidedTrainer(AccumulatingTrainer):
 
     loss = task_loss + mdg_weight · mdg_loss + pdg_weight · pdg_loss + pattern_weight · pattern_loss.
 
-    Until it is trained, the model has the attention implementation `"received"`: fused attention, and what each token
+    While it is trained, the model has the attention implementation `"received"`: fused attention, and what each token
     receives, without the attention matrix. Where the model was loaded with `attn_implementation="eager"`, the only one
     of models outside the attention interface of Transformers, its full maps are summed instead. Patterns need full
     maps and set eager attention. No parameter is added, and nothing changes at inference. The terms are logged beside
