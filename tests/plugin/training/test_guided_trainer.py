@@ -433,8 +433,8 @@ def test_a_model_that_was_taken_away(tmp_path):
 
 def test_a_second_trainer_leaves_the_attention_as_it_was(tmp_path):
     model = build(FAMILIES["bert"])
-    trainers = [trainer_of(model, tmp_path) for _ in range(2)]
-    for trainer in trainers:
+    first, second = (trainer_of(model, tmp_path) for _ in range(2))
+    for trainer in (second, first):
         trainer.train()
         assert model.config._attn_implementation == "sdpa" and "mdg_loss" in logged(trainer)[0]
 
