@@ -7,6 +7,8 @@ ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 VENV := .venv
 RUN = "$(VENV)/bin/python"
 LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
+# The editable package is a tree of links to these files: another list of them is another tree.
+FILES := $(shell find configuration model_cards modeling plugin -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
 # Models as small as those of the tests gain nothing from a second thread.
 # A file stays in one process: it shares what is dear to build.
 PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile --durations 15
@@ -15,60 +17,75 @@ PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile --durations 
 # the 2.13.0 of PyPI; pip goes on without it where it cannot be reached.
 define build_environment
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10) and "msattn needs Python 3.10 or newer: make PYTHON=...")'
-	@echo "Building $(VENV), which takes some minutes, once"
-	@"$(PYTHON)" -m venv $(VENV)
+	@echo "Building $(@D), which takes some minutes, once"
+	@"$(PYTHON)" -m venv $(@D)
 	@index=$$(nvidia-smi -L >/dev/null 2>&1 || echo --extra-index-url https://download.pytorch.org/whl/cpu); \
-	$(RUN) -m pip install --retries 2 --no-deps $$index $(1)
-	@$(RUN) -m pip install --quiet $(1) $(2) --editable ".[dev,crf,parsing]"
+	"$(@D)/bin/python" -m pip install --retries 2 --no-deps $$index $(1)
+	@"$(@D)/bin/python" -m pip install --quiet $(1) $(2)
 	@touch $@
 endef
 
+define install_links
+	@"$(@D)/bin/python" -m pip install --quiet --no-deps --editable .
+	@rm -f $(@D)/.links-* && touch $@
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-min check lint types format bench clean
+.PHONY: help demo test test-quick test-slow test-min check lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.ready ## train, score, reload and use a small relation extractor (outputs/demo)
+demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@$(RUN) run_re.py
 
-test: .venv/.ready ## run the tests and print their coverage
+test: .venv/.tools .venv/.links-$(FILES) ## run the tests and print their coverage
 	@$(PYTEST) -m "not slow" --cov
 
-test-slow: .venv/.ready ## run the tests on real data (DATA=folder ENCODER=folder)
+test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests that start no processes, in under two minutes
+	@$(PYTEST) -m "not slow and not processes"
+
+test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DATA=folder ENCODER=folder)
 	@data=$$(cd "$(DATA)" && pwd) && encoder=$$(cd "$(ENCODER)" && pwd) && \
 	MSATTN_DATA="$$data" MSATTN_ENCODER="$$encoder" $(PYTEST) -m slow
 
-test-min .venv-min/.ready: VENV := .venv-min
-test-min: .venv-min/.ready ## run the tests on the lowest versions that setup.cfg allows
+test-min: VENV := .venv-min
+test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows
 	@$(PYTEST) -m "not slow"
 
 check: lint types test ## lint, types and test
 
-lint: .venv/.ready ## look for errors and for code that is not formatted
+lint: .venv/.tools ## look for errors and for code that is not formatted
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 
-# mypy follows no import hook: it gets the source folders laid out as the package that an installation makes of them.
-types: .venv/.ready ## check the types
-	@rm -rf build/types && mkdir -p build/types/msattn
-	@cd build/types/msattn && ln -s ../../../plugin/* ../../../configuration ../../../modeling .
+types: .venv/.tools .venv/.links-$(FILES) ## check the types
 	@$(RUN) -m mypy --package msattn
 	@$(RUN) -m mypy run_*.py benchmarks
 
-format: .venv/.ready ## format the code
+format: .venv/.tools ## format the code
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-bench: .venv/.ready ## measure the fusion layer beside plain attention
+bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py
 
 clean: ## remove what was built and cached; the environments and outputs/ stay
-	@rm -rf build dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build/bdist* build/lib dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 .venv/.ready: setup.cfg pyproject.toml
-	$(call build_environment,"$(TORCH)")
+	$(call build_environment,"$(TORCH)",--editable .)
+
+.venv/.tools: .venv/.ready
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing]"
+	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)))
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,crf,parsing]")
+
+.venv/.links-$(FILES): .venv/.ready
+	$(install_links)
+
+.venv-min/.links-$(FILES): .venv-min/.ready
+	$(install_links)

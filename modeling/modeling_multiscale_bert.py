@@ -64,6 +64,8 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
     >>> model = MultiScaleBertModel.from_pretrained("google-bert/bert-base-uncased", scales=[3, 5])
     ```"""
 
+    new_layers = ("fusion",)
+
     def __init__(self, config: MultiScaleBertConfig, add_pooling_layer: bool = False):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
         self.fusion = nn.ModuleList(
@@ -138,6 +140,7 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
 class _MultiScaleClassifier(MultiScaleBertPreTrainedModel):
     """Encoder, fusion, pooling and one fully connected layer: what both tasks share."""
 
+    new_layers = ("bert.fusion",)
     default_pooling: str
     poolings: tuple[str, ...]
 

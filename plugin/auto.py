@@ -1,12 +1,47 @@
-"""Auto classes for the tasks that Transformers has none for."""
+"""The model families that Transformers learns of: Auto classes, attention implementations and pipelines."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import transformers.models.auto
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    Pipeline,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.auto_factory import _BaseAutoModelClass, _LazyAutoMapping
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
+from msattn.configuration.configuration_bilstm import BiLSTMConfig
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
+from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
+from msattn.modeling.modeling_ms_transformer import (
+    MSTransformerForSequenceClassification,
+    MSTransformerForTokenClassification,
+    MSTransformerModel,
+)
+from msattn.modeling.modeling_multiscale_bert import (
+    BertForMultiScaleRE,
+    BertForMultiScaleSequenceClassification,
+    MultiScaleBertModel,
+)
+from msattn.modeling.received_attention import received_attention_forward
+from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
+from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
 
 class OneOf(tuple):
@@ -40,7 +75,7 @@ class AutoModelForRelationExtraction(_BaseAutoModelClass):
 
 class AutoModelForDependencyParsing(_BaseAutoModelClass):
     """
-    The same for dependency parsers.
+    Loads the dependency parser that a checkpoint or a configuration asks for; see [`AutoModelForRelationExtraction`].
 
     Example:
 
@@ -53,6 +88,67 @@ class AutoModelForDependencyParsing(_BaseAutoModelClass):
     _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
 
 
-# Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
-transformers.models.auto.AutoModelForRelationExtraction = AutoModelForRelationExtraction
-transformers.models.auto.AutoModelForDependencyParsing = AutoModelForDependencyParsing
+class Family(NamedTuple):
+    """A configuration, and the classes that the Auto classes have for it."""
+
+    config: type[PreTrainedConfig]
+    models: Mapping[type[_BaseAutoModelClass], type[PreTrainedModel] | OneOf]
+
+
+FAMILIES = (
+    Family(
+        MultiScaleBertConfig,
+        {
+            AutoModel: MultiScaleBertModel,
+            AutoModelForRelationExtraction: BertForMultiScaleRE,
+            AutoModelForSequenceClassification: OneOf((BertForMultiScaleSequenceClassification, BertForMultiScaleRE)),
+        },
+    ),
+    Family(
+        BertPairwiseConfig,
+        {
+            AutoModel: OneOf((BertPairwiseParser, BertPairwiseForRelationClassification)),
+            AutoModelForDependencyParsing: BertPairwiseParser,
+            AutoModelForRelationExtraction: BertPairwiseForRelationClassification,
+            AutoModelForSequenceClassification: BertPairwiseForRelationClassification,
+        },
+    ),
+    Family(
+        MSTransformerConfig,
+        {
+            AutoModel: MSTransformerModel,
+            AutoModelForSequenceClassification: MSTransformerForSequenceClassification,
+            AutoModelForTokenClassification: MSTransformerForTokenClassification,
+        },
+    ),
+    Family(
+        BiLSTMConfig,
+        {
+            AutoModel: BiLSTMModel,
+            AutoModelForSequenceClassification: BiLSTMForSequenceClassification,
+            AutoModelForTokenClassification: BiLSTMForTokenClassification,
+        },
+    ),
+)
+PIPELINES: Mapping[str, tuple[type[Pipeline], type[_BaseAutoModelClass]]] = {
+    "relation-extraction": (RelationExtractionPipeline, AutoModelForRelationExtraction),
+    "dependency-parsing": (DependencyParsingPipeline, AutoModelForDependencyParsing),
+}
+
+
+def register() -> None:
+    """Makes all of this known to Transformers; a second call changes nothing."""
+    for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
+        # Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
+        setattr(transformers.models.auto, auto_class.__name__, auto_class)
+    AttentionInterface.register("received", received_attention_forward)
+    AttentionMaskInterface.register("received", sdpa_mask)
+    for config, models in FAMILIES:
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+        for auto_class, model in models.items():
+            auto_class.register(config, model, exist_ok=True)
+    for task, (pipeline, auto_class) in PIPELINES.items():
+        if task not in PIPELINE_REGISTRY.get_supported_tasks():
+            PIPELINE_REGISTRY.register_pipeline(task, pipeline, pt_model=auto_class, type="text")
+            # With it, a saved pipeline would ask for trust in code that stands on msattn anyway.
+            del pipeline._registered_impl

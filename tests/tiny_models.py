@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import BertTokenizerFast
 
 from msattn import BertForMultiScaleRE, MultiScaleBertConfig
-from msattn.data.entity_markers import add_entity_markers
+from msattn.data.inputs.entity_markers import add_entity_markers
 
 WORDS = "the author book of a in house dog cat taxi wrote . , ##s ##payer un".split()
 LABELS = ("Other", "Product-Producer(e2,e1)", "Content-Container(e1,e2)")

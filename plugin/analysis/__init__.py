@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from msattn.analysis.arc_diagram import arc_diagram
-from msattn.analysis.attention_figure import plot_fused_attention
 from msattn.analysis.attention_maps import attention_maps, bertviz_attention, received_maps
-from msattn.analysis.attention_page import fused_attention_html
 from msattn.analysis.comparison import comparison_table, read_seeds
 from msattn.analysis.distance_figure import distance_table, plot_distances
 from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
@@ -13,6 +11,8 @@ from msattn.analysis.diversity import attention_diversity, map_similarity, recei
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
 from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
+from msattn.analysis.fused_attention_figure import plot_fused_attention
+from msattn.analysis.fused_attention_page import fused_attention_html
 from msattn.analysis.heads_figure import head_vectors, plot_heads
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
 from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tables

@@ -7,17 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msattn.analysis.attention_figure import FusedFigureArguments, draw_fused_attention
 from msattn.analysis.comparison import ComparisonArguments, show_comparison
 from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
+from msattn.analysis.effective_scale import EffectiveScaleArguments, run_effective_scale
+from msattn.analysis.fused_attention_figure import FusedFigureArguments, draw_fused_attention
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
 from msattn.analysis.probing_figure import ProbingArguments, run_probing
 from msattn.analysis.study_figure import StudyFigureArguments, draw_study
+from msattn.command_line import parse_arguments, run_cli
 from msattn.errors import UserError
-from msattn.training.cli import parse_arguments, run_cli
-from msattn.training.effective_scale import EffectiveScaleArguments, run_effective_scale
 
 PROGRAM = "python -m msattn.analysis"
 # The arguments, and what is done with them. The first line of its docstring is what the list says.

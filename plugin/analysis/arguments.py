@@ -13,11 +13,11 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.analysis.attention_maps import Text
+from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
-from msattn.data.sentences import read_sentences
-from msattn.data.text_lines import text_lines
+from msattn.data.corpora.sentences import read_sentences
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
-from msattn.training.pretrained import ModelArguments, load_model, load_tokenizer
 
 # How a file of JSON begins, and hardly a sentence.
 JSON = re.compile(r'\[\s*(\{|$)|\{\s*("|\}|$)')
@@ -72,7 +72,7 @@ class EncoderArguments:
 
 def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
     """
-    Reads a table, as [`~msattn.data.sentences.read_sentences`] does, or a sentence a line.
+    Reads a table, as [`~msattn.data.corpora.sentences.read_sentences`] does, or a sentence a line.
 
     Args:
         path (`str`): The file, in UTF-8.

@@ -12,7 +12,7 @@ from scipy.stats import ttest_rel
 
 from msattn.analysis.arguments import short_names
 from msattn.errors import UserError
-from msattn.training.results import common_score, markdown_table, read_json, score_names
+from msattn.results import common_score, markdown_table, read_json, score_names
 
 Runs = Mapping[int, Mapping[str, float]]
 

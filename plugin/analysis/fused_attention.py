@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.data.entity_markers import ENTITY_MARKERS, encode_relations
+from msattn.data.inputs.entity_markers import ENTITY_MARKERS, encode_relations
 from msattn.errors import UserError
 
 Span = tuple[int, int]

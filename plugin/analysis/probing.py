@@ -11,7 +11,7 @@ from datasets.utils import tqdm
 from sklearn.ensemble import ExtraTreesClassifier
 
 from msattn.analysis.word_pairs import DIRECTIONS, FARTHEST, HeadHits, PairLayout, WordPairs
-from msattn.training.results import markdown_table
+from msattn.results import markdown_table
 
 # The features of the paper's claim.
 TOP = 100

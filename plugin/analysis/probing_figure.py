@@ -20,12 +20,12 @@ from msattn.analysis.map_figure import HEAT, plot_attention_maps
 from msattn.analysis.pictures import COLORS, INK, MUTED, SUFFIXES, check_picture_path, picture_style, save_picture
 from msattn.analysis.probing import BestHead, Probe, best_heads, probe_pairs, probing_tables
 from msattn.analysis.word_pairs import DIRECTIONS, read_word_pairs
-from msattn.data.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank
-from msattn.data.treebanks import read_treebank
+from msattn.command_line import existing_file
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank
 from msattn.errors import UserError
 from msattn.modeling.word_attention import word_attention
-from msattn.training.cli import existing_file
-from msattn.training.results import write_json
+from msattn.results import write_json
 
 FILE = "probing"
 # Ranks that the picture of the importances shows.
@@ -174,7 +174,7 @@ def top_maps(
         probe (`Probe`): As from [`probe_pairs`].
         model (`PreTrainedModel`): The encoder.
         tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        row (`Mapping`): The sentence, of [`~msattn.data.parser_inputs.encode_treebank`].
+        row (`Mapping`): The sentence, of [`~msattn.data.inputs.parser_inputs.encode_treebank`].
     """
     batch = ParserCollator(tokenizer)([{name: value for name, value in row.items() if name not in WINDOW_COLUMNS}])
     with attention_implementation(model, "eager"):

@@ -27,7 +27,7 @@ from msattn.analysis.pictures import (
     save_picture,
 )
 from msattn.errors import UserError
-from msattn.training.results import Study, common_score, read_json
+from msattn.results import Study, common_score, read_json
 
 # Of the axis: where two parts of the data are closer, their labels would overlap without a logarithmic scale.
 NEAREST = 0.08

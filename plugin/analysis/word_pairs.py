@@ -12,7 +12,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.analysis.attention_maps import LARGEST_BATCH, attention_implementation, encoder_outputs, padded_batches
-from msattn.data.parser_inputs import NO_LABEL, WINDOW_COLUMNS, ParserCollator
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator
+from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from msattn.modeling.word_attention import word_attention, word_members, word_states
 
@@ -148,7 +149,7 @@ def read_word_pairs(
     Args:
         model (`PreTrainedModel`): Any encoder that returns its attention.
         tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        dataset (`datasets.Dataset`): As from [`~msattn.data.parser_inputs.encode_treebank`].
+        dataset (`datasets.Dataset`): As from [`~msattn.data.inputs.parser_inputs.encode_treebank`].
         relations (`int`): How many relations there are.
         max_pairs, seed: See [`sample_pairs`].
         word_state (`str`, *optional*, defaults to `"first"`): See [`~msattn.modeling.word_attention.word_states`].

@@ -1,19 +1,26 @@
 """Readers of data sets and the way from text to model inputs."""
 
-from msattn.data.entity_markers import (
+from msattn.data.corpora.glue import GLUE_TASKS, read_glue
+from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16
+from msattn.data.corpora.ranking import read_ranking
+from msattn.data.corpora.relations import read_relations, relation_labels, to_relations
+from msattn.data.corpora.sentences import read_sentences
+from msattn.data.corpora.sentiment_trees import read_sentiment_trees
+from msattn.data.corpora.snli import read_snli
+from msattn.data.corpora.tagged_words import read_tagged_words, to_tagged_words
+from msattn.data.corpora.trec import read_trec_ranking
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.files.word_vectors import read_word_vectors
+from msattn.data.inputs.entity_markers import (
     ENTITY_MARKERS,
     add_entity_markers,
     encode_relation_dataset,
     encode_relations,
 )
-from msattn.data.glue import GLUE_TASKS, read_glue
-from msattn.data.mtl16 import MTL16_DOMAINS, read_mtl16
-from msattn.data.relations import read_relations, relation_labels, to_relations
-from msattn.data.sentiment_trees import read_sentiment_trees
-from msattn.data.snli import read_snli
-from msattn.data.tagged_words import encode_tagged_words, read_tagged_words, to_tagged_words
-from msattn.data.word_tokenizer import add_words, train_word_tokenizer
-from msattn.data.word_vectors import read_word_vectors
+from msattn.data.inputs.parser_inputs import encode_treebank
+from msattn.data.inputs.sentence_inputs import encode_sentences
+from msattn.data.inputs.tagging_inputs import encode_tagged_words
+from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
 
 __all__ = [
     "ENTITY_MARKERS",
@@ -23,13 +30,19 @@ __all__ = [
     "add_words",
     "encode_relation_dataset",
     "encode_relations",
+    "encode_sentences",
     "encode_tagged_words",
+    "encode_treebank",
     "read_glue",
     "read_mtl16",
+    "read_ranking",
     "read_relations",
+    "read_sentences",
     "read_sentiment_trees",
     "read_snli",
     "read_tagged_words",
+    "read_trec_ranking",
+    "read_treebank",
     "read_word_vectors",
     "relation_labels",
     "to_relations",

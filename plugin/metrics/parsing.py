@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from msattn.errors import UserError
-from msattn.tree_decoding import NO_WORD, are_trees
+from msattn.trees.tree_decoding import NO_WORD, are_trees
 
 # The heads of a sentence's words, from 0 for the root on, and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]

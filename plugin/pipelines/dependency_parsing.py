@@ -11,8 +11,8 @@ import torch
 from transformers.pipelines.base import ChunkPipeline
 
 from msattn.errors import UserError
-from msattn.parses import DECODERS, parse_batch, sentence_parses
 from msattn.pipelines.length_sorted import LengthSortedPipeline
+from msattn.trees.parses import DECODERS, parse_batch, sentence_parses
 
 
 class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
@@ -100,7 +100,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         self, inputs: Any, max_length: int | None = None, long_sentences: str = "window"
     ) -> Iterator[dict[str, Any]]:
         # `datasets`, on which the encoder stands, is too slow to import with the package.
-        from msattn.data.parser_inputs import parser_inputs
+        from msattn.data.inputs.parser_inputs import parser_inputs
 
         words = _words(inputs)
         limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
@@ -145,8 +145,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     @staticmethod
     def to_conllu(sentences: Sequence) -> str:
         """CoNLL-U of what the pipeline returned, for one sentence or for several."""
-        from msattn.data.conllu import with_tree
-        from msattn.data.treebanks import conllu_lines
+        from msattn.data.corpora.treebanks import conllu_lines
+        from msattn.data.files.conllu import with_tree
 
         several = sentences if sentences and isinstance(sentences[0], Sequence) else [sentences]
         columns = (
@@ -176,7 +176,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 def _words(inputs: Any) -> list[str]:
     words = inputs.get("words") if isinstance(inputs, Mapping) else inputs
     if isinstance(words, str):
-        from msattn.data.words import split_words
+        from msattn.data.inputs.words import split_words
 
         return split_words(words)
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):

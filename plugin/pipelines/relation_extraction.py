@@ -61,7 +61,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         # Some models read texts without the markers, and their tokenizer lacks them.
         self.marking_tokenizer = copy.deepcopy(self.tokenizer) if self.reads_pieces else self.tokenizer
         if self.reads_pieces:
-            from msattn.data.entity_markers import add_entity_markers
+            from msattn.data.inputs.entity_markers import add_entity_markers
 
             add_entity_markers(self.marking_tokenizer)
 
@@ -105,7 +105,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
     def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
         # `datasets`, on which the reader and the encoder stand, is too slow to import with the package.
-        from msattn.data.entity_markers import encode_relations, without_markers
+        from msattn.data.inputs.entity_markers import encode_relations, without_markers
 
         example = _example(inputs)
         limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
@@ -173,7 +173,7 @@ def _length(item: Any) -> int:
 
 def _example(inputs: Any) -> dict[str, Any]:
     """Reads and checks one input. The spans as they were given, with their texts, are under `given`."""
-    from msattn.data.relation_rows import relation_row
+    from msattn.data.corpora.relation_rows import relation_row
 
     row = {"text": re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", inputs)} if isinstance(inputs, str) else inputs
     try:

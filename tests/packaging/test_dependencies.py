@@ -7,7 +7,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from lowest_requirements import lowest_requirements
+
+from tests.packaging.lowest_requirements import lowest_requirements
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from msattn.data.demo import DemoPaths, write_demo
-from msattn.training.cli import run_cli
+from msattn.data.corpora.demo_corpus import DemoPaths, write_demo
 from tests.scripts.command_line import command_line
 
 
@@ -37,7 +36,7 @@ def run(request, tmp_path, monkeypatch):
             **options,
         }
         monkeypatch.setattr(sys, "argv", [script.__name__, *command_line(flags, values)])
-        run_cli(script.main)
+        script.main()
         return json.loads((Path(values["output_dir"]) / "all_results.json").read_text(encoding="utf-8"))
 
     return run

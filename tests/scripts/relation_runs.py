@@ -13,8 +13,7 @@ from unittest.mock import patch
 from safetensors.torch import load_file
 
 import run_re
-from msattn.data.demo import DemoPaths
-from msattn.training.cli import run_cli
+from msattn.data.corpora.demo_corpus import DemoPaths
 from tests.scripts.command_line import command_line
 
 ROOT = Path(run_re.__file__).parent
@@ -42,7 +41,7 @@ def arguments(demo: DemoPaths, output_dir: Path, *flags: str, **options: Any) ->
 def run(argv: list[str]) -> None:
     """Runs the script in this process."""
     with patch.object(sys, "argv", ["run_re.py", *argv]):
-        run_cli(run_re.main)
+        run_re.main()
 
 
 def launch(command: list[str], argv: list[str]) -> subprocess.CompletedProcess:

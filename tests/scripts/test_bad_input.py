@@ -89,7 +89,7 @@ FILES = {
     "no labels": (
         "a.txt",
         b'1\t"The <e1>storm</e1> led to a <e2>leak</e2>."\n',
-        "the labels are not known: give labelled training data",
+        "{file}: the examples have no labels; only test data may come without.",
     ),
 }
 
@@ -138,7 +138,7 @@ OPTIONS = {
     ),
     "no scale": ({"scales": [0]}, "scales must be different whole numbers of at least 1, got [0]"),
     "no mask mode": ({"mask_mode": "soft"}, "argument --mask_mode/--mask-mode: invalid choice: 'soft'"),
-    "longer than the model": ({"max_length": 1000}, "--max_length 1000: the model takes 1 to 128 tokens."),
+    "longer than the model": ({"max_length": 1000}, "--max_seq_length 1000: the model takes 1 to 128 tokens."),
     "no example left": ({"max_train_samples": 0}, "train: at least one example has to be left, not 0."),
     "no number": ({"num_train_epochs": "many"}, "argument --num_train_epochs/--num-train-epochs: invalid float value"),
     "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean learning_rate?"),
@@ -148,8 +148,8 @@ OPTIONS = {
     "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
     "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
     "no such file": ({"train_file": "missing.txt"}, "--train_file missing.txt: there is no such file."),
-    "no data": ({"train_file": None}, "there are no data: give --train_file, "),
-    "no development data": ({"eval_strategy": "epoch"}, "--do_eval needs validation data, and none was given."),
+    "no data": ({"train_file": None}, "--do_train needs training data: give --train_file or --dataset_name."),
+    "no development data": ({"eval_strategy": "epoch"}, "--do_eval needs validation data: give --validation_file or --dataset_name."),
     "no best model": ({"early_stopping_patience": 2}, "--early_stopping_patience needs --load_best_model_at_end"),
     "no checkpoint": (
         {"resume_from_checkpoint": "missing"},
@@ -177,7 +177,9 @@ def test_a_metric_that_nothing_computes(demo, tmp_path, complaint):
 
 
 def test_prediction_without_test_data(demo, tmp_path, complaint):
-    assert complaint(arguments(demo, tmp_path, "do_predict")) == "--do_predict needs test data, and none was given."
+    assert complaint(arguments(demo, tmp_path, "do_predict")) == (
+        "--do_predict needs test data: give --test_file or --dataset_name."
+    )
 
 
 def test_nothing_to_do(demo, tmp_path, complaint):
@@ -265,7 +267,7 @@ def test_a_full_disk_of_a_run_of_its_own(trained, demo):
     limited = f"""
 import resource, run_re
 resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) // 2},) * 2)
-run_re.run_cli(run_re.main)
+run_re.main()
 """
     done = launch([sys.executable, "-c", limited], arguments(demo, trained, "do_train", max_steps=1))
     assert done.returncode == 2

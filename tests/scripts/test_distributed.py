@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from msattn import AutoModelForRelationExtraction
-from msattn.data.demo import DemoPaths
+from msattn.data.corpora.demo_corpus import DemoPaths
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
 
 SCRIPT = str(ROOT / "run_re.py")
@@ -23,7 +23,6 @@ AS_IF_ON_GPUS = """
 import run_re
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-from msattn.training.cli import run_cli
 
 initialise = AcceleratorState.__init__
 
@@ -34,7 +33,7 @@ def initialise_as_if_on_gpus(self, *args, **kwargs):
     initialise(self, *args, **kwargs)
 
 AcceleratorState.__init__ = initialise_as_if_on_gpus
-run_cli(run_re.main)
+run_re.main()
 """
 
 

@@ -12,8 +12,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 
 import msattn  # noqa: F401
 import run_glue
-from msattn.data.mtl16 import MTL16_DOMAINS
-from msattn.data.sentiment_trees import SENTIMENTS
+from msattn.data.corpora.mtl16 import MTL16_DOMAINS
+from msattn.data.corpora.sentiment_trees import SENTIMENTS
 
 SCRIPT = run_glue
 SMALL = [
@@ -164,7 +164,7 @@ def test_repeated_reviews_in_what_is_cut_off(run_domains, reviews, caplog):
     train = reviews / "books.task.train"
     train.write_text(train.read_text() * 2)
     run_domains("do_eval", domains=["books"], validation_split_percentage=25, max_steps=1)
-    assert " of the 12 examples that --validation_split_percentage cuts off have the same text as one" in caplog.text
+    assert " of the 12 examples that --validation_split_percentage holds out have the same text as one" in caplog.text
 
 
 def test_domains(run_domains, tmp_path, capsys):
@@ -213,7 +213,7 @@ def test_mistakes(fails, trees, reviews):
     fresh = {**FRESH, "train_file": trees}
     assert "give either --model_name_or_path, a checkpoint, or --model_type" in fails("do_train", train_file=trees)
     assert "fresh weights need --do_train" in fails("do_predict", test_file=trees, **fresh)
-    assert "the labels are not known" in fails("do_eval", validation_file=trees, **FRESH)
+    assert "fresh weights need --do_train" in fails("do_eval", validation_file=trees, **FRESH)
     assert "--scales is for a pre-trained BERT; with --model_type there is --config_overrides" in fails(
         "do_train", scales=[3], **fresh
     )

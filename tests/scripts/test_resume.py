@@ -13,7 +13,6 @@ from tests.scripts.relation_runs import arguments, launch, logged, run, same_wei
 KILLED = """
 import os, signal
 import run_re
-from msattn.training.cli import run_cli
 from transformers import Trainer
 
 save = Trainer._save_rng_state
@@ -24,7 +23,7 @@ def save_once(self, output_dir):
     save(self, output_dir)
 
 Trainer._save_rng_state = save_once
-run_cli(run_re.main)
+run_re.main()
 """
 
 # Checkpoints fall in the middle of an epoch; dropout is on.

@@ -26,7 +26,6 @@ from transformers import (
 
 import run_glue
 from msattn.data import GLUE_TASKS
-from msattn.training.cli import run_cli
 from tests.tiny_models import WORDS, tiny_tokenizer
 
 SCRIPT = run_glue
@@ -236,7 +235,7 @@ def test_argument_file_seeds_and_early_stopping(encoder, glue_dir, tmp_path, mon
     file = tmp_path / "arguments.json"
     file.write_text(json.dumps(arguments))
     monkeypatch.setattr(sys, "argv", ["run_glue.py", str(file)])
-    run_cli(run_glue.main)
+    run_glue.main()
 
     table = (tmp_path / "out" / "results.md").read_text()
     assert table in capsys.readouterr().out
@@ -270,7 +269,7 @@ def test_own_csv(run, fails, tmp_path):
     assert (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0] == "index\tprediction"
 
     (tmp_path / "test.csv").write_text("id,first\n0,dog\n")
-    error = fails("do_predict", train_file=tmp_path / "train.csv", test_file=tmp_path / "test.csv")
+    error = fails("do_train", "do_predict", train_file=tmp_path / "train.csv", test_file=tmp_path / "test.csv")
     assert error == f"error: {tmp_path / 'test.csv'}:2: the row has no text in 'second'."
 
 
@@ -377,7 +376,7 @@ def test_mistakes(fails, glue_dir, tmp_path):
     scores = json_lines(tmp_path / "scores.jsonl", [{"text": "dog", "label": 0.5}, {"text": "cat", "label": 1}])
     half = json_lines(tmp_path / "half.jsonl", [{"text": "\ud800", "label": "a"}])
 
-    assert "give --task_name, or --train_file" in fails("do_train")
+    assert "give --train_file, --task_name or --mtl16_dir" in fails("do_train")
     assert "there is nothing to do" in fails(**task)
     assert "pdg_weight must be 0 or a positive number, got nan" in fails("do_train", pdg_weight="nan", **task)
     assert "--guiding: invalid choice: 'papers'" in fails("do_train", guiding="papers", **task)

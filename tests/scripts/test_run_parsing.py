@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel, pipeline
 
 import run_parsing
-from msattn.data.conllu import with_tree
-from msattn.data.treebanks import conllu_lines, read_treebank
+from msattn.data.corpora.treebanks import conllu_lines, read_treebank
+from msattn.data.files.conllu import with_tree
 from msattn.metrics.parsing import score_trees
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, logged, same_weights
@@ -224,7 +224,7 @@ def test_relations_that_the_training_data_lack(run, write, caplog):
 def test_errors(fails, write):
     train = write("train.conllu", conllu([*TREES]))
     raw = write("raw.txt", "the dog\n")
-    assert "there are no data to train, score or parse" in fails("do_train")
+    assert "--do_train needs training data: give --train_file." in fails("do_train")
     assert "raw.txt: the sentences have no trees" in fails("do_train", train_file=raw)
     assert "the relations are not known" in fails("do_eval", validation_file=train)
     assert "--mlm_epochs trains on the text of the training data" in fails(

@@ -23,7 +23,7 @@ from transformers import (
 
 import run_ranking
 from msattn.metrics.ranking import MEASURES
-from msattn.training.ranking import relevance_loss
+from msattn.tasks.ranking import relevance_loss
 from tests.tiny_models import tiny_tokenizer
 
 SCRIPT = run_ranking
@@ -207,7 +207,7 @@ def test_queries_without_relevant_candidates(run, fails, files, tmp_path):
 
 
 BAD = {
-    "no data": ({}, "--do_train needs training data, and none was given"),
+    "no data": ({}, "--do_train needs training data: give --train_file."),
     "missing file": ({"train_file": "none.jsonl"}, "--train_file none.jsonl: there is no such file"),
     "only queries": ({"queries_file": "q.tsv"}, "run files of TREC need both --queries_file and --collection_file"),
     "missing collection": (

@@ -12,8 +12,8 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, BertModel, pipeline
 
 import run_tagging
-from msattn.data.tagged_words import read_tagged_words
-from msattn.training import tagging
+from msattn.data.corpora.tagged_words import read_tagged_words
+from msattn.tasks import hub_data
 from tests.tiny_models import tiny_tokenizer
 
 SCRIPT = run_tagging
@@ -206,7 +206,7 @@ def test_a_data_set_of_the_hub(run, fails, monkeypatch):
             raise ConnectionError("offline")
         return datasets.DatasetDict({"train": split, "validation": split})
 
-    monkeypatch.setattr(tagging, "load_dataset", load_dataset)
+    monkeypatch.setattr(hub_data, "load_dataset", load_dataset)
     results = run("do_train", "do_eval", dataset_name="wnut_17", dataset_config_name="plain")
     assert asked == [("wnut_17", "plain")] and "eval_f1" in results
     assert fails("do_train", dataset_name="none") == "error: --dataset_name none: offline"
@@ -219,8 +219,8 @@ def test_mistakes(run, fails, write, tmp_path):
     same = write("same.conll", "dog\tO\n")
     other = write("other.conll", "dog\tB-person\ncats\tO\n")
 
-    assert "there are no data to train, score or tag" in fails("do_train")
-    assert "there are no data to train, score or tag" in fails(train_file=train)
+    assert "--do_train needs training data: give --train_file or --dataset_name." in fails("do_train")
+    assert "there is nothing to do: give at least one of --do_train" in fails(train_file=train)
     assert "--do_eval needs validation data" in fails("do_train", "do_eval", train_file=train)
     assert "there is no such file" in fails("do_train", train_file=tmp_path / "none.conll")
     assert "no room for a word" in fails("do_train", train_file=train, max_seq_length=2)
@@ -229,7 +229,7 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
     assert "the tags are not known" in fails("do_eval", validation_file=train)
     fresh = {"model_name_or_path": None, "model_type": "bilstm"}
-    assert "the tags are not known" in fails("do_eval", validation_file=train, **fresh)
+    assert "fresh weights need --do_train" in fails("do_eval", validation_file=train, **fresh)
     fresh["config_overrides"] = ["crf=true"]
     assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **fresh)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)

@@ -14,8 +14,7 @@ from transformers import BertConfig, BertModel
 
 import run_glue
 import run_ranking
-from msattn.training.cli import run_cli
-from msattn.training.results import Study
+from msattn.results import Study
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, read_json, same_weights
 from tests.tiny_models import tiny_tokenizer
@@ -69,7 +68,7 @@ def command(encoder, sentences, tmp_path):
 def run(command, monkeypatch):
     def run(*flags: str, script: Any = run_glue, **options: Any) -> None:
         monkeypatch.setattr(sys, "argv", [script.__name__, *command("do_train", *flags, **options)])
-        run_cli(script.main)
+        script.main()
 
     return run
 

@@ -7,7 +7,7 @@ import pytest
 from msattn import UserError
 from msattn.analysis import comparison_table, read_seeds
 from msattn.analysis.__main__ import main
-from msattn.training.results import write_json
+from msattn.results import write_json
 
 
 def seeds(*scores: float, first: int = 1, **others: float) -> dict[int, dict[str, float]]:

@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 from msattn import UserError
 from msattn.analysis import plot_studies, plot_study
 from msattn.analysis.__main__ import main
-from msattn.training.results import Study, write_json
+from msattn.results import Study, write_json
 
 
 def fractions(scores, stds=(), parts=(0.2, 0.4, 1.0), total=1000) -> Study:

@@ -1,0 +1,257 @@
+"""A figure of fused attention: lines from tokens to the words and phrases that they attend to; and its command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path as Curve
+from transformers import AutoTokenizer
+
+from msattn import modeling
+from msattn.analysis.arguments import load_config
+from msattn.analysis.fused_attention import FusedAttention
+from msattn.analysis.fused_attention_page import fused_attention_html
+from msattn.analysis.pictures import (
+    FAINT,
+    INK,
+    MUTED,
+    SUFFIXES,
+    check_output,
+    check_picture_path,
+    picture_style,
+    save_picture,
+)
+from msattn.configuration import MultiScaleBertConfig
+from msattn.data.corpora.relation_rows import TAG, relation_row
+from msattn.errors import UserError
+
+# Blue and orange differ for every kind of colour blindness; both ramps grow darker at the same pace.
+RAMPS = {
+    "words": LinearSegmentedColormap.from_list("words", ["#e3eef9", "#6baed6", "#2171b5", "#08306b"]),
+    "phrases": LinearSegmentedColormap.from_list("phrases", ["#fdebdb", "#fd9a4e", "#d9540b", "#6f2503"]),
+}
+QUERY_COLOR, ENTITY_COLOR = "#f5f6f8", "#dde1e7"
+
+# Of the strongest line: what is weaker would only be haze.
+VISIBLE = 0.01
+# Inches. The sentence stands three times: as phrases, right-aligned; as queries, centred; as words, left-aligned.
+WIDTH, ROW, HEADER, FOOTER = 9.0, 0.205, 0.62, 0.15
+PHRASE_TEXT, QUERY, WORD_TEXT, QUERY_HALF = 1.65, 4.85, 7.45, 0.72
+LANES, LANE, LANE_GAP = 1.3, 0.24, 0.1
+
+
+class Link(NamedTuple):
+    """One line: from a token to a token (scale 0) or to a phrase of `scale` tokens."""
+
+    weight: float
+    query: int
+    scale: int
+    position: int
+
+
+def plot_fused_attention(
+    attention: FusedAttention,
+    query: int | str | Sequence[int | str] | None = None,
+    path: str | os.PathLike | None = None,
+    top: int | None = None,
+) -> Figure:
+    """
+    Draws which words (blue, right) and which phrases (orange, left) tokens attend to: the darker and thicker a line,
+    the more attention. A phrase is a bar along the words that it covers, each scale in a lane of its own.
+
+    Args:
+        attention (`FusedAttention`): The attention of a sentence.
+        query (`int`, `str` or a list of them, *optional*):
+            The tokens whose attention to draw: positions or words. By default the entities' starts, else all tokens.
+        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        top (`int`, *optional*):
+            How many lines a token has, the strongest first. By default 12, or 2 where more than four tokens are drawn.
+            Lines below a hundredth of the strongest are left out.
+
+    Returns:
+        `matplotlib.figure.Figure`
+
+    Raises:
+        UserError: There is no such token, `top` is below 1, or the path ends in something else.
+    """
+    check_picture_path(path)
+    queries = attention.positions(query)
+    if top is None:
+        top = 12 if len(queries) <= 4 else 2
+    if top < 1:
+        raise UserError(f"top must be at least 1, not {top}.")
+    links = strongest_links(attention, queries, top)
+    with picture_style():
+        figure = _draw(attention, queries, links)
+        save_picture(figure, path)
+    return figure
+
+
+@dataclass
+class FusedFigureArguments:
+    """Arguments of `python -m msattn.analysis fused`."""
+
+    model: str = field(metadata={"help": "A multi-scale model: its folder, or its name on the Hub."})
+    text: str = field(
+        metadata={"help": "The sentence; for relation extraction with <e1>..</e1> and <e2>..</e2> in it."}
+    )
+    output: str = field(metadata={"help": "The file to write: .png, .svg, or .html to point at tokens in."})
+    query: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens whose attention to draw, words or positions [entity starts, else all]. Not for .html."
+        },
+    )
+    top: int | None = field(default=None, metadata={"help": "Lines of each token. Not for .html."})
+
+
+def draw_fused_attention(args: FusedFigureArguments) -> None:
+    """The words and phrases that a multi-scale model attends to in a sentence."""
+    check_output(args.output, (*SUFFIXES, ".html"))
+    page = Path(args.output).suffix.lower() == ".html"
+    if page and (args.query or args.top):
+        raise UserError("--query and --top are for .png and .svg: in a page, every token can be pointed at.")
+    config = load_config(args.model)
+    architecture = (config.architectures or [config.model_type])[0]
+    if config.model_type != MultiScaleBertConfig.model_type or not hasattr(modeling, architecture):
+        raise UserError(f"--model {args.model}: the model is a {architecture}, which has no fused attention.")
+    model = getattr(modeling, architecture).from_pretrained(args.model)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    row: dict[str, Any] = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    attention = FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
+    if page:
+        fused_attention_html(attention, args.output)
+    else:
+        query = [int(part) if part.isdecimal() else part for part in args.query] if args.query else None
+        plot_fused_attention(attention, query, args.output, args.top)
+
+
+def strongest_links(attention: FusedAttention, queries: Sequence[int], top: int) -> list[Link]:
+    """The `top` links of each query, weakest first, so that dark lines lie above pale ones."""
+    links = []
+    for query in queries:
+        rows = {0: attention.words[query], **{scale: weights[query] for scale, weights in attention.phrases.items()}}
+        every = [
+            Link(float(weight), query, scale, position)
+            for scale, row in rows.items()
+            for position, weight in enumerate(row)
+        ]
+        links += sorted(every, reverse=True)[:top]
+    visible = VISIBLE * max(links).weight
+    return sorted(link for link in links if link.weight > 0 and link.weight >= visible)
+
+
+def _draw(attention: FusedAttention, queries: Sequence[int], links: Sequence[Link]) -> Figure:
+    count = len(attention.tokens)
+    title = 0.42 if attention.label else 0.1
+    height = title + HEADER + count * ROW + FOOTER
+    left = 0.0 if attention.phrases else QUERY - QUERY_HALF - 0.2
+    figure = Figure(figsize=(WIDTH - left, height), facecolor="white")
+    # One unit is one inch, from the top left corner.
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(left, WIDTH), ylim=(height, 0))
+    axes.set_axis_off()
+    rows = title + HEADER + (np.arange(count) + 0.5) * ROW
+    if attention.label:
+        axes.text(left + 0.2, 0.3, attention.label, color=INK, size=12, weight="bold", va="center")
+    strongest = max((link.weight for link in links), default=1.0)
+    if attention.phrases:
+        _legend(axes, "phrases", PHRASE_TEXT, title + 0.16, strongest)
+    _legend(axes, "words", WORD_TEXT, title + 0.16, strongest)
+    axes.text(QUERY, title + 0.16, "token", color=MUTED, weight="bold", ha="center", va="center")
+
+    lanes = _lanes(attention, axes, rows, title + HEADER - 0.12)
+    _sentence(attention, axes, rows, queries)
+    right = max([PHRASE_TEXT, *(edge for edge, _ in lanes.values())]) + 0.06
+    for order, link in enumerate(links):
+        share = link.weight / strongest
+        ramp = RAMPS["phrases" if link.scale else "words"]
+        style = {"color": ramp(share), "linewidth": 0.5 + 2.3 * share}
+        start = rows[link.query]
+        if not link.scale:
+            end = rows[link.position]
+            _curve(axes, [(QUERY + QUERY_HALF, start), (WORD_TEXT - 0.07, end)], order, style, link)
+            continue
+        first, last = attention.phrase(link.scale, link.position)
+        end = rows[first:last].mean()
+        edge, step = lanes[link.scale]
+        bar = edge - step * (link.position % link.scale + 0.5)
+        _curve(axes, [(QUERY - QUERY_HALF, start), (right, end), (bar, end)], order, style, link)
+        _bar(axes, bar, rows[first:last], step, ramp(share), zorder=5 + share)
+    return figure
+
+
+def _sentence(attention: FusedAttention, axes: Axes, rows: np.ndarray, queries: Sequence[int]) -> None:
+    for color, (start, end) in [(QUERY_COLOR, (0, len(rows))), *((ENTITY_COLOR, span) for span in attention.entities)]:
+        _rounded(axes, QUERY, 2 * QUERY_HALF, rows[start:end], 0.06, color, zorder=0)
+    members = {position for start, end in attention.entities for position in range(start, end)}
+    for position, (token, y) in enumerate(zip(attention.tokens, rows, strict=True)):
+        text = token if len(token) <= 18 else token[:17] + "…"
+        special = token.startswith("[") and token.endswith("]")
+        style: dict[str, Any] = {
+            "color": MUTED if special or token.startswith("##") else INK,
+            "weight": "bold" if position in members and not special else "normal",
+            "va": "center_baseline",
+        }
+        if attention.phrases:
+            axes.text(PHRASE_TEXT, y, text, ha="right", **style)
+        axes.text(WORD_TEXT, y, text, ha="left", **style)
+        if position in queries and len(queries) < len(rows):
+            style |= {"color": INK, "weight": "bold"}
+        axes.text(QUERY, y, text, ha="center", **style)
+
+
+def _lanes(attention: FusedAttention, axes: Axes, rows: np.ndarray, top: float) -> dict[int, tuple[float, float]]:
+    """Draws all phrases in grey. Returns each lane's right edge and the distance of two neighbouring bars in it."""
+    step = min(0.075, LANES / max(sum(attention.phrases), 1))
+    lanes, left = {}, PHRASE_TEXT + LANE_GAP
+    for scale in attention.phrases:
+        edge = left + max(scale * step, LANE)
+        lanes[scale] = edge, step
+        axes.text(edge - scale * step / 2, top, f"k={scale}", color=MUTED, size=7.5, ha="center", va="center")
+        for position in range(len(rows)):
+            first, last = attention.phrase(scale, position)
+            _bar(axes, edge - step * (position % scale + 0.5), rows[first:last], step, FAINT, zorder=1)
+        left = edge + LANE_GAP
+    return lanes
+
+
+def _bar(axes: Axes, x: float, rows: np.ndarray, step: float, color, zorder: float) -> None:
+    _rounded(axes, x, 0.6 * step, rows, 0.3 * step, color, zorder)
+
+
+def _rounded(axes: Axes, x: float, width: float, rows: np.ndarray, radius: float, color, zorder: float) -> None:
+    """A bar along rows of the sentence."""
+    height = rows[-1] - rows[0] + 0.84 * ROW
+    shape = f"round,pad=0,rounding_size={radius}"
+    corner = x - width / 2, rows[0] - 0.42 * ROW
+    axes.add_patch(FancyBboxPatch(corner, width, height, shape, facecolor=color, edgecolor="none", zorder=zorder))
+
+
+def _curve(axes: Axes, points: list[tuple[float, float]], order: int, style: dict, link: Link) -> None:
+    (x0, y0), (x1, y1), *rest = points
+    middle = (x0 + x1) / 2
+    vertices = [(x0, y0), (middle, y0), (middle, y1), (x1, y1), *rest]
+    codes = [Curve.MOVETO, *[Curve.CURVE4] * 3, *[Curve.LINETO] * len(rest)]
+    curve = PathPatch(Curve(vertices, codes), fill=False, capstyle="round", zorder=2 + order / 1e6, **style)
+    curve.set_gid(f"link-{link.query}-{link.scale}-{link.position}")
+    axes.add_patch(curve)
+
+
+def _legend(axes: Axes, kind: str, x: float, y: float, strongest: float) -> None:
+    ramp: Colormap = RAMPS[kind]
+    side = -1 if kind == "phrases" else 1
+    align = "right" if side < 0 else "left"
+    axes.text(x, y, kind, color=ramp(0.75), weight="bold", ha=align, va="center")
+    left = x - 1.0 if side < 0 else x
+    axes.imshow(np.linspace(0, 1, 128)[None], cmap=ramp, extent=(left, left + 1.0, y + 0.23, y + 0.15), aspect="auto")
+    axes.text(left - 0.05, y + 0.19, "0", color=MUTED, size=7, ha="right", va="center")
+    axes.text(left + 1.05, y + 0.19, f"{strongest:.2g}", color=MUTED, size=7, ha="left", va="center")

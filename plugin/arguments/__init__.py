@@ -1,0 +1,1 @@
+"""The dataclasses behind the command-line arguments."""

@@ -1,0 +1,90 @@
+"""MTL-16: reviews of 16 domains, each positive or negative."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from transformers.utils import logging
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# In the order of the table of the Multi-Scale Transformer's paper.
+MTL16_DOMAINS = (
+    "books",
+    "electronics",
+    "dvd",
+    "kitchen_housewares",
+    "apparel",
+    "camera_photo",
+    "health_personal_care",
+    "music",
+    "toys_games",
+    "video",
+    "baby",
+    "magazines",
+    "software",
+    "sports_outdoors",
+    "imdb",
+    "MR",
+)
+FEATURES = Features({"sentence": Value("string"), "label": ClassLabel(names=["negative", "positive"])})
+
+
+def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
+    """
+    Reads a domain from its files `<domain>.task.train` and `<domain>.task.test`: `label TAB text` a line.
+
+    Lines that are not UTF-8 are read as Windows-1252, as are some of the films'. Test reviews that the training part
+    has, too, with the same label, are counted in a warning.
+
+    Args:
+        folder (`str` or `os.PathLike`): The folder of the files.
+        domain (`str`): One of `MTL16_DOMAINS`.
+
+    Returns:
+        `datasets.DatasetDict`: `train` and `test` with `sentence`, which may be empty, and `label`; in `test` also
+        `in_train`, whether the training part has the same review.
+
+    Raises:
+        UserError: There is no such domain or file, or a line is malformed; the message names file and line.
+    """
+    if domain not in MTL16_DOMAINS:
+        raise UserError(f"domain must be one of {', '.join(MTL16_DOMAINS)}, not {domain!r}.")
+    train, test = (read_reviews(Path(folder) / f"{domain}.task.{part}") for part in ("train", "test"))
+    seen = set(zip(train["sentence"], train["label"], strict=True))
+    in_train = [review in seen for review in zip(test["sentence"], test["label"], strict=True)]
+    if any(in_train):
+        logger.warning(
+            f"{domain}: {sum(in_train)} of the {len(test)} test reviews are in the training data, too; without them: "
+            "in_train."
+        )
+    return DatasetDict({"train": train, "test": test.add_column("in_train", in_train)})
+
+
+def read_reviews(path: str | os.PathLike) -> Dataset:
+    """
+    Reads one file of a domain, as [`read_mtl16`] does.
+
+    Raises:
+        UserError: The file cannot be read or a line is malformed; the message names file and line.
+    """
+    dataset = rows_to_dataset(_rows(path), FEATURES)
+    if not len(dataset):
+        raise UserError(f"{os.fspath(path)}: there is no review in it.")
+    return dataset
+
+
+def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    for where, line in text_lines(path, newline="\n", fallback="cp1252"):
+        label, tab, text = line.rstrip("\r\n").partition("\t")
+        if not tab or label not in ("0", "1"):
+            raise UserError(f"{where}: the line has to be 0 or 1, a tab and the review, not {line[:40].rstrip()!r}.")
+        yield {"sentence": text.strip(" "), "label": int(label)}

@@ -1,0 +1,193 @@
+"""Queries with the candidates to rank for them, from JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Value
+from transformers.utils import logging
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.records import READERS, guess_format
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+RANKING_FEATURES = Features(
+    {**dict.fromkeys(("query_id", "candidate_id", "query", "text"), Value("string")), "label": Value("int64")}
+)
+
+
+@dataclass(frozen=True)
+class RankingData:
+    """
+    Args:
+        pairs (`datasets.Dataset`):
+            A row for each candidate of each query: `query_id`, `candidate_id`, `query`, `text` and, unless nothing is
+            labelled, `label` (1 relevant, 0 not).
+        missed (`Mapping[str, Collection[str]]`):
+            By query, the documents that are known to be relevant and are not among its candidates.
+    """
+
+    pairs: Dataset
+    missed: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    @property
+    def labelled(self) -> bool:
+        return "label" in self.pairs.column_names
+
+    def relevant(self) -> dict[str, set[str]]:
+        """By query, all relevant documents; a query without any is left out."""
+        found = defaultdict(set, {query: set(documents) for query, documents in self.missed.items() if documents})
+        columns = (self.pairs[name][:] for name in ("query_id", "candidate_id", "label"))
+        for query, candidate, label in zip(*columns, strict=True):
+            if label:
+                found[query].add(candidate)
+        return dict(found)
+
+    def of_queries(self, queries: Collection[str]) -> RankingData:
+        """The part with these queries."""
+        rows = [row for row, query in enumerate(self.pairs["query_id"][:]) if query in queries]
+        missed = {query: documents for query, documents in self.missed.items() if query in queries}
+        return RankingData(self.pairs.select(rows), missed)
+
+
+def read_ranking(path: str | os.PathLike) -> RankingData:
+    """
+    Reads queries with their candidates from JSON lines, a JSON array, or Parquet.
+
+    A row is `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`. Query and candidates may have an
+    `"id"`; a query is otherwise called by its number, a candidate by a digest of its text. The texts may also come as
+    `"positive"` and `"negative"`, each a string or a list of strings. A candidate that comes twice counts once.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+
+    Raises:
+        UserError: A row lacks its query, its candidates or a text, an id or a label is not usable, or only some
+            candidates have labels; the message names file and line.
+    """
+    rows = READERS[_json_format(path)](path)
+    return ranking_data(_query_rows(rows), os.fspath(path))
+
+
+def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
+    """Leaves each query at most so many of its candidates that are not relevant, drawn by chance."""
+    draw = random.Random(seed)
+    kept: list[int] = []
+    negatives: dict[str, list[int]] = defaultdict(list)
+    for row, (query, label) in enumerate(zip(data.pairs["query_id"][:], data.pairs["label"][:], strict=True)):
+        (kept if label else negatives[query]).append(row)
+    for rows in negatives.values():
+        kept += draw.sample(rows, min(most, len(rows)))
+    return replace(data, pairs=data.pairs.select(sorted(kept)))
+
+
+def ranking_data(pairs: Iterable[dict[str, Any]], source: str) -> RankingData:
+    """Pairs of a query and a candidate as a [`RankingData`]; `source` names them in an error message."""
+    dataset = rows_to_dataset(pairs, RANKING_FEATURES)
+    if not len(dataset):
+        raise UserError(f"{source}: there is no query in it.")
+    return RankingData(dataset if dataset[0]["label"] is not None else dataset.remove_columns("label"))
+
+
+def _json_format(path: str | os.PathLike) -> str:
+    if Path(path).suffix.lower() != ".parquet":
+        where, line = next(((where, line) for where, line in text_lines(path) if line.strip()), ("", "{"))
+        if line.lstrip()[0] not in "{[":
+            raise UserError(
+                f"{where}: expected JSON with a query and its candidates; a run file of TREC needs --queries_file and "
+                "--collection_file as well."
+            )
+    return guess_format(path) or "jsonl"
+
+
+def _query_rows(rows: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    seen: dict[str, str] = {}
+    labelled = None
+    repeated = 0
+    for number, (where, row) in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise UserError(f"{where}: a row must be an object with a query and its candidates.")
+        query = filled_text(row.get("query"), where, 'the row has no text in "query"')
+        query_id = _identifier(row.get("id"), where) or str(number)
+        if query_id in seen:
+            raise UserError(f"{where}: the query id {query_id!r} is also that of {seen[query_id]}.")
+        seen[query_id] = where
+        pairs: dict[str, dict[str, Any]] = {}
+        for position, candidate in enumerate(_candidates(row, where), start=1):
+            text = filled_text(candidate.get("text"), where, f'candidate {position} has no text in "text"')
+            label = candidate.get("label")
+            if label is not None and label not in (0, 1):
+                raise UserError(f"{where}: the label of candidate {position} must be 0 or 1, not {label!r}.")
+            if labelled is None:
+                labelled = label is not None
+            if labelled != (label is not None):
+                has = "no label" if labelled else "a label"
+                raise UserError(f"{where}: candidate {position} has {has}, unlike those before it.")
+            identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
+            pair = {
+                "query_id": query_id,
+                "candidate_id": identifier,
+                "query": query,
+                "text": text,
+                "label": None if label is None else int(label),
+            }
+            if pairs.setdefault(identifier, pair) != pair:
+                raise UserError(f"{where}: candidate {position} comes twice, with different texts or labels.")
+            repeated += pairs[identifier] is not pair
+        yield from pairs.values()
+    if repeated:
+        logger.warning(f"{repeated} candidates came twice for the same query and count once.")
+
+
+def _candidates(row: Mapping, where: str) -> list[Mapping]:
+    candidates = row.get("candidates")
+    if candidates is not None and row.get("positive") is not None:
+        raise UserError(f'{where}: the row has both "candidates" and "positive": give one of them.')
+    if row.get("positive") is not None:
+        candidates = [
+            {"text": text, "label": label}
+            for name, label in (("positive", 1), ("negative", 0))
+            for text in _texts(row.get(name) or [], name, where)
+        ]
+    if not isinstance(candidates, list) or not candidates:
+        raise UserError(
+            f'{where}: the row needs "candidates", a list with at least one, or "positive" and "negative".'
+        )
+    for position, candidate in enumerate(candidates, start=1):
+        if not isinstance(candidate, Mapping):
+            raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
+    return candidates
+
+
+def _texts(value: Any, name: str, where: str) -> list:
+    if not isinstance(value, (str, list)):
+        raise UserError(f'{where}: "{name}" must be a string or a list of strings.')
+    return [value] if isinstance(value, str) else value
+
+
+def filled_text(value: Any, where: str, problem: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(f"{where}: {problem}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
+    return value
+
+
+def _identifier(value: Any, where: str) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value).split()) != 1:
+        raise UserError(f"{where}: the id {value!r} must be a number, or a string without white space.")
+    return filled_text(str(value), where, "an id is empty")

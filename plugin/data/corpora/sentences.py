@@ -1,0 +1,129 @@
+"""Sentences and sentence pairs with a label, from tables of one's own and from published corpora."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Value
+
+from msattn.data.corpora.glue import GLUE_TASKS
+from msattn.data.corpora.mtl16 import read_reviews
+from msattn.data.corpora.sentiment_trees import read_sentiment_trees
+from msattn.data.corpora.snli import read_snli
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.records import READERS, guess_format
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+NOT_TEXTS = ("label", "id", "idx", "index")
+
+
+def read_sentences(
+    path: str | os.PathLike,
+    columns: Sequence[str] | None = None,
+    label_column: str = "label",
+    phrases: bool = False,
+) -> Dataset:
+    """
+    Reads a CSV, TSV (no quoting), JSON, JSON lines or Parquet file; or one of SST-5, SNLI or MTL-16, which is known by
+    its first line and has columns and labels of its own.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+        columns (`Sequence[str]`, *optional*):
+            The one or two columns of text. Those of a GLUE task if `None`, such as `sentence1` and `sentence2`, or
+            else the first one or two that hold strings and are not called `label`, `id`, `idx` or `index`.
+        label_column (`str`, *optional*, defaults to `"label"`): The column of labels.
+        phrases (`bool`, *optional*, defaults to `False`): Of the trees of SST-5, every phrase.
+
+    Returns:
+        `datasets.Dataset`: The columns of text, and `label` (str) unless no row has one.
+
+    Raises:
+        UserError: If the file is not what its name says, a text is missing, or only some rows have a label.
+    """
+    reader = _corpus_reader(path)
+    if reader is read_sentiment_trees:
+        reader = partial(read_sentiment_trees, phrases=phrases)
+    elif phrases:
+        raise UserError(f"{os.fspath(path)}: only the trees of SST-5 have phrases.")
+    if reader is not None:
+        return _named(reader(path), columns, path)
+    file_format = guess_format(path)
+    if file_format is None:
+        raise UserError(f"{os.fspath(path)}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
+    rows = iter(READERS[file_format](path))
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{os.fspath(path)}: there is no example in it.")
+    columns = columns or _text_columns(*first, label_column)
+    features = Features(dict.fromkeys([*columns, "label"], Value("string")))
+    dataset = rows_to_dataset(_checked(chain([first], rows), columns, label_column), features)
+    return dataset.remove_columns("label") if dataset[0]["label"] is None else dataset
+
+
+def _corpus_reader(path: str | os.PathLike) -> Callable[..., Dataset] | None:
+    """The reader of a corpus with a format of its own."""
+    if Path(path).suffix.lower() in (".csv", ".parquet"):
+        return None
+    line = next((line for _, line in text_lines(path, fallback="latin-1") if line.strip()), "").strip("\r\n")
+    if re.match(r"\([0-4] ", line):
+        return read_sentiment_trees
+    if re.match(r"[01]\t[^\t]*$", line):
+        return read_reviews
+    if re.match(r"[^\t]+\t[^\t]+\t[012]$", line) or (line.startswith("{") and '"annotator_labels"' in line):
+        return read_snli
+    return None
+
+
+def _named(dataset: Dataset, columns: Sequence[str] | None, path: str | os.PathLike) -> Dataset:
+    """The columns of text under other names, on request, and the labels as strings."""
+    own = [name for name in dataset.column_names if name != "label"]
+    if columns is not None and len(columns) != len(own):
+        raise UserError(f"{os.fspath(path)}: the file has {' and '.join(own)}, and not {' and '.join(columns)}.")
+    labels = dataset.features["label"].int2str(dataset["label"][:])
+    dataset = dataset.remove_columns("label").rename_columns(dict(zip(own, columns or own, strict=True)))
+    return dataset.add_column("label", labels)
+
+
+def _text_columns(where: str, row: Any, label_column: str) -> list[str]:
+    names = list(row) if isinstance(row, dict) else []
+    # Pairs first: the sentence of CoLA is also half of a pair of QNLI.
+    for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
+        if set(columns) <= set(names):
+            return columns
+    texts = [name for name in names if isinstance(row[name], str) and name not in (*NOT_TEXTS, label_column)][:2]
+    if not texts:
+        names_found = ", ".join(names) or "no columns"
+        raise UserError(f"{where}: there is no column of text beside {label_column} among {names_found}.")
+    return texts
+
+
+def _checked(
+    rows: Iterable[tuple[str, Any]], columns: Sequence[str], label_column: str
+) -> Iterator[dict[str, str | None]]:
+    labelled = None
+    for where, row in rows:
+        for column in columns:
+            if not isinstance(row, dict) or not isinstance(row.get(column), str):
+                raise UserError(f"{where}: the row has no text in {column!r}.")
+        label = row.get(label_column)
+        if isinstance(label, (list, dict)):
+            raise UserError(f"{where}: the label must be a string or a number, not {label!r}.")
+        label = None if label in (None, "") else str(label)
+        example = {**{column: row[column] for column in columns}, "label": label}
+        try:
+            "".join(filter(None, example.values())).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
+        if labelled is None:
+            labelled = label is not None
+        if labelled != (label is not None):
+            raise UserError(f"{where}: the example has {'no' if labelled else 'a'} label, unlike those before it.")
+        yield example

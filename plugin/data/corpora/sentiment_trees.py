@@ -1,0 +1,79 @@
+"""The Stanford Sentiment Treebank with five classes (SST-5), from its trees."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from datasets import ClassLabel, Dataset, Features, Value
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
+# Of white space only what the format itself uses: a no-break space is part of a word.
+SYMBOL = re.compile(r"[()]|[^() \t\n]+")
+ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+
+def read_sentiment_trees(path: str | os.PathLike, phrases: bool = False) -> Dataset:
+    r"""
+    Reads a file of SST-5: a tree in brackets a line, with a label from 0 to 4 at every node.
+
+    Brackets and slashes that the format escapes (`-LRB-`, `\/`) are written as themselves.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+        phrases (`bool`, *optional*, defaults to `False`):
+            Every phrase of a sentence, single words first, and the sentence last. Only the sentence if `False`.
+
+    Returns:
+        `datasets.Dataset`: `sentence`, words with spaces between them, and `label`.
+
+    Raises:
+        UserError: The file cannot be read or a line is no such tree; the message names file and line.
+    """
+    features = Features({"sentence": Value("string"), "label": ClassLabel(names=list(SENTIMENTS))})
+    dataset = rows_to_dataset(_rows(path, phrases), features)
+    if not len(dataset):
+        raise UserError(f"{os.fspath(path)}: there is no tree in it.")
+    return dataset
+
+
+def _rows(path: str | os.PathLike, phrases: bool) -> Iterator[dict[str, Any]]:
+    for where, line in text_lines(path):
+        if line.strip():
+            words, nodes = _tree(line, where)
+            for label, first, end in nodes if phrases else nodes[-1:]:
+                yield {"sentence": " ".join(words[first:end]), "label": label}
+
+
+def _tree(line: str, where: str) -> tuple[list[str], list[tuple[int, int, int]]]:
+    """The words, and of each node its label and `[first, end)` of its words, the root last."""
+    words: list[str] = []
+    opened: list[tuple[int, int]] = []
+    nodes: list[tuple[int, int, int]] = []
+    symbols = iter(SYMBOL.findall(line))
+    for symbol in symbols:
+        if nodes and not opened:
+            raise UserError(f"{where}: {symbol!r} stands after the end of the tree; a line has one tree.")
+        if symbol == "(":
+            label = next(symbols, "")
+            if label not in ("0", "1", "2", "3", "4"):
+                raise UserError(f"{where}: a label from 0 to 4 has to follow an opening bracket, not {label!r}.")
+            opened.append((int(label), len(words)))
+        elif not opened:
+            raise UserError(f"{where}: the line has to begin with the bracket of a tree, not with {symbol!r}.")
+        elif symbol == ")":
+            label_number, first = opened.pop()
+            if first == len(words):
+                raise UserError(f"{where}: a node of the tree has no word.")
+            nodes.append((label_number, first, len(words)))
+        else:
+            words.append(ESCAPES.get(symbol, symbol).replace("\\/", "/"))
+    if opened:
+        raise UserError(f"{where}: the tree lacks {len(opened)} closing brackets.")
+    return words, nodes

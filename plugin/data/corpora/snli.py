@@ -1,0 +1,79 @@
+"""SNLI, from its JSON lines or from the table that RE2 was trained on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from datasets import ClassLabel, Dataset, Features, Value
+from transformers.utils import logging
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# In the Hub's order, which is that of the table's numbers.
+SNLI_LABELS = ("entailment", "neutral", "contradiction")
+
+
+def read_snli(path: str | os.PathLike) -> Dataset:
+    """
+    Reads a file of SNLI: one JSON object a line as published, or `premise TAB hypothesis TAB number of the label`.
+
+    Pairs whose annotators did not agree (`"-"`) are left out, as everywhere, and counted in a warning.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+
+    Returns:
+        `datasets.Dataset`: `premise`, `hypothesis` and `label`.
+
+    Raises:
+        UserError: The file cannot be read or a line is malformed; the message names file and line.
+    """
+    features = Features(
+        {"premise": Value("string"), "hypothesis": Value("string"), "label": ClassLabel(names=list(SNLI_LABELS))}
+    )
+    dataset = rows_to_dataset(_rows(path), features)
+    if not len(dataset):
+        raise UserError(f"{os.fspath(path)}: there is no labelled pair in it.")
+    return dataset
+
+
+def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    undecided = 0
+    for where, line in text_lines(path):
+        if not line.strip():
+            continue
+        premise, hypothesis, label = _json_row(line, where) if line.startswith("{") else _table_row(line, where)
+        if label == "-":
+            undecided += 1
+            continue
+        if label not in SNLI_LABELS:
+            raise UserError(f"{where}: {label!r} is not a label of SNLI; it has {', '.join(SNLI_LABELS)} and -.")
+        yield {"premise": premise, "hypothesis": hypothesis, "label": SNLI_LABELS.index(label)}
+    if undecided:
+        logger.warning(f"{os.fspath(path)}: {undecided} pairs have the label - and were left out.")
+
+
+def _json_row(line: str, where: str) -> tuple[str, str, str]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{where}: the line is not a JSON object ({error}).") from None
+    cells = [row.get(name) for name in ("sentence1", "sentence2", "gold_label")]
+    if not all(isinstance(cell, str) for cell in cells):
+        raise UserError(f"{where}: the row must have the strings sentence1, sentence2 and gold_label.")
+    premise, hypothesis, label = cells
+    return premise, hypothesis, label
+
+
+def _table_row(line: str, where: str) -> tuple[str, str, str]:
+    cells = line.rstrip("\n").split("\t")
+    if len(cells) != 3 or cells[2] not in ("0", "1", "2"):
+        raise UserError(f"{where}: the line has to be a JSON object, or premise, hypothesis and 0, 1 or 2.")
+    return cells[0], cells[1], SNLI_LABELS[int(cells[2])]

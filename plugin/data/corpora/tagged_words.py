@@ -1,0 +1,153 @@
+"""Sentences with a tag at every word, from CoNLL columns, CoNLL-U or the Hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from datasets import Dataset, Features, Value
+from datasets import Sequence as SequenceFeature
+from datasets.utils import tqdm
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.conllu import conllu_sentences
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})
+CONLLU_TAGS = ("upos", "xpos")
+WORD_COLUMNS = ("tokens", "words")
+
+Row = dict[str, list[str] | None]
+
+
+def read_tagged_words(
+    path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None
+) -> Dataset:
+    """
+    Reads a file of CoNLL-U, if its name ends in `.conllu` or `.conllu.gz`, or else of CoNLL columns: a word a line,
+    tabs or else spaces between the columns, and lines without any sign but spaces and tabs between the sentences.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+        word_column (`str`, *optional*): Of CoNLL columns the number of that of the words, from 1; the first if `None`.
+        tag_column (`str`, *optional*):
+            Of CoNLL-U `"upos"` (if `None`) or `"xpos"`; the tags are those of the syntactic words. Of CoNLL columns
+            the number, from 1; the last if `None`. With one column the words have no tags.
+
+    Returns:
+        `datasets.Dataset`: `words`, and `tags` unless there are none.
+
+    Raises:
+        UserError: The file cannot be read, is malformed or has no such column; the message names file and line.
+    """
+    name = os.fspath(path)
+    conllu = name.lower().removesuffix(".gz").endswith(".conllu")
+    if conllu and word_column is not None:
+        raise UserError(f"{name}: CoNLL-U has its words where it has them; leave that column out.")
+    rows = _conllu_rows(path, tag_column) if conllu else _column_rows(path, word_column, tag_column)
+    return _dataset(rows, name)
+
+
+def to_tagged_words(
+    dataset: Iterable, source: str = "dataset", word_column: str | None = None, tag_column: str | None = None
+) -> Dataset:
+    """
+    Brings a data set, such as one from the Hub, into the columns of [`read_tagged_words`].
+
+    Args:
+        dataset (`datasets.Dataset` or `datasets.IterableDataset`):
+            Lists of words and of tags, strings or numbers of a `ClassLabel`.
+        source (`str`, *optional*, defaults to `"dataset"`): What error messages call it.
+        word_column (`str`, *optional*): The column of words; `tokens` or `words` if `None`.
+        tag_column (`str`, *optional*): The column of tags; if `None`, the only one of classes.
+
+    Raises:
+        UserError: A column is missing or not named where there are several, or a row does not fit.
+    """
+    features = getattr(dataset, "features", None) or {}
+    if word_column is None:
+        word_column = next((name for name in WORD_COLUMNS if name in features), "tokens")
+    classes = {name: names for name, feature in features.items() if (names := _class_names(feature))}
+    if tag_column is None:
+        if len(classes) > 1:
+            raise UserError(f"{source}: the column of the tags has to be named; there are {', '.join(classes)}.")
+        tag_column = next(iter(classes), "tags")
+    for column in (word_column, tag_column):
+        if column not in features:
+            raise UserError(f"{source}: there is no column {column!r}; there are {', '.join(features) or 'none'}.")
+    rows = tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False)
+    return _dataset(_hub_rows(rows, source, word_column, tag_column, classes.get(tag_column)), source)
+
+
+def _dataset(rows: Iterable[Row], source: str) -> Dataset:
+    dataset = rows_to_dataset(rows, FEATURES)
+    if not len(dataset):
+        raise UserError(f"{source}: there is no sentence in it.")
+    return dataset.remove_columns("tags") if dataset[0]["tags"] is None else dataset
+
+
+def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Iterator[Row]:
+    column = tag_column or CONLLU_TAGS[0]
+    if column not in CONLLU_TAGS:
+        raise UserError(f"{os.fspath(path)}: the tags of CoNLL-U are {' or '.join(CONLLU_TAGS)}, not {column!r}.")
+    for _, tokens, _ in conllu_sentences(path):
+        words = [token.cells for token in tokens if not token.end]
+        yield {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
+
+
+def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> Iterator[Row]:
+    word_at = 0 if word_column is None else _column_number(word_column)
+    tag_at = None if tag_column is None else _column_number(tag_column)
+    words: list[str] = []
+    tags: list[str] = []
+    width = 0
+    # The last sentence may lack the empty line after it. A "#" is no comment here, but a word.
+    for where, line in chain(text_lines(path), [("", "")]):
+        line = line.rstrip("\n")
+        # Of white space only what the format itself uses: a no-break space may be a word.
+        if not line.strip(" \t") or line.startswith("-DOCSTART-"):
+            if words:
+                yield {"words": words, "tags": tags if width > 1 else None}
+            words, tags = [], []
+            continue
+        cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        width = width or len(cells)
+        if len(cells) != width:
+            raise UserError(f"{where}: the line has {len(cells)} columns, unlike the {width} of those before it.")
+        last = max(word_at, tag_at or 0)
+        if last >= width:
+            raise UserError(f"{where}: there is no column {last + 1}; the line has {width}.")
+        word, tag = cells[word_at], cells[-1 if tag_at is None else tag_at].strip(" ")
+        if not word or not tag:
+            raise UserError(f"{where}: the line has no {'tag' if word else 'word'}.")
+        words.append(word)
+        tags.append(tag)
+
+
+def _column_number(column: str) -> int:
+    if not column.isdecimal() or int(column) < 1:
+        raise UserError(f"a column of a CoNLL file is a number from 1 on, not {column!r}.")
+    return int(column) - 1
+
+
+def _hub_rows(
+    rows: Iterable[Mapping[str, Any]], source: str, word_column: str, tag_column: str, names: Sequence[str] | None
+) -> Iterator[Row]:
+    for number, row in enumerate(rows, start=1):
+        where = f"{source}, row {number}"
+        words, tags = row[word_column], row[tag_column]
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise UserError(f"{where}: {word_column!r} is not a list of words.")
+        if not isinstance(tags, list) or len(tags) != len(words):
+            raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
+        if words:
+            yield {"words": words, "tags": [str(tag) if names is None else names[tag] for tag in tags]}
+
+
+def _class_names(feature: Any) -> list[str] | None:
+    """The classes of a list of `ClassLabel`; of other features `None`."""
+    return getattr(getattr(feature, "feature", None), "names", None)

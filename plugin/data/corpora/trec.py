@@ -1,0 +1,148 @@
+"""The files of TREC and BEIR: run files, queries, documents and relevance judgements."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from msattn.data.corpora.ranking import RankingData, filled_text, ranking_data
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+BEIR_HEADER = ["query-id", "corpus-id", "score"]
+
+
+def read_trec_ranking(
+    run_file: str | os.PathLike,
+    queries_files: Sequence[str | os.PathLike],
+    collection_files: Sequence[str | os.PathLike],
+    qrels_files: Sequence[str | os.PathLike] = (),
+    relevance_level: int = 1,
+    add_relevant: bool = False,
+) -> RankingData:
+    """
+    Reads the candidates of a first ranking, their texts, and what is known about them.
+
+    Args:
+        run_file (`str` or `os.PathLike`): Lines `query Q0 document rank score tag`; rank and score are not used.
+        queries_files (`Sequence`): Lines `id TAB text`, or JSON lines with `_id` and `text` (BEIR) in a `.jsonl` file.
+        collection_files (`Sequence`): The same for documents; a `title` in JSON lines is put before the text.
+        qrels_files (`Sequence`, *optional*):
+            Lines `query 0 document relevance`, or BEIR's `query TAB document TAB relevance` under its header. What is
+            not judged is not relevant. Nothing is labelled where they know no relevant document for any query.
+        relevance_level (`int`, *optional*, defaults to 1): The least relevance that counts.
+        add_relevant (`bool`, *optional*, defaults to `False`):
+            Make relevant documents that the run lacks candidates, too: for training, where they would be lost.
+
+    Raises:
+        UserError: A line has too few or too many fields, an id is unknown or comes twice, or a text is empty; the
+            message names file and line.
+    """
+    run = _read_run(run_file)
+    relevant = _read_qrels(qrels_files, relevance_level)
+    labelled = not relevant.keys().isdisjoint(run)
+    missed = {
+        query: {document: where for document, where in relevant.get(query, {}).items() if document not in documents}
+        for query, documents in run.items()
+    }
+    if add_relevant:
+        run = {query: {**documents, **missed[query]} for query, documents in run.items()}
+        missed = {}
+    queries = _read_texts(
+        queries_files, {query: next(iter(documents.values())) for query, documents in run.items()}, "query"
+    )
+    wanted = {document: where for documents in reversed(run.values()) for document, where in documents.items()}
+    texts = _read_texts(collection_files, wanted, "document")
+    pairs = (
+        {
+            "query_id": query,
+            "candidate_id": document,
+            "query": queries[query],
+            "text": texts[document],
+            "label": int(document in relevant.get(query, {})) if labelled else None,
+        }
+        for query, documents in run.items()
+        for document in documents
+    )
+    return replace(ranking_data(pairs, os.fspath(run_file)), missed={query: set(ids) for query, ids in missed.items()})
+
+
+def _fields(path: str | os.PathLike, form: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    for where, line in text_lines(path):
+        fields = line.split()
+        if len(fields) not in (0, len(form)):
+            raise UserError(f"{where}: the line has {len(fields)} fields, expected {len(form)}: {' '.join(form)}.")
+        if fields:
+            yield where, fields
+
+
+def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
+    """By query and document, the place of the line."""
+    run: dict[str, dict[str, str]] = defaultdict(dict)
+    for where, (query, _, document, *_) in _fields(path, ("query", "Q0", "document", "rank", "score", "tag")):
+        if run[query].setdefault(document, where) != where:
+            raise UserError(f"{where}: the query {query} has the document {document} twice.")
+    return dict(run)
+
+
+def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict[str, str]]:
+    """By query and relevant document, the place of the line."""
+    relevant: dict[str, dict[str, str]] = defaultdict(dict)
+    judged: dict[tuple[str, str], int] = {}
+    for path in paths:
+        first = next((line for _, line in text_lines(path) if line.strip()), "")
+        beir = first.split() == BEIR_HEADER
+        form = ("query", "document", "relevance") if beir else ("query", "0", "document", "relevance")
+        for number, (where, fields) in enumerate(_fields(path, form)):
+            if beir and number == 0:
+                continue
+            try:
+                relevance = int(fields[-1])
+            except ValueError:
+                raise UserError(f"{where}: the relevance {fields[-1]!r} is not a whole number.") from None
+            query, document = fields[0], fields[-2]
+            if judged.setdefault((query, document), relevance) != relevance:
+                raise UserError(f"{where}: the query {query} has the document {document} twice, judged differently.")
+            if relevance >= level:
+                relevant[query][document] = where
+    return relevant
+
+
+def _read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], what: str) -> dict[str, str]:
+    """The texts of the wanted ids, each of which stands with the place that asks for it."""
+    texts: dict[str, str] = {}
+    for path in paths:
+        for where, identifier, text in _identified(path):
+            if identifier not in wanted:
+                continue
+            filled_text(text, where, f"the {what} {identifier} has no text")
+            if texts.setdefault(identifier, text) != text:
+                raise UserError(f"{where}: the {what} {identifier} is there twice, with different texts.")
+    for identifier, where in wanted.items():
+        if identifier not in texts:
+            raise UserError(f"{where}: the {what} {identifier} is not in {', '.join(str(path) for path in paths)}.")
+    return texts
+
+
+def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
+    if Path(path).suffix.lower() != ".jsonl":
+        for where, line in text_lines(path):
+            fields = line.rstrip("\n").split("\t")
+            if line.strip() and len(fields) != 2:
+                raise UserError(f"{where}: the line has {len(fields)} columns, expected an id, a TAB and the text.")
+            if line.strip():
+                yield where, fields[0], fields[1]
+        return
+    for where, line in text_lines(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            identifier, parts = row["_id"], [row.get("title") or "", row.get("text") or ""]
+            yield where, str(identifier), " ".join(filter(None, parts))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f'{where}: the line is not a JSON object with "_id" and "text".') from None

@@ -1,0 +1,125 @@
+"""Sentences with their dependency trees, and what stood around them in the file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from datasets import Dataset, Features, Value
+from datasets import Sequence as SequenceFeature
+
+from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.conllu import ConlluToken, conllu_sentences
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+FEATURES = Features(
+    {
+        "words": SequenceFeature(Value("string")),
+        "heads": SequenceFeature(Value("int32")),
+        "relations": SequenceFeature(Value("string")),
+        "lines": SequenceFeature(Value("string")),
+        "where": Value("string"),
+    }
+)
+TREE_COLUMNS = ["heads", "relations"]
+
+
+def read_treebank(path: str | os.PathLike) -> Dataset:
+    """
+    Reads trees from CoNLL-U or CoNLL-X, or plain sentences.
+
+    Args:
+        path (`str` or `os.PathLike`):
+            The file, in UTF-8, gzipped if its name ends in `.gz`. One that is called `.txt` or `.txt.gz` has a
+            sentence a line, with spaces between its words; any other is CoNLL-U or CoNLL-X, in which the heads may all
+            be `_`.
+
+    Returns:
+        `datasets.Dataset`: `words`, the syntactic ones; `heads`, from 0 for the root on, and `relations`, unless the
+        file has none; `lines`, all that stands there in CoNLL-U or CoNLL-X, see
+        [`~msattn.data.files.conllu.ConlluSentence`]; and `where`, the file and the line of the first word.
+
+    Raises:
+        UserError: The file cannot be read, is malformed, has no sentence or has something else than trees with one
+            root; the message names file and line.
+    """
+    name = os.fspath(path)
+    plain = name.removesuffix(".gz").endswith(".txt")
+    dataset = rows_to_dataset(_text_rows(path) if plain else _conllu_rows(path), FEATURES)
+    if not len(dataset):
+        raise UserError(f"{name}: there is no sentence in it.")
+    return dataset.remove_columns(TREE_COLUMNS) if dataset[0]["heads"] is None else dataset
+
+
+def conllu_lines(words: Sequence[str]) -> list[str]:
+    """The lines of a CoNLL-U sentence without anything but its words; see [`~msattn.data.files.conllu.with_tree`]."""
+    rows = (f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
+    return [f"# text = {' '.join(words)}\n", *rows, "\n"]
+
+
+def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    for where, line in text_lines(path):
+        # Of white space only what the format itself uses: a no-break space may be part of a word.
+        words = [word for word in re.split("[ \t\n]+", line) if word]
+        if words:
+            yield {"words": words, "lines": conllu_lines(words), "where": where}
+
+
+def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    labelled: bool | None = None
+    for _, tokens, lines in conllu_sentences(path):
+        words = [token for token in tokens if not token.end]
+        if not words:
+            raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
+        row: dict[str, Any] = {
+            "words": [word.cells["form"] for word in words],
+            "lines": lines,
+            "where": words[0].where,
+        }
+        has_tree = any(word.cells["head"] != "_" for word in words)
+        if has_tree:
+            row["heads"] = _heads(words)
+            row["relations"] = [word.cells["deprel"] for word in words]
+        if labelled not in (None, has_tree):
+            raise UserError(
+                f"{words[0].where}: the sentence has {'' if has_tree else 'no '}heads, unlike those before."
+            )
+        labelled = has_tree
+        yield row
+
+
+def _heads(words: Sequence[ConlluToken]) -> list[int]:
+    heads: list[int] = []
+    for number, (where, cells, _) in enumerate(words, start=1):
+        head = cells["head"]
+        if not head.isdecimal() or int(head) > len(words) or int(head) == number:
+            raise UserError(
+                f"{where}: the head of word {number} has to be 0 or the number of another of the {len(words)} words, "
+                f"not {head!r}."
+            )
+        if head == "0" and 0 in heads:
+            raise UserError(f"{where}: word {number} is a second root, after word {heads.index(0) + 1}.")
+        heads.append(int(head))
+    _refuse_cycle(words, heads)
+    return heads
+
+
+def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:
+    # Of the words that are known to hang from the root none has to be looked at twice.
+    reached = {0}
+    for start in range(1, len(heads) + 1):
+        way: dict[int, int] = {}
+        number = start
+        while number not in reached:
+            if number in way:
+                cycle = list(way)[way[number] :]
+                raise UserError(
+                    f"{words[number - 1].where}: word {number} is its own head, by way of "
+                    f"{', '.join(str(other) for other in cycle[1:])}; a tree has no cycle."
+                )
+            way[number] = len(way)
+            number = heads[number - 1]
+        reached.update(way)

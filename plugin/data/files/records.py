@@ -1,0 +1,120 @@
+"""Rows of JSON, JSON lines, CSV, TSV and Parquet files, each with its place in the file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+from datasets.utils import tqdm
+
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+#: Rows with their places, `"file:line"`, for error messages.
+Located = Iterable[tuple[str, Any]]
+
+
+def guess_format(path: str | os.PathLike) -> str | None:
+    """
+    One of [`READERS`], by the file's ending and its first line; a first line with a tab makes it `"tsv"`.
+
+    Returns:
+        `str`, or `None` if the file is none of these.
+
+    Raises:
+        UserError: If the file is empty or cannot be read.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix in (".csv", ".tsv", ".parquet"):
+        return suffix[1:]
+    for _, line in text_lines(path):
+        line = line.strip()
+        if line:
+            if line[0] in "{[":
+                # An object that goes on below begins like this: it is one indented object, and not one a line.
+                return "json" if line[0] == "[" or line[-1] in "{[," else "jsonl"
+            return "tsv" if "\t" in line else None
+    raise UserError(f"{os.fspath(path)}: the file is empty.")
+
+
+def json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
+    """One JSON value a line; empty lines are skipped."""
+    for where, line in text_lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield where, json.loads(line)
+        except ValueError as error:
+            raise UserError(
+                f"{where}: the line is not a JSON object ({error}); one array or object over many lines has "
+                "file_format json."
+            ) from None
+
+
+def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
+    """The items of one JSON array, or the one value of the file."""
+    try:
+        content = json.loads("".join(line for _, line in text_lines(path)))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{os.fspath(path)}:{error.lineno}: the file is neither one JSON array or object nor one object a line "
+            f"({error.msg})."
+        ) from None
+    if not isinstance(content, list):
+        yield os.fspath(path), content
+        return
+    for number, row in enumerate(content, start=1):
+        yield f"{os.fspath(path)}, example {number}", row
+
+
+def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    """
+    The rows of a table with a header.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
+        **dialect: As for `csv.reader`.
+    """
+    reader = csv.reader((line for _, line in text_lines(path, newline="")), strict=True, **dialect)
+    try:
+        header = next(reader, [])
+        for row in reader:
+            where = f"{os.fspath(path)}:{reader.line_num}"
+            if row and len(row) != len(header):
+                raise UserError(f"{where}: the row has {len(row)} fields, but the header names {len(header)}.")
+            if row:
+                yield where, dict(zip(header, row, strict=True))
+    except csv.Error as error:
+        raise UserError(f"{os.fspath(path)}:{reader.line_num}: the file is not CSV ({error}).") from None
+
+
+def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table with a header, tabs between the fields and no quoting."""
+    return csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a Parquet file, read in batches."""
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{os.fspath(path)}: the Parquet file cannot be read ({error}).") from None
+    rows = (row for batch in file.iter_batches(1000) for row in batch.to_pylist())
+    progress = tqdm(rows, desc=f"Reading {Path(path).name}", total=file.metadata.num_rows, delay=2, leave=False)
+    for number, row in enumerate(progress, start=1):
+        yield f"{os.fspath(path)}, row {number}", row
+
+
+READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
+    "jsonl": json_lines,
+    "json": json_file,
+    "csv": csv_rows,
+    "tsv": tsv_rows,
+    "parquet": parquet_rows,
+}

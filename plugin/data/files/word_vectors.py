@@ -1,0 +1,129 @@
+"""Word vectors from the text files of GloVe and word2vec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+from transformers.utils import logging
+
+from msattn.data.files.text_lines import text_lines
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+
+def read_word_vectors(
+    path: str | os.PathLike, vocabulary: Mapping[str, int], seed: int = 42, words: Collection[str] | None = None
+) -> np.ndarray:
+    """
+    The vectors of a vocabulary: `word SPACE numbers` a line, with word2vec's header line or without it.
+
+    A word that the file lacks has the vector of its lower case; else one from a normal distribution around 0 with the
+    standard deviation of all numbers that were found. How many words were found is logged.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8, gzipped if it ends in `.gz`. Of a word that occurs twice the
+            first vector counts. A word may hold spaces, as some of GloVe 840B do.
+        vocabulary (`Mapping[str, int]`): The numbers of the words, from 0 on, such as `tokenizer.get_vocab()`.
+        seed (`int`, *optional*, defaults to 42): Seed of the words that the file lacks.
+        words (`Collection[str]`, *optional*): Of the vocabulary, the words that are counted; `None` for all.
+
+    Returns:
+        `np.ndarray` of shape `(words, dimensions)`, in single precision.
+
+    Raises:
+        UserError: The file cannot be read, a line has another number of numbers, a vector of the vocabulary is not
+            made of numbers, or no word of it is in there; the message names file and line.
+    """
+    capitalized: dict[str, list[int]] = {}
+    for word, index in vocabulary.items():
+        if word != word.lower():
+            capitalized.setdefault(word.lower(), []).append(index)
+    found: dict[int, np.ndarray] = {}
+    of_lower_case: dict[int, np.ndarray] = {}
+    seen: set[str] = set()
+    repeated = 0
+    for where, word, numbers in _entries(path):
+        if word not in vocabulary and word not in capitalized:
+            continue
+        if word in seen:
+            repeated += 1
+            continue
+        seen.add(word)
+        vector = _vector(numbers, where)
+        if word in vocabulary:
+            found[vocabulary[word]] = vector
+        of_lower_case.update(dict.fromkeys(capitalized.get(word, ()), vector))
+    borrowed = of_lower_case.keys() - found.keys()
+    found = of_lower_case | found
+    if not found:
+        raise UserError(f"{os.fspath(path)}: no word of the vocabulary is in there; is the case the same?")
+    vectors = np.stack(list(found.values()))
+    size = max(vocabulary.values()) + 1
+    matrix = np.random.default_rng(seed).standard_normal((size, vectors.shape[1]), dtype=np.float32)
+    matrix *= vectors.std()
+    matrix[list(found)] = vectors
+    counted = {vocabulary[word] for word in (vocabulary if words is None else words)}
+    covered = len(counted & found.keys())
+    logger.warning(
+        f"{os.fspath(path)}: vectors of {covered} of {len(counted)} words ({covered / len(counted):.1%})"
+        f"{f', {len(counted & borrowed)} of them those of the lower case' if counted & borrowed else ''}; "
+        f"the others are drawn by chance{f', and {repeated} repeated lines do not count' if repeated else ''}."
+    )
+    return matrix
+
+
+def vector_words(path: str | os.PathLike) -> Iterator[str]:
+    """
+    The words of such a file in its order, which is mostly that of their frequency.
+
+    Raises:
+        UserError: The file cannot be read, or a line has another number of numbers; the message names file and line.
+    """
+    return (word for _, word, _ in _entries(path))
+
+
+def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
+    """Place in the file, word and numbers of each line, the header apart."""
+    dimensions = read = 0
+    expected: int | None = None
+    for number, (where, line) in enumerate(text_lines(path, newline="\n")):
+        line = line.rstrip(" \r\n")
+        if not line:
+            continue
+        if not dimensions:
+            fields = line.split(" ")
+            if number == 0 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+                expected, dimensions = map(int, fields)
+                continue
+            dimensions = len(fields) - 1
+        word, *numbers = line.rsplit(" ", dimensions)
+        if not numbers or "\t" in word:
+            raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
+        if len(numbers) != dimensions or (" " in word and _is_number(word.rpartition(" ")[2])):
+            raise UserError(
+                f"{where}: the line has {line.count(' ')} numbers; by the first line it should be {dimensions}."
+            )
+        read += 1
+        yield where, word, numbers
+    if expected not in (None, read):
+        raise UserError(f"{os.fspath(path)}: the first line says {expected} vectors, and there are {read}.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text or 0)))
+    except ValueError:
+        return False
+
+
+def _vector(numbers: list[str], where: str) -> np.ndarray:
+    try:
+        vector = np.array(numbers, dtype=np.float32)
+    except ValueError as error:
+        raise UserError(f"{where}: the vector is not made of numbers ({error}).") from None
+    if not np.isfinite(vector).all():
+        raise UserError(f"{where}: the vector has a number that is not finite.")
+    return vector

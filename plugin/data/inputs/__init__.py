@@ -1,0 +1,1 @@
+"""From examples to model inputs: markers, words and their pieces, windows, collators."""

@@ -1,0 +1,207 @@
+"""From the words of a sentence to what a parser reads, and back from the windows of a long one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, WordPieces, word_pieces
+from msattn.errors import UserError
+
+# The word of [SEP] and of padding.
+NO_WORD = -1
+WORD_LABELS = ("heads", "relations")
+# Of an encoded row: the row of the sentence, and of the window what comes before it, which of its words count, and
+# whether it lacks pieces.
+WINDOW_COLUMNS = ["sentence", "first", "start", "stop", "cut"]
+
+
+class Window(NamedTuple):
+    """
+    A sentence, or a part of one that is too long.
+
+    Args:
+        inputs: The model's: `input_ids` and so on, and `word_index`, the number of each token's word in the window,
+            from 1 on, with 0 for the first token, which stands for the root, and -1 for other tokens.
+        first: How many words of the sentence come before it.
+        words: How many words it has.
+        kept: Of which of its words, `[start, end)`, the heads count; those of the others are in the next window.
+        cut: Whether it is one word with more pieces than there is room for, so that only the first ones are read.
+    """
+
+    inputs: dict[str, list[int]]
+    first: int
+    words: int
+    kept: tuple[int, int]
+    cut: bool
+
+
+def parser_inputs(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
+) -> list[list[Window]]:
+    """
+    Turns sentences into model inputs. No word is lost: one that the tokenizer would leave out is its unknown token,
+    and a sentence that is too long becomes windows that overlap by half.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer, which puts a token before each text.
+        sentences (`Sequence[Sequence[str]]`): The words of each sentence.
+        max_length (`int`, *optional*): The most tokens that the model reads at a time.
+
+    Returns:
+        `list[list[Window]]`: Of each sentence one window, or several, in order.
+
+    Raises:
+        UserError: The tokenizer puts no token before a text, has none for a word, or `max_length` leaves no room.
+    """
+    return [
+        _windows(tokenizer, pieces, max_length) if words else []
+        for words, pieces in zip(sentences, word_pieces(tokenizer, sentences), strict=True)
+    ]
+
+
+def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length: int | None) -> list[Window]:
+    encoding, owners, starts = pieces
+    special = encoding.special_tokens_mask
+    before, after = special.index(0), len(special) - special[::-1].index(0)
+    if not before:
+        raise UserError("the tokenizer puts no token before a text, as [CLS] is, that could stand for the root.")
+    room = after if max_length is None else max_length - before - (len(special) - after)
+    if room < 1:
+        raise UserError(f"{max_length} tokens leave no room for a word.")
+    # Of each word the first token, and the end of the last one.
+    bounds = [*starts, after]
+    spans = [*_spans(np.diff(bounds).tolist(), room)]
+    # Where two windows overlap, each answers for the half that lies deeper inside of it.
+    seams = [0, *((first + end + 1) // 2 for (_, end), (first, _) in zip(spans, spans[1:], strict=False)), len(starts)]
+    columns = {
+        name: getattr(encoding, field)
+        for name, field in ENCODING_FIELDS.items()
+        if name in tokenizer.model_input_names
+    }
+    windows = []
+    for (first, end), start, stop in zip(spans, seams, seams[1:], strict=False):
+        tokens = [*range(before), *range(bounds[first], min(bounds[end], bounds[first] + room))]
+        word_index = [NO_WORD if (owner := owners[token]) is None else owner - first + 1 for token in tokens]
+        word_index[0] = 0
+        tokens += range(after, len(special))
+        inputs = {name: [column[token] for token in tokens] for name, column in columns.items()}
+        inputs["word_index"] = word_index + [NO_WORD] * (len(tokens) - len(word_index))
+        windows.append(
+            Window(inputs, first, end - first, (start - first, stop - first), bounds[end] - bounds[first] > room)
+        )
+    return windows
+
+
+def _spans(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """The words of each window, `[first, end)`, given the number of tokens of each word."""
+    first = end = filled = 0
+    while end < len(sizes):
+        while end < len(sizes) and (end == first or filled + sizes[end] <= room):
+            filled += sizes[end]
+            end += 1
+        yield first, end
+        # The next window begins with half of this one, or with less if the first new word takes more room.
+        while end < len(sizes) and first < end and (filled > room // 2 or filled + sizes[end] > room):
+            filled -= sizes[first]
+            first += 1
+
+
+def window_labels(window: Window, heads: Sequence[int], relations: Sequence[int]) -> dict[str, list[int]]:
+    """The part of a sentence's tree that lies inside of a window, for those of its words that count there."""
+    start, stop = window.kept
+    labels: dict[str, list[int]] = {name: [] for name in WORD_LABELS}
+    for word in range(window.words):
+        head = heads[window.first + word]
+        inside = 0 if head == 0 else head - window.first
+        counts = start <= word < stop and (head == 0 or 1 <= inside <= window.words)
+        labels["heads"].append(inside if counts else NO_LABEL)
+        labels["relations"].append(relations[window.first + word] if counts else NO_LABEL)
+    return labels
+
+
+def encode_treebank(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    relations: Mapping[str, int],
+    max_length: int | None = None,
+    num_proc: int | None = None,
+) -> Dataset:
+    """
+    Turns sentences into model inputs, a window a row; see [`parser_inputs`].
+
+    Args:
+        dataset (`datasets.Dataset`): See [`~msattn.data.corpora.treebanks.read_treebank`].
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        relations (`Mapping[str, int]`): The number of each relation. No loss counts a relation that is not there.
+        max_length (`int`, *optional*): The most tokens in a row.
+        num_proc (`int`, *optional*): Number of processes.
+
+    Returns:
+        `datasets.Dataset`: The model's inputs with `heads` and `relations`, if there are trees, and in
+        [`WINDOW_COLUMNS`] the row of `dataset` and what else [`Window`] says.
+
+    Raises:
+        UserError: See [`parser_inputs`].
+    """
+
+    def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
+        encoded = defaultdict(list)
+        for row, windows in enumerate(parser_inputs(tokenizer, rows["words"], max_length)):
+            for window in windows:
+                columns: dict[str, Any] = dict(window.inputs)
+                if "heads" in rows:
+                    names = [relations.get(name, NO_LABEL) for name in rows["relations"][row]]
+                    columns |= window_labels(window, rows["heads"][row], names)
+                place = (numbers[row], window.first, *window.kept, window.cut)
+                for name, value in (*columns.items(), *zip(WINDOW_COLUMNS, place, strict=True)):
+                    encoded[name].append(value)
+        return encoded
+
+    return dataset.map(
+        encode,
+        batched=True,
+        with_indices=True,
+        remove_columns=dataset.column_names,
+        num_proc=num_proc,
+        desc="Tokenising",
+    )
+
+
+class ParserCollator:
+    """
+    Pads what a parser reads, and its labels where there are some, to a batch of tensors.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): Says what to pad with.
+        pad_to_multiple_of (`int`, *optional*): What the number of tokens is to be a multiple of.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, pad_to_multiple_of: int | None = None):
+        self.multiple = pad_to_multiple_of or 1
+        self.padding = {
+            "input_ids": tokenizer.pad_token_id,
+            "token_type_ids": tokenizer.pad_token_type_id,
+            "attention_mask": 0,
+            "word_index": NO_WORD,
+            "heads": NO_LABEL,
+            "relations": NO_LABEL,
+        }
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        batch = {}
+        for name in rows[0]:
+            lengths = [len(row[name]) for row in rows]
+            multiple = 1 if name in WORD_LABELS else self.multiple
+            width = -(-max(lengths) // multiple) * multiple
+            padded = np.full((len(rows), width), self.padding.get(name, 0))
+            for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+                padded[number, :length] = row[name]
+            batch[name] = torch.from_numpy(padded)
+        return batch

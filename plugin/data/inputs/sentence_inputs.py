@@ -1,0 +1,57 @@
+"""From sentences and sentence pairs to what a classifier reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from msattn.data.inputs.words import encoding_words
+
+
+def encode_sentences(
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    columns: Sequence[str],
+    max_length: int | None = None,
+    pad_to_max_length: bool = False,
+    num_proc: int | None = None,
+    words: bool = False,
+) -> tuple[Dataset, int]:
+    """
+    Turns texts into model inputs.
+
+    Args:
+        dataset (`datasets.Dataset`): Texts, and `label` (a number) where they are labelled.
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        columns (`Sequence[str]`): The one or two columns of text.
+        max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on; `None`: none is.
+        pad_to_max_length (`bool`, *optional*, defaults to `False`): Pad here, and not batch by batch.
+        num_proc (`int`, *optional*): Number of processes.
+        words (`bool`, *optional*, defaults to `False`):
+            Add the columns of [`~msattn.data.inputs.words.encoding_words`].
+
+    Returns:
+        `tuple[datasets.Dataset, int]`: The tokenizer's outputs with `labels`, and how many examples were truncated.
+    """
+
+    def encode(rows: Mapping[str, list]) -> dict[str, list]:
+        inputs = tokenizer(
+            *(rows[column] for column in columns),
+            padding="max_length" if pad_to_max_length else False,
+            truncation=max_length is not None,
+            max_length=max_length,
+        )
+        encoded = {**inputs, "truncated": [bool(encoding.overflowing) for encoding in inputs.encodings]}
+        if words:
+            texts = zip(*(rows[column] for column in columns), strict=True)
+            found = list(map(encoding_words, inputs.encodings, texts))
+            encoded["words"], encoded["word_ids"] = map(list, zip(*found, strict=True))
+        return encoded
+
+    unused = [name for name in dataset.column_names if name != "label"]
+    encoded = dataset.map(encode, batched=True, remove_columns=unused, num_proc=num_proc, desc="Tokenising")
+    if "label" in encoded.column_names:
+        encoded = encoded.rename_column("label", "labels")
+    return encoded.remove_columns("truncated"), sum(encoded["truncated"])

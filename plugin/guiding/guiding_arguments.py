@@ -1,0 +1,217 @@
+"""What of attention guiding is added to the loss of a task, and in which form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from transformers.utils import logging
+
+from msattn.errors import UserError
+from msattn.guiding.pattern_sources import PATTERNS, WORD_PATTERNS
+from msattn.modeling.attention_patterns import POSITIONS
+from msattn.modeling.guiding_losses import NORMALIZATIONS, REDUCTIONS
+
+logger = logging.get_logger(__name__)
+
+AXES = ("received", "official")
+PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {
+        "guiding_axis": "received",
+        "guiding_temperature": 1.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "row",
+        "guiding_reduction": "mean",
+    },
+    "paper": {
+        "guiding_axis": "received",
+        "guiding_temperature": 1.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "none",
+        "guiding_reduction": "sum",
+    },
+    "official": {
+        "guiding_axis": "official",
+        "guiding_temperature": 2.0,
+        "mdg_normalize": "row",
+        "pdg_normalize": "row",
+        "guiding_reduction": "mean",
+    },
+}
+
+
+@dataclass
+class GuidingArguments:
+    """What is added to the loss of the task. What is left out is as the preset says."""
+
+    guiding: str | None = field(
+        default=None,
+        metadata={
+            "help": "Preset of the arguments below: recommended (the default), paper (its equations as printed) or "
+            "official (its code as released, whose axis teaches nothing).",
+            "choices": list(PRESETS),
+        },
+    )
+    mdg_weight: float = field(default=0.0, metadata={"help": "Weight of MDG (alpha): attention maps that differ."})
+    pdg_weight: float = field(
+        default=0.0, metadata={"help": "Weight of PDG (beta): tokens that different attention maps attend to."}
+    )
+    guiding_temperature: float | None = field(default=None, metadata={"help": "Temperature of MDG."})
+    guided_layers: list[int] | None = field(
+        default=None, metadata={"help": "Layers that are guided, from 0, or from -1 downwards; without it, all."}
+    )
+    guiding_axis: str | None = field(
+        default=None,
+        metadata={
+            "help": "A map's vector: the attention that each token receives, or the official mean over the keys.",
+            "choices": list(AXES),
+        },
+    )
+    mdg_normalize: str | None = field(
+        default=None,
+        metadata={
+            "help": "What has unit length in MDG: each map (row), each token over all maps (col) or none.",
+            "choices": list(NORMALIZATIONS),
+        },
+    )
+    pdg_normalize: str | None = field(
+        default=None, metadata={"help": "The same in PDG.", "choices": list(NORMALIZATIONS)}
+    )
+    guiding_reduction: str | None = field(
+        default=None,
+        metadata={
+            "help": "sum (as printed), or mean: MDG over the maps, PDG over the tokens.",
+            "choices": list(REDUCTIONS),
+        },
+    )
+    patterns: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Patterns that heads are guided to: the first token, the next or previous one, periods, "
+            "delimiters; or words that occur together, head and dependent, or words that are alike.",
+            "choices": list(PATTERNS),
+        },
+    )
+    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the distance to the patterns."})
+    pattern_heads: list[int] | None = field(
+        default=None,
+        metadata={
+            "help": "How many heads of a layer each pattern has, one after the other from the first head on: a number "
+            "a pattern, or one for all. Without it, half the heads, in equal parts, and one each at least."
+        },
+    )
+    pattern_decay_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "Keep the weight of the patterns for so many steps, then lower it step by step to 0 at the end of "
+            "the training; without it, keep it."
+        },
+    )
+    dependency_files: list[str] | None = field(
+        default=None, metadata={"help": "CoNLL-U files with the training sentences, for the pattern dependency."}
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
+            if isinstance(value := getattr(self, name), (int, float, str)):
+                setattr(self, name, [value])
+        preset = PRESETS.get(self.guiding or "recommended")
+        if preset is None:
+            raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
+        for name, value in preset.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        for name, choices in (
+            ("guiding_axis", AXES),
+            ("mdg_normalize", NORMALIZATIONS),
+            ("pdg_normalize", NORMALIZATIONS),
+            ("guiding_reduction", REDUCTIONS),
+        ):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+        for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise UserError(f"{name} must be 0 or a positive number, got {value!r}.")
+        temperature: Any = self.guiding_temperature
+        if not isinstance(temperature, (int, float)) or not 0 < temperature < math.inf:
+            raise UserError(f"guiding_temperature must be a positive number, got {temperature!r}.")
+        if self.guided_layers is not None and not self.guided_layers:
+            raise UserError("guided_layers names no layer: leave it out for all layers.")
+        if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
+            raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
+        if self.guiding and not self.weights:
+            logger.warning(f"guiding={self.guiding}: nothing is guided, as mdg_weight and pdg_weight are 0.")
+        self._check_patterns()
+
+    def _check_patterns(self) -> None:
+        patterns = self.patterns or []
+        for pattern in patterns:
+            if pattern not in PATTERNS:
+                raise UserError(f"patterns are some of {', '.join(PATTERNS)}, not {pattern!r}.")
+        if len(set(patterns)) < len(patterns):
+            raise UserError(f"patterns names one twice: {', '.join(patterns)}.")
+        if self.pattern_weight and not patterns:
+            raise UserError("pattern_weight needs patterns: name at least one.")
+        if patterns and not self.pattern_weight:
+            logger.warning("no head is guided to a pattern, as pattern_weight is 0.")
+        heads = self.pattern_heads
+        if heads is not None and (
+            len(heads) not in (1, len(patterns)) or not all(isinstance(size, int) and size > 0 for size in heads)
+        ):
+            raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
+        if self.pattern_decay_steps is not None and self.pattern_decay_steps < 0:
+            raise UserError(f"pattern_decay_steps must be 0 or a positive number, got {self.pattern_decay_steps}.")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The terms that are added to the loss, and their weights."""
+        weights = {"mdg_loss": self.mdg_weight, "pdg_loss": self.pdg_weight, "pattern_loss": self.pattern_weight}
+        return {name: weight for name, weight in weights.items() if weight}
+
+    def layers(self, count: int) -> list[int]:
+        """
+        The guided layers of a model with `count`, counted from 0.
+
+        Raises:
+            UserError: There is no such layer.
+        """
+        if self.guided_layers is None:
+            return list(range(count))
+        for layer in self.guided_layers:
+            if not -count <= layer < count:
+                raise UserError(f"guided_layers: there is no layer {layer}; the model has 0 to {count - 1}.")
+        return sorted({layer % count for layer in self.guided_layers})
+
+    def heads(self, count: int) -> dict[str, slice]:
+        """
+        The heads of each pattern, in a layer with `count`.
+
+        Raises:
+            UserError: There are not so many.
+        """
+        patterns = self.patterns or []
+        sizes = self.pattern_heads or [max(1, count // 2 // max(1, len(patterns)))]
+        sizes = sizes * len(patterns) if len(sizes) == 1 else sizes
+        if sum(sizes) > count:
+            raise UserError(f"patterns: they would have {sum(sizes)} heads of a layer, and the model has {count}.")
+        ends = list(accumulate(sizes))
+        return {pattern: slice(end - size, end) for pattern, size, end in zip(patterns, sizes, ends, strict=True)}
+
+    def pattern_schedule(self, step: int, steps: int) -> float:
+        """The part of `pattern_weight` that is left at a step, of so many."""
+        if self.pattern_decay_steps is None or step <= self.pattern_decay_steps:
+            return 1.0
+        return max(0.0, (steps - step) / (steps - self.pattern_decay_steps))
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether the training data have to be encoded with their words."""
+        return bool(self.pattern_weight) and not set(WORD_PATTERNS).isdisjoint(self.patterns or ())
+
+    @property
+    def needs_targets(self) -> bool:
+        """Whether the collator has to add the targets of patterns that depend on the text."""
+        return bool(self.pattern_weight) and not set(self.patterns or ()) <= set(POSITIONS)

@@ -1,0 +1,175 @@
+"""What attention is guided to: patterns by name, and the collator that adds their targets to a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from msattn.data.inputs.words import WORD_COLUMNS
+from msattn.errors import UserError
+from msattn.guiding.cooccurrence import PositivePMI
+from msattn.guiding.dependency_trees import DependencyTrees, parsed, read_conllu
+from msattn.guiding.word_similarity import EmbeddingSimilarity, WordNetSimilarity
+from msattn.modeling.attention_patterns import POSITIONS
+
+logger = logging.get_logger(__name__)
+
+# From the least to the most that has to be known: where a token stands, which token it is, which words there are.
+TOKEN_PATTERNS = ("delim", "period")
+WORD_PATTERNS = ("pmi", "dependency", "wordsim")
+PATTERNS = (*POSITIONS, *TOKEN_PATTERNS, *WORD_PATTERNS)
+
+# The words of an example's texts, to how strongly each should look at each: (words, words), not negative.
+Source = Callable[[Sequence[Sequence[str]]], np.ndarray]
+
+
+class PatternCollator:
+    """
+    Adds `pattern_targets` to the batches of another collator: for each pattern that depends on the text what
+    [`~msattn.modeling.attention_patterns.pattern_loss`] takes, `(batch, tokens)` or `(batch, tokens, tokens)`.
+
+    The matrices are made here, batch by batch: the data set holds nothing but words. A piece has the target of its
+    word. Special tokens have none.
+
+    Args:
+        collator (`Callable`): Makes a batch of examples without the columns `words` and `word_ids`.
+        tokenizer (`PreTrainedTokenizerBase`): Says what separates and ends sentences, and on which side it pads.
+        patterns (`Sequence[str]`): Names from `PATTERNS`.
+        sources (`Mapping[str, Source]`, *optional*):
+            One for each of them that is about words; see [`word_sources`]. Without them these have no targets.
+
+    Raises:
+        UserError: There is no tokenizer, or it lacks the separator or the full stop that a pattern needs.
+    """
+
+    def __init__(
+        self,
+        collator: Callable[[list[dict[str, Any]]], Any],
+        tokenizer: PreTrainedTokenizerBase | None,
+        patterns: Sequence[str],
+        sources: Mapping[str, Source] | None = None,
+    ):
+        if tokenizer is None:
+            raise UserError(f"patterns: {', '.join(patterns)} cannot be found without a tokenizer (processing_class).")
+        self.collator = collator
+        self.padding_side = tokenizer.padding_side
+        self.sources = sources or {}
+        self.ids: dict[str, list[int]] = {}
+        if "delim" in patterns:
+            if tokenizer.sep_token_id is None:
+                raise UserError("the pattern delim needs a tokenizer with a separator token.")
+            self.ids["delim"] = [tokenizer.sep_token_id]
+        if "period" in patterns:
+            # Also as the beginning of a word, which byte-level and SentencePiece vocabularies mark.
+            self.ids["period"] = [id for token, id in tokenizer.get_vocab().items() if token.lstrip("Ġ▁") == "."]
+            if not self.ids["period"]:
+                raise UserError('the pattern period needs a tokenizer with the token ".".')
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> Any:
+        batch = self.collator(
+            [{name: value for name, value in example.items() if name not in WORD_COLUMNS} for example in examples]
+        )
+        batch["pattern_targets"] = {
+            name: torch.isin(batch["input_ids"], torch.tensor(ids)).float() for name, ids in self.ids.items()
+        }
+        # Development data come without words.
+        for name, source in self.sources.items() if "words" in examples[0] else ():
+            batch["pattern_targets"][name] = self._matrices(source, examples, *batch["input_ids"].shape)
+        return batch
+
+    def _matrices(
+        self, source: Source, examples: Sequence[Mapping[str, Any]], batch: int, tokens: int
+    ) -> torch.Tensor:
+        targets = torch.zeros(batch, tokens, tokens)
+        for target, example in zip(targets, examples, strict=True):
+            between = torch.from_numpy(source(example["words"]))
+            padding = tokens - len(example["word_ids"]) if self.padding_side == "left" else 0
+            at = torch.tensor([at for at, word in enumerate(example["word_ids"], padding) if word is not None])
+            word_ids = torch.tensor([word for word in example["word_ids"] if word is not None])
+            if len(at):
+                target[at.unsqueeze(-1), at] = between[word_ids.unsqueeze(-1), word_ids]
+        return targets
+
+
+def word_sources(
+    patterns: Sequence[str],
+    dataset: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    embeddings: torch.Tensor,
+    trees: Sequence[str] | Callable[[list[str]], Sequence[int]] | None = None,
+) -> dict[str, Source]:
+    """
+    Gathers what the patterns about words have to know from the training data.
+
+    Args:
+        patterns (`Sequence[str]`): Names from `PATTERNS`; of the others nothing has to be known.
+        dataset (`datasets.Dataset`): The training data, with the column `words`.
+        tokenizer (`PreTrainedTokenizerBase`): The encoder's.
+        embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
+            The encoder's word embeddings, for `wordsim` where WordNet is not installed.
+        trees (`Sequence[str]` or `Callable`, *optional*):
+            For `dependency`: CoNLL-U files in which the training sentences are found, or a parser (see
+            [`~msattn.guiding.dependency_trees.parsed`]).
+
+    Raises:
+        UserError: The data have no words, `dependency` has no trees, or no sentence has one.
+    """
+    wanted = [name for name in patterns if name in WORD_PATTERNS]
+    if not wanted:
+        return {}
+    missing = set(WORD_COLUMNS).difference(getattr(dataset, "column_names", ()))
+    if missing:
+        raise UserError(
+            f"the pattern {wanted[0]} needs {' and '.join(sorted(missing))} in the training data: encode them with "
+            "words=True."
+        )
+    sources: dict[str, Source] = {}
+    for name in wanted:
+        if name == "pmi":
+            sources[name] = PositivePMI(_texts(dataset))
+        elif name == "dependency":
+            sources[name] = _dependency_trees(_texts(dataset), trees)
+        else:
+            vocabulary = set(chain.from_iterable(_texts(dataset)))
+            sources[name] = _word_similarity(vocabulary, tokenizer, embeddings)
+    return sources
+
+
+def _texts(dataset: Dataset) -> Iterator[list[str]]:
+    for example in dataset["words"]:
+        yield from example
+
+
+def _dependency_trees(
+    texts: Iterable[Sequence[str]], trees: Sequence[str] | Callable[[list[str]], Sequence[int]] | None
+) -> DependencyTrees:
+    if not trees:
+        raise UserError("the pattern dependency needs trees: name CoNLL-U files, or give a parser.")
+    if callable(trees):
+        return DependencyTrees(parsed(texts, trees))
+    found = DependencyTrees(chain.from_iterable(map(read_conllu, trees)))
+    has_tree = [words in found for words in texts]
+    if not any(has_tree):
+        raise UserError(f"{', '.join(trees)}: no sentence of the training data is in there.")
+    if not all(has_tree):
+        logger.warning(f"dependency: {has_tree.count(False)} of {len(has_tree)} training sentences have no tree.")
+    return found
+
+
+def _word_similarity(vocabulary: set[str], tokenizer: PreTrainedTokenizerBase, embeddings: torch.Tensor) -> Source:
+    try:
+        source = WordNetSimilarity(vocabulary)
+    except (ImportError, LookupError):
+        logger.warning(
+            "wordsim: the cosine of the encoder's word embeddings, as nltk and its WordNet are not both installed."
+        )
+        return EmbeddingSimilarity(vocabulary, tokenizer, embeddings.detach().float().cpu().numpy())
+    logger.warning(f"wordsim: Wu and Palmer's measure by WordNet, which has {len(source.hypernyms)} of the words.")
+    return source

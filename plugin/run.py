@@ -1,0 +1,35 @@
+"""A task from the command line: what the scripts `run_*.py` call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transformers import TrainingArguments
+
+from msattn.analysis.study_figure import plot_study
+from msattn.arguments.experiment_arguments import ExperimentArguments
+from msattn.command_line import parse_arguments, run_cli, set_up_logging
+from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.tasks.study import run_task
+from msattn.tasks.task import Task
+
+
+def run(task_class: type[Task], argv: Sequence[str] | None = None) -> None:
+    """
+    Trains, evaluates and predicts as a command line asks for; a mistake in it ends in one sentence and exit code 2.
+
+    Args:
+        task_class (`type[Task]`): What is learned; its `argument_classes` are part of the command line.
+        argv (`Sequence[str]`, *optional*): Arguments in place of the command line's.
+    """
+
+    def main() -> None:
+        guided = (GuidingArguments,) if task_class.guided else ()
+        types = (*task_class.argument_classes, ExperimentArguments, *guided, TrainingArguments)
+        given = dict(zip(types, parse_arguments(types, argv), strict=True))
+        set_up_logging(given[TrainingArguments])
+        own = [given[argument_class] for argument_class in task_class.argument_classes]
+        task = task_class(*[*own, given[TrainingArguments], given.get(GuidingArguments, GuidingArguments())])
+        run_task(task, given[ExperimentArguments], plot_study)
+
+    run_cli(main)

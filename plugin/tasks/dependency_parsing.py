@@ -1,0 +1,304 @@
+"""Dependency parsing: the head of every word, and its relation to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
+from transformers.utils import logging
+
+from msattn.arguments.masked_lm_arguments import MaskedLMArguments
+from msattn.arguments.parsing_arguments import PARSER_FIELDS, ParserArguments, ParsingDataArguments
+from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.files.conllu import with_tree
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank
+from msattn.errors import UserError
+from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.metrics.parsing import score_trees, tree_shapes
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
+from msattn.tasks.masked_lm import train_masked_lm
+from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.splits import read_each
+from msattn.tasks.task import GuidedFineTuningTrainer, Task
+from msattn.trees.parses import Parses, parse_batch, sentence_parses
+from msattn.trees.tree_decoding import tree_search
+
+logger = logging.get_logger(__name__)
+
+METRIC_NAMES = {
+    "uas": "UAS",
+    "las": "LAS",
+    "clas": "CLAS",
+    "label_accuracy": "Label accuracy",
+    "root_accuracy": "Root accuracy",
+    "uas_no_punct": "UAS without punctuation",
+    "las_no_punct": "LAS without punctuation",
+}
+
+
+class ParsingTrainer(GuidedFineTuningTrainer):
+    """
+    A Trainer for a parser, which decodes batch by batch: its predictions are the columns of [`Parses`], `(rows, words,
+    4)`, and their labels are the column `place` of the data.
+
+    Args:
+        decoder (`str`): See [`~msattn.trees.parses.parse_batch`].
+        **kwargs: Arguments of [`FineTuningTrainer`].
+    """
+
+    def __init__(self, *args: Any, decoder: str, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.decoder = decoder
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if "place" not in self._signature_columns:
+            self._signature_columns = [*self._signature_columns, "place"]
+
+    def prediction_step(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        inputs = self._prepare_inputs(inputs)
+        places = inputs.pop("place")
+        if isinstance(model, torch.nn.DataParallel):
+            model = model.module  # each replica would have to decode a part of its own
+        with torch.no_grad(), self.compute_loss_context_manager():
+            outputs, parses = parse_batch(model, inputs, self.decoder)
+        answers = torch.from_numpy(np.stack(parses, axis=-1).astype(np.float32)).to(places.device)
+        return outputs["loss"] if "loss" in outputs else None, answers, places
+
+
+@dataclass
+class ParsedSet:
+    """
+    A set of sentences and how it was encoded.
+
+    Args:
+        trees (`datasets.Dataset`): See [`read_treebank`].
+        windows (`datasets.Dataset`): The columns `WINDOW_COLUMNS` of [`encode_treebank`].
+    """
+
+    trees: Dataset
+    windows: Dataset
+
+    def parses(self, answers: Iterable[np.ndarray], decoder: str) -> list[Parses]:
+        """The parse of each sentence, from the answers of a [`ParsingTrainer`] to its windows, in order."""
+        return sentence_parses(answers, self.windows.to_list(), decoder)
+
+
+class DependencyParsing(Task):
+    """
+    The head of every word and its relation to it, by pairwise attention.
+
+    Raises:
+        UserError: The decoder is not installed, or `--mlm_epochs` has nothing to train on.
+    """
+
+    argument_classes = (ParserArguments, ParsingDataArguments, MaskedLMArguments)
+    guided = False
+    unit = "sentence"
+
+    model_args: ParserArguments
+    data_args: ParsingDataArguments
+
+    def __init__(
+        self,
+        model_args: ParserArguments,
+        data_args: ParsingDataArguments,
+        mlm_args: MaskedLMArguments,
+        args: TrainingArguments,
+        guiding: GuidingArguments,
+    ):
+        super().__init__(model_args, data_args, args, guiding)
+        if mlm_args.mlm_epochs is not None and not args.do_train:
+            raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
+        if data_args.decode == "mst":
+            tree_search()  # not after hours of training
+        self.mlm_args = mlm_args
+        self.tokenizer = load_tokenizer(model_args)
+        most = self.tokenizer.model_max_length
+        self.max_length = min(data_args.max_seq_length or most, most)
+        self.sets: dict[str, ParsedSet] = {}
+
+    @property
+    def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
+        return partial(ParsingTrainer, decoder=self.data_args.decode)
+
+    def read(self, splits: Collection[str]) -> dict[str, Dataset]:
+        return read_each(splits, self._read)
+
+    def prepare(self, data: Mapping[str, Dataset]) -> None:
+        self.labels = _labels(data, self.model_args)
+
+    def encode(self, prefix: str, data: Dataset) -> Dataset:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        workers = self.data_args.preprocessing_num_workers
+        rows = encode_treebank(data, self.tokenizer, numbers, self.max_length, workers)
+        self.sets[prefix] = ParsedSet(data, rows.select_columns(WINDOW_COLUMNS))
+        _report(prefix, self.sets[prefix], self.labels, self.max_length, self.data_args.long_sentences)
+        encoded = rows.remove_columns(WINDOW_COLUMNS)
+        if prefix == "train":
+            return encoded
+        number = self.scored.index(prefix)
+        return encoded.add_column("place", [[number, row] for row in range(len(encoded))])
+
+    def load(self) -> dict[str, Dataset]:
+        encoded = super().load()
+        if self.mlm_args.mlm_epochs is not None and "train" in self.sets:
+            words = self.sets["train"].trees["words"]
+            self.model_args = train_masked_lm(self.model_args, self.tokenizer, words, self.mlm_args, self.args)
+        return encoded
+
+    @property
+    def collator_class(self) -> Callable[..., Any]:
+        return ParserCollator
+
+    def train_groups(self) -> Sequence | None:
+        return self.sets["train"].windows["sentence"][:] if "train" in self.sets else None
+
+    def model(self) -> PreTrainedModel:
+        return load_model(
+            BertPairwiseParser,
+            self.model_args,
+            len(self.tokenizer),
+            id2label=dict(enumerate(self.labels)),
+            label2id={label: number for number, label in enumerate(self.labels)},
+        )
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        sets = [self.sets[prefix] for prefix in self.scored]
+        return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
+
+    def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
+        """`<prefix>_predictions.conllu`: what was read, with the predicted heads and relations."""
+        data = self.sets[prefix]
+        parses = data.parses(predictions, self.data_args.decode)
+        with open(folder / f"{prefix}_predictions.conllu", "w", encoding="utf-8", newline="") as file:
+            for lines, parse in zip(data.trees["lines"], parses, strict=True):
+                file.write(with_tree(lines, parse.heads, [self.labels[relation] for relation in parse.relations]))
+
+    def card(self) -> ModelCardFacts:
+        name = Path(str(self.data_args.train_file)).name
+        return ModelCardFacts(
+            # No pipeline_tag: the Hub knows no such task.
+            task_type="dependency-parsing",
+            task_name="Dependency Parsing",
+            dataset_type=name,
+            dataset_name=name,
+            splits=self.card_splits(),
+            metrics=METRIC_NAMES,
+            description=(
+                "A dependency parser: BERT whose attention between words, in all layers and heads, is a feature "
+                "beside their hidden states (`features` below)."
+            ),
+            usage=_usage,
+            tags=["dependency-parsing", "pairwise-attention"],
+            config_fields=PARSER_FIELDS,
+        )
+
+    def _read(self, split: str) -> Dataset | None:
+        path = self.file(split)
+        if path is None:
+            return None
+        dataset = read_treebank(path)
+        if split != "test" and "heads" not in dataset.column_names:
+            raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
+        return dataset
+
+
+def parsing_metrics(
+    prediction: EvalPrediction, sets: Sequence[ParsedSet], labels: Sequence[str], decoder: str
+) -> dict[str, float]:
+    """
+    The scores of [`score_trees`] if there are true trees, and in how many sentences, in percent, the tree is not
+    projective, or the greedy heads have a cycle or not just one root.
+
+    Args:
+        prediction (`EvalPrediction`): The answers of a [`ParsingTrainer`]; the labels are a set and a row of it.
+        sets (`Sequence[ParsedSet]`): The sets.
+        labels (`Sequence[str]`): The relations.
+        decoder (`str`): How the answers were decoded.
+    """
+    number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
+    trees = sets[number].trees
+    parses = sets[number].parses(prediction.predictions[rows.argsort()], decoder)
+    shapes = tree_shapes([parse.heads for parse in parses])
+    greedy = tree_shapes([parse.greedy for parse in parses])
+    metrics = {
+        "nonprojective": shapes["nonprojective"],
+        "greedy_cyclic": greedy["cyclic"],
+        "greedy_several_roots": greedy["several_roots"],
+    }
+    if "heads" not in trees.column_names:
+        return metrics
+    predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
+    true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
+    return {
+        **score_trees(predicted, true),
+        **metrics,
+        "true_nonprojective": tree_shapes([heads for heads, _ in true])["nonprojective"],
+    }
+
+
+def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[str]:
+    """The relations of the training data, or those of the checkpoint."""
+    if "train" in trees:
+        return sorted(set(chain.from_iterable(trees["train"]["relations"])))
+    config = load_config(model_args)
+    if BertPairwiseParser.__name__ not in (config.architectures or ()):
+        raise UserError("the relations are not known: give training data, or a parser that was trained here.")
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:
+    """What about a set is not as it should be, as a warning or an error."""
+    sentence, cut = (np.array(data.windows[name]) for name in ("sentence", "cut"))
+    long = np.union1d(np.flatnonzero(np.bincount(sentence) > 1), sentence[cut])
+    if len(long):
+        first = data.trees[int(long[0])]["where"]
+        if long_sentences == "error":
+            raise UserError(
+                f"{first}: the sentence has more than {max_length} tokens; --long_sentences window would read it in "
+                "parts."
+            )
+        logger.warning(
+            f"{prefix}: {len(long)} sentences of more than {max_length} tokens, the first at {first}, are read in "
+            f"windows; of {cut.sum()} words only the first tokens are read."
+        )
+    if "relations" not in data.trees.column_names:
+        return
+    known = set(labels)
+    unknown = [
+        (name, where)
+        for names, where in zip(data.trees["relations"], data.trees["where"], strict=True)
+        for name in names
+        if name not in known
+    ]
+    if unknown:
+        name, where = unknown[0]
+        logger.warning(
+            f"{prefix}: {len(unknown)} words have a relation that the parser does not know, such as {name!r} in the "
+            f"sentence at {where}; they count as errors."
+        )
+
+
+def _usage(name: str) -> str:
+    return f'''import msattn
+from transformers import pipeline
+
+parse = pipeline("dependency-parsing", model="{name}")
+for word in parse("The dog sleeps ."):
+    print(word["text"], word["head"], word["relation"])'''

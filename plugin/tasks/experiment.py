@@ -1,0 +1,168 @@
+"""One experiment: train, evaluate and predict with one seed or with several, and leave a record of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets import Dataset
+from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
+
+from msattn.arguments.experiment_arguments import ExperimentArguments
+from msattn.errors import UserError
+from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.results import seed_table, summarize, write_json
+from msattn.tasks.checkpoints import last_checkpoint
+from msattn.tasks.model_card import write_model_card
+from msattn.tasks.task import GuidedFineTuningTrainer, Task
+
+
+@dataclass
+class Experiment:
+    """
+    A task with its data: how it is trained, evaluated and recorded.
+
+    Args:
+        task (`Task`): What is learned.
+        datasets (`Mapping[str, datasets.Dataset]`): Model inputs by the prefix of their metrics; see [`Task.load`].
+        train_groups (`Sequence`, *optional*):
+            The group of each training example, such as the query of a candidate: a part of the training data has
+            whole groups.
+    """
+
+    task: Task
+    datasets: Mapping[str, Dataset]
+    train_groups: Sequence | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> Experiment:
+        """The experiment of a task, whose data are read and encoded."""
+        return cls(task, task.load(), task.train_groups())
+
+    @property
+    def train_dataset(self) -> Dataset | None:
+        return self.datasets.get("train")
+
+    def datasets_of(self, *kinds: str) -> dict[str, Dataset]:
+        """The data sets of these kinds: `eval` includes `eval_mm`, for example."""
+        return {prefix: data for prefix, data in self.datasets.items() if prefix.partition("_")[0] in kinds}
+
+    def run(
+        self,
+        args: TrainingArguments,
+        experiment_args: ExperimentArguments,
+        guiding: GuidingArguments | None = None,
+    ) -> dict[str, float]:
+        """
+        Runs every seed.
+
+        Args:
+            args (`TrainingArguments`): How to train.
+            experiment_args (`ExperimentArguments`): How often.
+            guiding (`GuidingArguments`, *optional*): How the attention is guided, if not as the task says.
+
+        Returns:
+            `dict[str, float]`: The metrics; over several seeds their means, with their standard deviations as `*_std`.
+
+        Raises:
+            UserError: A checkpoint cannot be resumed or loaded, or `--metric_for_best_model` names no metric.
+        """
+        guiding = guiding or self.task.guiding
+        if not experiment_args.seeds:
+            return self._run(args, experiment_args, guiding)
+        runs = {}
+        for seed in experiment_args.seeds:
+            seeded = copy.copy(args)
+            seeded.seed = seed
+            seeded.output_dir = str(Path(args.output_dir) / f"seed-{seed}")
+            runs[seed] = self._run(seeded, experiment_args, guiding)
+        summary = summarize(list(runs.values()))
+        if args.should_save:
+            write_json(Path(args.output_dir) / "all_results.json", {**summary, "seeds": runs})
+            (Path(args.output_dir) / "results.md").write_text(seed_table(runs) + "\n", encoding="utf-8")
+        if args.should_log:
+            print(seed_table(runs))
+        return summary
+
+    def _run(
+        self, args: TrainingArguments, experiment_args: ExperimentArguments, guiding: GuidingArguments
+    ) -> dict[str, float]:
+        set_seed(args.seed)
+        trainer = self._trainer(args, experiment_args, guiding)
+        results: dict[str, float] = {}
+        if args.do_train and self.train_dataset is not None:
+            results |= self._train(trainer)
+        scored = (*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
+        for prefix, dataset in self.datasets_of(*scored).items():
+            output = trainer.predict(dataset, metric_key_prefix=prefix)
+            results |= _record(trainer, prefix, {**output.metrics, f"{prefix}_samples": len(dataset)})
+            if trainer.is_world_process_zero():
+                self.task.write_predictions(prefix, output.predictions, Path(args.output_dir))
+        if args.do_train:
+            if trainer.is_world_process_zero():
+                write_model_card(Path(args.output_dir), trainer, self.task.card(), results)
+            if args.push_to_hub:
+                trainer.push_to_hub()
+        return results
+
+    def _trainer(
+        self, args: TrainingArguments, experiment_args: ExperimentArguments, guiding: GuidingArguments
+    ) -> GuidedFineTuningTrainer:
+        task, patience = self.task, experiment_args.early_stopping_patience
+        if args.ddp_find_unused_parameters is None:
+            # All that is trained takes part in every step; by default the Trainer has each step searched for the rest.
+            args.ddp_find_unused_parameters = False
+        return task.trainer_class(
+            model=task.model(),
+            args=args,
+            train_dataset=self.train_dataset,
+            # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
+            eval_dataset=next(iter(self.datasets_of("eval", "dev").values()), None),
+            processing_class=task.tokenizer,
+            data_collator=task.collator_class(
+                task.tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
+            ),
+            compute_metrics=task.metrics,
+            callbacks=None if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)],
+            new_layers_learning_rate=task.model_args.new_layers_learning_rate,
+            compute_loss_func=task.loss,
+            guiding=guiding,
+        )
+
+    def _train(self, trainer: GuidedFineTuningTrainer) -> dict[str, float]:
+        try:
+            output = trainer.train(resume_from_checkpoint=last_checkpoint(trainer.args))
+        except KeyError as error:
+            if "metric_for_best_model" not in str(error):
+                raise
+            raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
+        trainer.save_model()
+        trainer.save_state()
+        if trainer.args.should_save:
+            # The Trainer adds to what is there: scores of another model that was trained into the same folder.
+            Path(trainer.args.output_dir, "all_results.json").unlink(missing_ok=True)
+        return _record(trainer, "train", {**output.metrics, "train_samples": len(trainer.train_dataset)})
+
+
+def check_arguments(args: TrainingArguments, experiment_args: ExperimentArguments) -> None:
+    """
+    Checks what is known before any data are read.
+
+    Raises:
+        UserError: Early stopping lacks the metric that it goes by, or several seeds are one or would push one model.
+    """
+    if experiment_args.early_stopping_patience is not None and not args.load_best_model_at_end:
+        raise UserError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")
+    seeds = experiment_args.seeds or []
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds {' '.join(map(str, seeds))}: one is named twice.")
+    if seeds and args.push_to_hub:
+        raise UserError("--push_to_hub takes one model: give --seed N in place of --seeds.")
+
+
+def _record(trainer: GuidedFineTuningTrainer, split: str, metrics: dict[str, float]) -> dict[str, float]:
+    trainer.log_metrics(split, metrics)
+    trainer.save_metrics(split, metrics)
+    return metrics

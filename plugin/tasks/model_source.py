@@ -1,0 +1,201 @@
+"""Where a script's model comes from: a checkpoint, or a family of models whose weights start fresh."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError, StrictDataclassFieldValidationError
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer, most_tokens
+from msattn.arguments.scratch_arguments import VOCABULARY, ScratchArguments
+from msattn.command_line import existing_file
+from msattn.data.files.word_vectors import read_word_vectors, vector_words
+from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# What the data say, and no one else.
+FROM_DATA = ("vocab_size", "pad_token_id", "id2label", "label2id")
+# What a model card names of fresh weights.
+CARD_FIELDS = (
+    "model_type",
+    "scales",
+    "alpha",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "position_embeddings",
+    "intermediate_size",
+)
+CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+
+
+class ModelSource:
+    """
+    A checkpoint, or a family whose models begin with fresh weights and a vocabulary from the training data.
+
+    Args:
+        model_args (`ModelArguments`): Names the checkpoint.
+        scratch_args (`ScratchArguments`): Names the family in its place.
+        do_train (`bool`, *optional*, defaults to `True`): Whether it is trained.
+
+    Attributes:
+        fresh (`bool`): Whether models begin with fresh weights.
+        config (`PreTrainedConfig`): The configuration, but for what the data say of vocabulary and labels.
+
+    Raises:
+        UserError: Not exactly one of the two is given, or the arguments do not go with it.
+    """
+
+    def __init__(self, model_args: ModelArguments, scratch_args: ScratchArguments, do_train: bool = True):
+        self.fresh = scratch_args.model_type is not None
+        if self.fresh == (model_args.model_name_or_path is not None):
+            raise UserError(
+                "give either --model_name_or_path, a checkpoint, or --model_type, a family to be trained from scratch."
+            )
+        if self.fresh and not do_train:
+            raise UserError(f"--model_type {scratch_args.model_type}: fresh weights need --do_train.")
+        for option in fields(scratch_args):
+            given = getattr(scratch_args, option.name) != option.default
+            if given and not self.fresh:
+                raise UserError(f"--{option.name} is for training from scratch, with --model_type.")
+            if given and model_args.tokenizer_name and option.name in VOCABULARY:
+                raise UserError(f"--{option.name} is for a vocabulary of its own: leave out --tokenizer_name.")
+        self.model_args = model_args
+        self.args = scratch_args
+        self.overrides: dict[str, Any] = {}
+        if self.fresh:
+            self.overrides = self._overrides()
+        self.config = self._config() if self.fresh else load_config(model_args)
+        self.vocabulary = 0
+        self.vectors: torch.Tensor | None = None
+        self.pad_token_id: int | None = None
+
+    @property
+    def card_fields(self) -> Sequence[str]:
+        """The fields of the configuration that a model card names."""
+        return [name for name in CARD_FIELDS if hasattr(self.config, name)] if self.fresh else ["model_type"]
+
+    def tokenizer(self, texts: Iterable[str | Sequence[str]] | None) -> PreTrainedTokenizerBase:
+        """
+        The tokenizer, which [`ModelSource.model`] needs: that of the checkpoint, or one of the words of `texts`.
+
+        Args:
+            texts (`Iterable`, *optional*):
+                What the model is trained on, texts or lists of words, read only if a vocabulary is built. `None` if
+                it is not trained.
+
+        Raises:
+            UserError: There is none, or there are no words or vectors to make it of.
+        """
+        args = self.args
+        if self.fresh and texts is None:
+            raise UserError(f"--model_type {args.model_type}: fresh weights need --do_train and training data.")
+        path = existing_file(args.word_vectors, "word_vectors")
+        words = None
+        if not self.fresh or self.model_args.tokenizer_name:
+            tokenizer = load_tokenizer(self.model_args, self.config)
+        else:
+            tokenizer = train_word_tokenizer(
+                texts or (),
+                lower_case=not args.cased,
+                raw_text=args.raw_text,
+                min_frequency=args.min_word_frequency,
+                max_size=args.vocabulary_size,
+                model_max_length=most_tokens(self.config),
+            )
+            if getattr(self.config, "type_vocab_size", 2) < 2:
+                # RoBERTa and its relatives do not tell the two texts of a pair apart.
+                tokenizer.model_input_names.remove("token_type_ids")
+            words = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+            if path is not None:
+                add_words(tokenizer, vector_words(path), args.vocabulary_size)
+            logger.info(f"The vocabulary has {len(tokenizer)} tokens, {len(words)} words of the texts among them.")
+        if path is not None:
+            self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
+            self.vectors[tokenizer.pad_token_id] = 0
+        self.vocabulary, self.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+        return tokenizer
+
+    def model(
+        self, model_class: type[PreTrainedModel], ignore_mismatched_sizes: bool = False, **overrides: Any
+    ) -> PreTrainedModel:
+        """
+        Loads the checkpoint, or draws fresh weights from torch's generator and takes over the word vectors.
+
+        Args:
+            model_class (`type`): An Auto class; for a checkpoint also a class of models.
+            ignore_mismatched_sizes (`bool`, *optional*, defaults to `False`): For a checkpoint of another task.
+            **overrides: Fields of the configuration; for fresh weights, `--config_overrides` has the last word.
+
+        Raises:
+            UserError: The model cannot be loaded, the family is none for this task, or the vectors do not fit it.
+        """
+        if not self.fresh:
+            return load_model(
+                model_class,
+                self.model_args,
+                self.vocabulary,
+                ignore_mismatched_sizes=ignore_mismatched_sizes,
+                **overrides,
+            )
+        if self.vectors is not None and hasattr(self.config, "embedding_size"):
+            overrides["embedding_size"] = self.vectors.shape[1]
+        config = self._config(vocab_size=self.vocabulary, pad_token_id=self.pad_token_id, **overrides)
+        try:
+            model = model_class.from_config(config, attn_implementation=self.model_args.attn_implementation)
+        except (ImportError, ValueError) as error:
+            raise UserError(f"--model_type {self.args.model_type}: no model can be made ({error})") from error
+        if self.vectors is not None:
+            weights = model.get_input_embeddings().weight
+            if weights.shape != self.vectors.shape:
+                raise UserError(
+                    f"--word_vectors: the vectors have {self.vectors.shape[1]} numbers, but the model's embeddings "
+                    f"{weights.shape[1]}; change the model's by --config_overrides."
+                )
+            with torch.no_grad():
+                weights.copy_(self.vectors)
+        return model
+
+    def _config(self, **given: Any) -> PreTrainedConfig:
+        try:
+            return CONFIG_MAPPING[self.args.model_type](**(given | self.overrides))
+        except StrictDataclassFieldValidationError as error:
+            reason = str(error.__cause__).partition(". Errors:")[0]
+            raise UserError(f"--config_overrides: {reason}; values are JSON, such as 'scales=[1, 3]'.") from error
+        except (StrictDataclassError, TypeError, ValueError) as error:
+            raise UserError(f"--config_overrides: {error.__cause__ or error}") from error
+
+    def _overrides(self) -> dict[str, Any]:
+        family = str(self.args.model_type)
+        if family not in CONFIG_MAPPING:
+            raise UserError(f"--model_type: there is no family {family!r}{_closest(family, CONFIG_MAPPING.keys())}")
+        default = self._config()
+        known = {*default.to_dict(), *default.attribute_map}.difference(FROM_DATA)
+        overrides = {}
+        for override in self.args.config_overrides or ():
+            name, sign, value = override.partition("=")
+            if not sign:
+                raise UserError(f"--config_overrides {override}: expected NAME=VALUE, such as hidden_size=100.")
+            if name not in known:
+                raise UserError(
+                    f"--config_overrides {override}: {family} has no field {name!r} to set{_closest(name, known)}"
+                )
+            try:
+                overrides[name] = json.loads(CONSTANTS.get(value, value))
+            except ValueError:
+                overrides[name] = value
+        return overrides
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else "."

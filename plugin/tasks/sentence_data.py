@@ -1,0 +1,179 @@
+"""The examples of sentence classification and regression: a task of GLUE, a domain of MTL-16, or one's own files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+from transformers.utils import logging
+
+from msattn.arguments.pretrained import ModelArguments
+from msattn.arguments.sentence_arguments import SentenceDataArguments
+from msattn.command_line import existing_file
+from msattn.data.corpora.glue import GLUE_TASKS, read_glue
+from msattn.data.corpora.mtl16 import read_mtl16
+from msattn.data.corpora.relations import relation_labels
+from msattn.data.corpora.sentences import read_sentences
+from msattn.data.corpora.sentiment_trees import SENTIMENTS
+from msattn.data.corpora.snli import SNLI_LABELS
+from msattn.errors import UserError
+from msattn.tasks.checkpoint_labels import checkpoint_labels
+
+logger = logging.get_logger(__name__)
+
+PREFIXES = {
+    "train": "train",
+    "validation": "eval",
+    "validation_matched": "eval",
+    "validation_mismatched": "eval_mm",
+    "test": "test",
+    "test_matched": "test",
+    "test_mismatched": "test_mm",
+}
+# Classes that have an order of their own.
+ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
+
+
+@dataclass(frozen=True)
+class SentenceData:
+    """
+    Args:
+        splits (`Mapping[str, datasets.Dataset]`):
+            By metric prefix; `label` holds class numbers or scores, and is missing where there are none.
+        columns (`Sequence[str]`): The columns of text.
+        labels (`Sequence[str]`, *optional*): The classes; `None` for regression.
+    """
+
+    splits: Mapping[str, Dataset]
+    columns: Sequence[str]
+    labels: Sequence[str] | None
+
+
+def read_sentence_data(
+    data_args: SentenceDataArguments, model_args: ModelArguments, splits: Collection[str], domain: str | None
+) -> SentenceData:
+    """
+    Reads those of the splits `train`, `validation` and `test` that there are, of MTL-16 the data of a domain.
+
+    Raises:
+        UserError: A file cannot be read, or a label is missing or unknown.
+    """
+    if data_args.mtl16_dir:
+        return _domain_data(data_args.mtl16_dir, domain or "")
+    if data_args.task_name:
+        return _task_data(data_args.task_name, data_args, splits, model_args.cache_dir)
+    return _own_data(data_args, model_args, splits)
+
+
+def check_source(data_args: SentenceDataArguments) -> None:
+    """Refuses arguments that name the data twice, or belong to others."""
+    named = [name for name in ("task_name", "mtl16_dir") if getattr(data_args, name)]
+    if len(named) > 1:
+        raise UserError("--task_name and --mtl16_dir both name the data: give one of them.")
+    if named and (data_args.train_file or data_args.validation_file or data_args.test_file):
+        raise UserError(f"--{named[0]} names the data: leave out --train_file, --validation_file and --test_file.")
+    if named and data_args.text_column_names:
+        raise UserError(f"--{named[0]} names the columns: leave out --text_column_names.")
+    if named and data_args.train_phrases:
+        raise UserError("--train_phrases is for the trees of SST-5: give --train_file.")
+    if data_args.domains and not data_args.mtl16_dir:
+        raise UserError("--domains are those of MTL-16: give --mtl16_dir.")
+
+
+def _domain_data(folder: str, domain: str) -> SentenceData:
+    """A domain of MTL-16. `test_unseen` has the test reviews that the training data lack, if there are others."""
+    data = read_mtl16(folder, domain)
+    test = data["test"]
+    unseen = test.select(np.flatnonzero(~np.asarray(test["in_train"])))
+    splits = {"train": data["train"], "test": test.remove_columns("in_train")}
+    if 0 < len(unseen) < len(test):
+        splits["test_unseen"] = unseen.remove_columns("in_train")
+    return SentenceData(splits, ["sentence"], test.features["label"].names)
+
+
+def _task_data(
+    name: str, data_args: SentenceDataArguments, splits: Collection[str], cache_dir: str | None
+) -> SentenceData:
+    task = GLUE_TASKS[name]
+    wanted = [split for split in task.files if split.partition("_")[0] in splits]
+    raw = read_glue(name, data_args.glue_dir, wanted, cache_dir)
+    found = {
+        PREFIXES[split]: dataset.remove_columns("label") if split.startswith("test") else dataset
+        for split, dataset in raw.items()
+    }
+    return SentenceData(found, list(task.columns), task.labels)
+
+
+def _own_data(data_args: SentenceDataArguments, model_args: ModelArguments, wanted: Collection[str]) -> SentenceData:
+    if data_args.glue_dir:
+        raise UserError("--glue_dir needs the task: give --task_name.")
+    raw: dict[str, Dataset] = {}
+    columns = data_args.text_column_names
+    if columns is not None and not 1 <= len(columns) <= 2:
+        raise UserError(f"--text_column_names takes one column or two, not {len(columns)}.")
+    for split in wanted:
+        path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
+        if path is None:
+            continue
+        phrases = data_args.train_phrases and split == "train"
+        dataset = read_sentences(path, columns, data_args.label_column_name, phrases)
+        columns = [name for name in dataset.column_names if name != "label"]
+        if split != "test" and "label" not in dataset.column_names:
+            raise UserError(
+                f"{path}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test "
+                "data may come without."
+            )
+        raw[PREFIXES[split]] = dataset
+    if columns is None or not raw:
+        return SentenceData({}, [], None)
+    logger.info(f"The text is read from {' and '.join(columns)}.")
+    labels = _own_labels(raw, model_args)
+    splits = {
+        prefix: _with_numbers(dataset, labels, prefix) if "label" in dataset.column_names else dataset
+        for prefix, dataset in raw.items()
+    }
+    return SentenceData(splits, columns, labels)
+
+
+def _own_labels(raw: Mapping[str, Dataset], model_args: ModelArguments) -> list[str] | None:
+    """The classes of the labelled data, or of the checkpoint where nothing trains; `None` for regression."""
+    if "train" not in raw:
+        known = checkpoint_labels(model_args) if model_args.model_name_or_path else None
+        if known is None:
+            raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
+        return known if len(known) > 1 else None
+    trained = raw["train"].unique("label")
+    if all(map(_is_number, trained)) and not all(map(_is_whole, trained)):
+        return None
+    labels = relation_labels(*(dataset for dataset in raw.values() if "label" in dataset.column_names))
+    if len(labels) == 1:
+        raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
+    for order in ORDERS:
+        if set(labels) <= set(order):
+            return sorted(labels, key=order.index)
+    return sorted(labels, key=int) if all(map(_is_whole, labels)) else labels
+
+
+def _with_numbers(dataset: Dataset, labels: Sequence[str] | None, prefix: str) -> Dataset:
+    """Class numbers, or scores, in place of the strings of the file."""
+    texts = dataset["label"]
+    known = None if labels is None else {label: number for number, label in enumerate(labels)}
+    for number, label in enumerate(texts, start=1):
+        if not (_is_number(label) if known is None else label in known):
+            expected = "a number" if known is None else f"one of {', '.join(known)}"
+            raise UserError(f"{prefix} data, example {number}: the label {label!r} is not {expected}.")
+    values = [float(label) if known is None else known[label] for label in texts]
+    return dataset.remove_columns("label").add_column("label", values)
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return bool(np.isfinite(float(label)))
+    except ValueError:
+        return False
+
+
+def _is_whole(label: str) -> bool:
+    return label.removeprefix("-").isdecimal()

@@ -1,0 +1,311 @@
+"""Sequence classification: sentences and sentence pairs, GLUE's or one's own, with classes or scores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+from sklearn.metrics import accuracy_score, classification_report, f1_score, mean_squared_error
+from transformers import (
+    AutoModelForSequenceClassification,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+)
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.utils import logging
+
+from msattn import metrics
+from msattn.arguments.classifier_arguments import ClassifierArguments
+from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
+from msattn.arguments.pretrained import load_config, most_tokens
+from msattn.arguments.scratch_arguments import ScratchArguments
+from msattn.arguments.sentence_arguments import HEADS, MAX_SEQ_LENGTH, SentenceDataArguments, SentenceModelArguments
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.data.corpora.glue import GLUE_TASKS
+from msattn.data.corpora.mtl16 import MTL16_DOMAINS
+from msattn.data.inputs.sentence_inputs import encode_sentences
+from msattn.errors import UserError
+from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.metrics import write_glue_submission
+from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceClassification
+from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.model_source import ModelSource
+from msattn.tasks.sentence_data import check_source, read_sentence_data
+from msattn.tasks.task import Task
+
+logger = logging.get_logger(__name__)
+
+METRIC_NAMES = {
+    "matthews_correlation": "Matthews correlation",
+    "accuracy": "Accuracy",
+    "f1": "F1",
+    "macro_f1": "Macro F1",
+    "pearson": "Pearson",
+    "spearmanr": "Spearmanr",
+    "mse": "MSE",
+    "combined_score": "Combined score",
+}
+
+
+class SequenceClassification(Task):
+    """
+    Sentences or sentence pairs with a class or a score: by BERT-MS or a baseline of it, by the classifier of another
+    encoder, or by a model that is trained from scratch.
+
+    Args:
+        domain (`str`, *optional*): The domain of MTL-16.
+
+    Raises:
+        UserError: An argument does not fit the model or the data.
+    """
+
+    argument_classes = (
+        MultiScaleArguments,
+        SentenceModelArguments,
+        ClassifierArguments,
+        ScratchArguments,
+        SentenceDataArguments,
+    )
+    other_sources = ", --task_name or --mtl16_dir"
+
+    model_args: MultiScaleArguments
+    data_args: SentenceDataArguments
+
+    def __init__(
+        self,
+        model_args: MultiScaleArguments,
+        head_args: SentenceModelArguments,
+        classifier_args: ClassifierArguments,
+        scratch_args: ScratchArguments,
+        data_args: SentenceDataArguments,
+        args: TrainingArguments,
+        guiding: GuidingArguments,
+        domain: str | None = None,
+    ):
+        super().__init__(model_args, data_args, args, guiding)
+        self.head_args, self.classifier_args, self.scratch_args = head_args, classifier_args, scratch_args
+        self.domain = domain
+        check_source(data_args)
+        self.source = ModelSource(model_args, scratch_args, args.do_train)
+        self.multiscale = not self.source.fresh and _stands_on_bert(model_args, head_args.head)
+        if self.source.fresh:
+            for name in (["head"] if head_args.head else []) + list(model_args.config_overrides()):
+                raise UserError(f"--{name} is for a pre-trained BERT; with --model_type there is --config_overrides.")
+            if getattr(self.source.config, "crf", False):
+                raise UserError("crf=true is for tagging: run_tagging.py.")
+
+    @property
+    def domains(self) -> Mapping[str, Task]:
+        if not self.data_args.mtl16_dir or self.domain:
+            return {}
+        heads = self.model_args, self.head_args, self.classifier_args, self.scratch_args
+        return {
+            domain: type(self)(*heads, self.data_args, self.args, self.guiding, domain)
+            for domain in MTL16_DOMAINS
+            if domain in (self.data_args.domains or MTL16_DOMAINS)
+        }
+
+    def read(self, splits: Collection[str]) -> dict[str, Dataset]:
+        found = read_sentence_data(self.data_args, self.model_args, splits, self.domain)
+        self.columns, self.labels = found.columns, found.labels
+        return dict(found.splits)
+
+    def prepare(self, data: Mapping[str, Dataset]) -> None:
+        if getattr(self.source.config, "sentence_pairs", False) and not self.pairs:
+            raise UserError(f"the model compares pairs, and there is one column of text: {self.columns[0]}.")
+
+    def strata(self, data: Dataset) -> Sequence | None:
+        return None if self.labels is None else data["label"][:]
+
+    def hold_out(self, data: Dataset) -> tuple[Dataset, Dataset]:
+        train, held = super().hold_out(data)
+        texts, cut = (zip(*(part[column][:] for column in self.columns), strict=True) for part in (train, held))
+        seen = set(texts)
+        if repeated := sum(text in seen for text in cut):
+            logger.warning(
+                f"{repeated} of the {len(held)} examples that --validation_split_percentage holds out have the same "
+                "text as one that is left."
+            )
+        return train, held
+
+    def make_tokenizer(self) -> PreTrainedTokenizerBase:
+        trained = self.data.get("train")
+        texts = None if trained is None else chain.from_iterable(trained[column] for column in self.columns)
+        tokenizer = self.source.tokenizer(texts)
+        self.max_length = self._max_length(tokenizer)
+        return tokenizer
+
+    def encode(self, prefix: str, data: Dataset) -> Dataset:
+        encoded, truncated = encode_sentences(
+            data,
+            self.tokenizer,
+            self.columns,
+            self.max_length,
+            self.data_args.pad_to_max_length,
+            self.data_args.preprocessing_num_workers,
+            self.guiding.needs_words and prefix == "train",
+        )
+        if truncated:
+            logger.warning(
+                f"{prefix}: {truncated} of {len(encoded)} examples are longer than {self.max_length} tokens and were "
+                "truncated (--max_seq_length)."
+            )
+        return encoded
+
+    def model(self) -> PreTrainedModel:
+        names = ["LABEL_0"] if self.labels is None else self.labels
+        pairs = self.source.fresh and hasattr(self.source.config, "sentence_pairs")
+        return self.source.model(
+            BertForMultiScaleSequenceClassification if self.multiscale else AutoModelForSequenceClassification,
+            **({"sentence_pairs": self.pairs} if pairs else {}),
+            **(head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}),
+            ignore_mismatched_sizes=self.classifier_args.ignore_mismatched_sizes,
+            problem_type="regression" if self.labels is None else "single_label_classification",
+            id2label=dict(enumerate(names)),
+            label2id={label: number for number, label in enumerate(names)},
+        )
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        return sentence_metrics(prediction, self.data_args.task_name, self.labels is None)
+
+    def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
+        """
+        `<prefix>_predictions.tsv`, or for a test set of GLUE the file that its server takes; and if the classes are
+        known `<prefix>_report.txt`, which is printed as well.
+        """
+        task, labels, data = self.data_args.task_name, self.labels, self.encoded[prefix]
+        answers = _answers(predictions, labels is None)
+        if task and prefix.startswith("test"):
+            split = "test_mismatched" if prefix == "test_mm" else "test"
+            logger.info(f"wrote {write_glue_submission(task, folder, answers.tolist(), split)}")
+            return
+        cells = [f"{answer:.5f}" for answer in answers] if labels is None else [labels[answer] for answer in answers]
+        lines = ["index\tprediction\n", *(f"{number}\t{cell}\n" for number, cell in enumerate(cells))]
+        (folder / f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
+        if labels is None or "labels" not in data.column_names:
+            return
+        report = classification_report(
+            data["labels"], answers, labels=range(len(labels)), target_names=list(labels), digits=4, zero_division=0
+        )
+        (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+        print(f"{prefix}\n{report}")
+
+    def card(self) -> ModelCardFacts:
+        task, family = self.data_args.task_name, self.source.config.model_type
+        name = f"MTL-16 {self.domain}" if self.domain else Path(str(self.data_args.train_file)).name
+        if task:
+            name = f"GLUE {GLUE_TASKS[task].folder}"
+        carries_code = self.multiscale or not type(self.source.config).__module__.startswith("transformers.")
+        windows = self.multiscale or family == MSTransformerConfig.model_type
+        return ModelCardFacts(
+            task_type="text-classification",
+            pipeline_tag="text-classification",
+            task_name="Text Classification",
+            dataset_type="nyu-mll/glue" if task else name,
+            dataset_name=name,
+            dataset_config=task,
+            splits=self.card_splits(),
+            metrics=METRIC_NAMES,
+            description=(
+                f"A model for {name}: {self._description()} under a classifier of "
+                f"{'sentence pairs' if self.pairs else 'sentences'}."
+            ),
+            usage=partial(_usage, pair=self.pairs, carries_code=carries_code),
+            tags=[*(["multi-scale-attention"] if windows else []), *(["glue"] if task else [])],
+            config_fields=MULTISCALE_FIELDS if self.multiscale else self.source.card_fields,
+            carries_code=carries_code,
+        )
+
+    def card_splits(self) -> dict[str, str]:
+        splits = {**super().card_splits(), "test_unseen": "test without what is in train"}
+        if self.data_args.task_name == "mnli":
+            official = "eval" if self.data_args.validation_split_percentage is None else "dev"
+            splits |= {official: "validation_matched", f"{official}_mm": "validation_mismatched"}
+        return splits
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an example has two texts."""
+        return len(self.columns) == 2
+
+    def _max_length(self, tokenizer: PreTrainedTokenizerBase) -> int | None:
+        """The most tokens of an example; `None` for any number."""
+        args, wanted = self.data_args, self.data_args.max_seq_length
+        if wanted is None:
+            wanted = VERY_LARGE_INTEGER if most_tokens(self.source.config) is None else MAX_SEQ_LENGTH
+        elif wanted <= tokenizer.num_special_tokens_to_add(pair=self.pairs):
+            raise UserError(f"--max_seq_length {wanted} leaves no room for a word.")
+        most = min(wanted, tokenizer.model_max_length)
+        if args.max_seq_length is not None and most < wanted:
+            logger.warning(f"--max_seq_length {wanted}: the model takes {most} tokens at most.")
+        if most < VERY_LARGE_INTEGER:
+            return most
+        if args.pad_to_max_length:
+            raise UserError("--pad_to_max_length needs --max_seq_length: the model takes any number of tokens.")
+        return None
+
+    def _description(self) -> str:
+        if self.multiscale:
+            return (
+                "BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), "
+                "as a baseline,"
+            )
+        if self.source.fresh:
+            return f"a model of the family `{self.source.config.model_type}`, trained from scratch,"
+        return "a pre-trained encoder"
+
+
+def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: bool = False) -> dict[str, float]:
+    """
+    The measures of a GLUE task under their names in `evaluate`; of several also the mean, as `combined_score`.
+
+    Without a task: accuracy and macro-F1, or for regression the correlations of STS-B and the mean squared error.
+    """
+    answers = _answers(prediction.predictions, regression)
+    references = prediction.label_ids
+    if task is None and not regression:
+        return {
+            "accuracy": float(accuracy_score(references, answers)),
+            "macro_f1": float(f1_score(references, answers, average="macro", zero_division=0)),
+        }
+    values = metrics.load("glue", task or "stsb").compute(predictions=answers, references=references)
+    if len(values) > 1:
+        values["combined_score"] = float(np.mean(list(values.values())))
+    if task is None:
+        values["mse"] = float(mean_squared_error(references, answers))
+    return values
+
+
+def _answers(logits: np.ndarray, regression: bool) -> np.ndarray:
+    return logits[:, 0] if regression else logits.argmax(axis=-1)
+
+
+def _stands_on_bert(args: MultiScaleArguments, head: str | None) -> bool:
+    """
+    Whether the checkpoint is a BERT or a BERT-MS; any other encoder is fine-tuned as it is.
+
+    Raises:
+        UserError: It is another, but the arguments ask for a head or a layer of BERT-MS.
+    """
+    family = load_config(args).model_type
+    if family in ("bert", MultiScaleBertConfig.model_type):
+        return True
+    for name in (["head"] if head else []) + list(args.config_overrides()):
+        raise UserError(f"--{name} is for BERT, and {args.model_name_or_path} is a model of the family {family}.")
+    return False
+
+
+def _usage(name: str, pair: bool, carries_code: bool) -> str:
+    example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
+    return f'''{"import msattn" if carries_code else ""}
+from transformers import pipeline
+
+classify = pipeline("text-classification", model="{name}")
+classify({example})'''.lstrip()

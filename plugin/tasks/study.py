@@ -1,0 +1,146 @@
+"""Studies: an experiment with growing parts of its training data, one guided layer after the other, or each domain."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import TrainingArguments
+
+from msattn.arguments.experiment_arguments import ExperimentArguments
+from msattn.errors import UserError
+from msattn.results import DomainStudy, Study, write_json
+from msattn.tasks.experiment import Experiment, check_arguments
+from msattn.tasks.task import Task
+
+# Of the draw: every run takes the same part, whatever its own seed.
+PART_SEED = 42
+
+Draw = Callable[[Sequence[Study], Path], Any]
+
+
+def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> None:
+    """
+    Runs a task, or every point of the study that the arguments ask for.
+
+    A study leaves a folder a point, such as `fraction-0.2`, `layer-0` or the name of a domain, and after each of them
+    a table, its numbers and, but for domains, a picture of the points so far. Resumed, it does not run these again.
+
+    Args:
+        task (`Task`): What is learned.
+        experiment_args (`ExperimentArguments`): How often, and with which parts of the data or guided layers.
+        draw (`Callable`): Draws studies into a file.
+
+    Raises:
+        UserError: The arguments ask for data, layers or points that there are not, or contradict each other.
+    """
+    args, guiding = task.args, task.guiding
+    check_arguments(args, experiment_args)
+    if task.domains:
+        _run_domains(task, experiment_args, draw)
+        return
+    fractions = sorted(set(experiment_args.train_fraction or ()))
+    if fractions and not args.do_train:
+        raise UserError("--train_fraction needs --do_train.")
+    experiment = Experiment.of(task)
+    parts = {fraction: training_part(experiment, fraction) for fraction in fractions or [1.0]}
+    part = next(iter(parts.values()))
+    if experiment_args.guide_each_layer:
+        if len(parts) > 1:
+            raise UserError("--guide_each_layer takes one --train_fraction: a study has one variable.")
+        if not guiding.weights or not args.do_train:
+            raise UserError("--guide_each_layer needs --do_train and a weight, such as --mdg_weight 0.01.")
+        if guiding.guided_layers is not None:
+            raise UserError("--guide_each_layer guides every layer in turn: leave out --guided_layers.")
+        layers = range(getattr(task.model().config, "num_hidden_layers", 0))
+        guided = {
+            layer: partial(part.run, experiment_args=experiment_args, guiding=replace(guiding, guided_layers=[layer]))
+            for layer in layers
+        }
+        _run_study(Study("guided_layer"), guided, args, draw)
+    elif len(parts) > 1:
+        runs = {fraction: partial(part.run, experiment_args=experiment_args) for fraction, part in parts.items()}
+        _run_study(Study("train_fraction"), runs, args, draw)
+    else:
+        part.run(args, experiment_args)
+
+
+def _run_domains(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> None:
+    for name in ("train_fraction", "guide_each_layer"):
+        if getattr(experiment_args, name):
+            raise UserError(f"--mtl16_dir is a study over domains: leave out --{name}.")
+
+    def run(domain: Task, placed: TrainingArguments) -> dict[str, float]:
+        return Experiment.of(domain).run(placed, experiment_args)
+
+    _run_study(DomainStudy(), {name: partial(run, domain) for name, domain in task.domains.items()}, task.args, draw)
+
+
+def training_part(experiment: Experiment, fraction: float) -> Experiment:
+    """
+    The experiment with a part of its training data. Smaller parts lie inside larger ones.
+
+    Raises:
+        UserError: The fraction is not above 0 and at most 1, or leaves nothing.
+    """
+    if not 0 < fraction <= 1:
+        raise UserError(f"--train_fraction must be above 0 and at most 1, got {fraction}.")
+    data = experiment.train_dataset
+    if fraction == 1 or data is None:
+        return experiment
+    groups = np.asarray(range(len(data)) if experiment.train_groups is None else experiment.train_groups)
+    order = np.random.default_rng(PART_SEED).permutation(np.unique(groups))
+    drawn = np.flatnonzero(np.isin(groups, order[: round(fraction * len(order))]))
+    if not len(drawn):
+        raise UserError(f"--train_fraction {fraction} leaves none of the {len(data)} training examples.")
+    return replace(experiment, datasets={**experiment.datasets, "train": data.select(drawn)})
+
+
+def _run_study(
+    study: Study,
+    runs: Mapping[Any, Callable[[TrainingArguments], dict[str, float]]],
+    args: TrainingArguments,
+    draw: Draw,
+) -> None:
+    if args.push_to_hub:
+        raise UserError("--push_to_hub takes one model, and a study has many.")
+    if not (args.do_eval or args.do_predict):
+        raise UserError("a study needs scores: give --do_eval or --do_predict.")
+    if str(args.resume_from_checkpoint).lower() not in ("none", "false", "true", "last"):
+        raise UserError("a study has many checkpoints: it is resumed with --resume_from_checkpoint last.")
+    folder = Path(args.output_dir)
+    done = _finished(study, folder) if str(args.resume_from_checkpoint).lower() in ("true", "last") else {}
+    for number, (value, run) in enumerate(runs.items(), start=1):
+        if args.should_log:
+            print(
+                f"{study.variable} {value} ({number} of {len(runs)}){': done before' if value in done else ''}",
+                flush=True,
+            )
+        if value in done:
+            study.points.append(done[value])
+            continue
+        placed = copy.copy(args)
+        placed.output_dir = str(folder / study.point_folder(value))
+        study.points.append({study.variable: value, **run(placed)})
+        if not study.scores:
+            raise UserError("a study needs scores, and there are none without labels.")
+        if args.should_save:
+            write_json(folder / f"{study.stem}.json", study.to_dict())
+            (folder / f"{study.stem}.md").write_text(study.table() + "\n", encoding="utf-8")
+            if not isinstance(study, DomainStudy):
+                draw([study], folder / "study.png")
+    if args.should_log:
+        print(study.table())
+
+
+def _finished(study: Study, folder: Path) -> dict[Any, dict[str, Any]]:
+    """The points of a study that broke off."""
+    if not (folder / f"{study.stem}.json").is_file():
+        return {}
+    before = type(study).from_folder(folder)
+    return {point[study.variable]: point for point in before.points} if before.variable == study.variable else {}

@@ -1,0 +1,1 @@
+"""Trainers: accumulation, learning rates of new layers, attention guiding, batches of similar length."""

@@ -1,0 +1,108 @@
+"""Gradient accumulation that equals one large batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils.operations import ignorant_find_batch_size
+
+if TYPE_CHECKING:
+    from transformers import Trainer as _Trainer
+else:
+    _Trainer = object  # whatever Trainer the mixin stands before
+
+# The label of what has none.
+IGNORED = -100
+
+
+class AccumulationMixin(_Trainer):
+    """
+    Makes the accumulated gradients of any [`Trainer`] those of one large batch, even if the batches differ in size.
+
+    A loss that is a mean over the labels of a batch, of examples or of tokens, is weighted by their number.
+
+    ```python
+    >>> class MyTrainer(AccumulationMixin, Trainer): ...
+    ```"""
+
+    model_accepts_loss_kwargs: bool
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        # Of the step: how many examples it has, and how many labels.
+        self._examples: int | None = None
+        self._labels: torch.Tensor | int = 1
+        self._knows_the_loss = False
+        # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
+        self.accelerator.gradient_accumulation_steps = 1
+
+    def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
+        batches, items = super().get_batch_samples(*args)
+        self._examples = sum(_examples(batch) for batch in batches)
+        self._labels = sum(self._labelled(batch) for batch in batches)
+        return batches, items
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        if model.training and num_items_in_batch is not None:
+            self._look_at_the_loss(model, inputs, num_items_in_batch)
+        divisor = self.divisor(num_items_in_batch) if model.training else 1
+        labels = self._labelled(inputs)
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if divisor > 1 and self._examples is not None:
+            loss = loss * divisor * labels / self._labels
+        return (loss, outputs) if return_outputs else loss
+
+    def share(self, inputs: dict[str, Any]) -> float:
+        """The part of the step's examples that this batch has."""
+        if self._examples is None:
+            return 1 / self.args.gradient_accumulation_steps
+        return _examples(inputs) / self._examples
+
+    def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
+        """What [`Trainer.training_step`] divides the loss by: nothing, if it is a share of the whole step already."""
+        scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        if scaled is None:
+            counts = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            scaled = counts or self.compute_loss_func is not None
+        return 1 if scaled else self.current_gradient_accumulation_steps
+
+    def _labelled(self, batch: dict[str, Any]) -> torch.Tensor | int:
+        """How many labels a batch has: classes, of examples or of tokens. Or, where there are others, its examples."""
+        labels = batch.get(self.label_names[0]) if self.label_names else None
+        if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
+            return _examples(batch)
+        return (labels != IGNORED).sum().clamp_min(1)
+
+    def _look_at_the_loss(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int
+    ) -> None:
+        """
+        Finds out whether the model's loss is a mean over its batch, although `forward` takes any keyword and so seems
+        to divide by `num_items_in_batch`. Most classifiers are so; the Trainer takes it for a share of the whole step.
+        """
+        alone = self.args.gradient_accumulation_steps == self.args.world_size == 1
+        if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
+            return
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        with torch.no_grad():
+            few, many = (
+                super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items)
+                for items in (num_items_in_batch, 2 * num_items_in_batch)
+            )
+        for module, training in modes:
+            module.training = training
+        if few.isfinite() and few != 0:  # a batch without labels tells nothing
+            self.model_accepts_loss_kwargs = not torch.equal(few, many)
+            self._knows_the_loss = True
+
+
+def _examples(batch: dict[str, Any]) -> int:
+    return ignorant_find_batch_size(batch) or 1

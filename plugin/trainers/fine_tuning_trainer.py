@@ -1,0 +1,87 @@
+"""A Trainer for pre-trained encoders: new layers have a learning rate of their own, batches have little padding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch.utils.data import Sampler
+from transformers import Trainer
+from transformers.trainer_utils import PredictionOutput
+
+from msattn.trainers.accumulation import AccumulationMixin
+from msattn.trainers.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+from msattn.trainers.unsaved_token import UnsavedToken
+
+
+class FineTuningTrainer(AccumulationMixin, Trainer):
+    r"""
+    A [`Trainer`] for an encoder with freshly initialised layers above it, which often want a higher learning rate.
+
+    Args:
+        new_layers_learning_rate (`float`, *optional*):
+            Learning rate of the new layers: all parameters outside the model's base model, and those of the
+            sub-modules that the model's class names in `new_layers`. `args.learning_rate` if `None`. Schedule and
+            weight decay are those of the others.
+        **kwargs: Arguments of [`Trainer`].
+    """
+
+    def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.new_layers_learning_rate = new_layers_learning_rate
+        if self.args.hub_token is not None:
+            self.args.hub_token = UnsavedToken(self.args.hub_token)
+
+    def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(*args)
+        if fresh and self.new_layers_learning_rate is not None:
+            self._split_groups(optimizer, *args or (self.model,))
+        return optimizer
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy != "group_by_length" or not isinstance(dataset, Dataset):
+            return super()._get_train_sampler(train_dataset)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        return RepeatableLengthGroupedSampler(
+            self.args.train_batch_size * self.args.gradient_accumulation_steps,
+            token_counts(dataset),
+            lambda: seed + int(self.state.epoch or 0),
+        )
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
+        return LongestFirstSampler(eval_dataset)
+
+    def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
+        """As in [`Trainer`]: the predictions come in the order of the data set, whatever the order of the batches."""
+        output = super().predict(test_dataset, *args, **kwargs)
+        back = np.argsort(list(LongestFirstSampler(test_dataset)))
+        labels = None if output.label_ids is None else output.label_ids[back]
+        return PredictionOutput(output.predictions[back], labels, output.metrics)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """As in [`Trainer`], unless there is a card: a push must not replace the fuller one of a script."""
+        if not Path(self.args.output_dir, "README.md").exists():
+            super().create_model_card(*args, **kwargs)
+
+    def _split_groups(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
+        new = {
+            parameter
+            for name, parameter in model.named_parameters()
+            if _is_new(name.removeprefix("module."), self.model)
+        }
+        for group in list(optimizer.param_groups):
+            moved = [parameter for parameter in group["params"] if parameter in new]
+            if moved:
+                group["params"] = [parameter for parameter in group["params"] if parameter not in new]
+                optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
+
+
+def _is_new(name: str, model: torch.nn.Module) -> bool:
+    """Whether a parameter with this name is none of a pre-trained encoder."""
+    declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
+    return not name.startswith(f"{model.base_model_prefix}.") or name.startswith(declared)

@@ -1,0 +1,80 @@
+"""What guiding has done since the last log: the means of its terms, and whether they are finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from msattn.errors import UserError
+
+
+class _Batch(NamedTuple):
+    """What has to be finite in a batch: its terms, and its maps, whose layers are `layers`."""
+
+    step: int
+    terms: Sequence[str]
+    layers: Sequence[int]
+    finite: torch.Tensor
+
+
+class GuidingRecord:
+    """
+    The terms of the loss since the last log.
+
+    They are read as late as possible: reading makes the processor wait for the device.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._steps = 0.0
+        self._last_batch: _Batch | None = None
+
+    def add(
+        self, step: int, terms: Mapping[str, torch.Tensor], share: float, vectors: Mapping[int, torch.Tensor]
+    ) -> None:
+        """
+        Adds a batch.
+
+        Args:
+            step (`int`): The step of training that it belongs to, from 1.
+            terms (`Mapping[str, torch.Tensor]`): The terms of the loss, each times `share`.
+            share (`float`): The part of the step's examples that the batch has.
+            vectors (`Mapping[int, torch.Tensor]`): The maps of each guided layer, `(batch, heads, tokens)`.
+        """
+        self._steps += share
+        for name, term in terms.items():
+            self._sums[name] = self._sums.get(name, 0.0) + term
+        maps = torch.cat(list(vectors.values()), dim=1)
+        self._last_batch = _Batch(
+            step=step,
+            terms=list(terms),
+            layers=[layer for layer, heads in vectors.items() for _ in range(heads.shape[1])],
+            finite=torch.cat([torch.stack(list(terms.values())).isfinite(), maps.isfinite().all(dim=-1).all(dim=0)]),
+        )
+
+    def check(self) -> None:
+        """
+        Checks the last batch. Called one batch late, when the device has computed it and is busy with what follows.
+
+        Raises:
+            UserError: A term or a map was not finite.
+        """
+        batch, self._last_batch = self._last_batch, None
+        if batch is None or batch.finite.all():
+            return
+        finite = batch.finite.tolist()
+        terms = [name for name, fine in zip(batch.terms, finite, strict=False) if not fine] or ["loss"]
+        layers = [layer for layer, fine in zip(batch.layers, finite[len(batch.terms) :], strict=True) if not fine]
+        where = f"because of the attention of layer {layers[0]}" if layers else "while the attention of every layer is"
+        raise UserError(
+            f"step {batch.step}: {' and '.join(terms)} not finite, {where}; lower the learning rate or the weights, "
+            "or train in bf16 or float32."
+        )
+
+    def take_means(self) -> dict[str, torch.Tensor]:
+        """The mean of each term over the steps since the last call; empty if nothing was added."""
+        means = {name: total / self._steps for name, total in self._sums.items()}
+        self._sums, self._steps = {}, 0.0
+        return means

@@ -1,0 +1,1 @@
+"""Dependency trees from the scores of a parser."""

@@ -1,0 +1,95 @@
+"""From a parser's scores to a head, a relation and a probability for every word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from msattn.trees.tree_decoding import as_array, greedy_heads, joined_tree, repaired_heads
+
+DECODERS = ("greedy", "mst")
+
+
+class Parses(NamedTuple):
+    """
+    The words of a sentence, `(words,)` each, or of a batch, `(batch, words)`, where what stands beyond the end of a
+    sentence means nothing.
+
+    Args:
+        heads: The number of each word's head, 0 for the root.
+        relations: The number of its relation.
+        scores: How probable this head and this relation are.
+        greedy: The head that is best by itself.
+    """
+
+    heads: np.ndarray
+    relations: np.ndarray
+    scores: np.ndarray
+    greedy: np.ndarray
+
+
+def parse_batch(
+    model: Callable[..., Any], inputs: Mapping[str, torch.Tensor], decoder: str = "mst"
+) -> tuple[Any, Parses]:
+    """
+    Parses a batch. Only the relations of the arcs of the result are scored.
+
+    Args:
+        model (`BertPairwiseParser`): The parser, in evaluation mode.
+        inputs (`Mapping[str, torch.Tensor]`): Its inputs.
+        decoder (`str`, *optional*, defaults to `"mst"`):
+            The best tree (`"mst"`), or each word's best head (`"greedy"`), which may not be one.
+
+    Returns:
+        `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
+    """
+    lengths = inputs["word_index"].amax(dim=1).cpu()
+    found: dict[str, np.ndarray] = {}
+
+    def choose_heads(arc_scores: torch.Tensor) -> torch.Tensor:
+        scores = as_array(arc_scores)
+        found["greedy"] = greedy_heads(scores, lengths)
+        found["heads"] = repaired_heads(scores, found["greedy"]) if decoder == "mst" else found["greedy"]
+        return torch.from_numpy(found["heads"]).to(arc_scores.device)
+
+    outputs = model(**inputs, choose_heads=choose_heads)
+    arcs = outputs["arc_scores"]
+    index = torch.from_numpy(found["heads"]).to(arcs.device).clamp_min(0).unsqueeze(1)
+    of_heads = arcs[:, :, 1:].float().softmax(dim=1).gather(1, index).squeeze(1)
+    of_relations, relations = outputs["relation_logits"].float().softmax(dim=-1).max(dim=-1)
+    scores = (of_heads * of_relations).cpu().numpy()
+    return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, **found)
+
+
+def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:
+    """
+    The parses of sentences, from those of their windows.
+
+    Args:
+        answers (`Iterable[np.ndarray]`):
+            Of each window the columns of [`Parses`], `(words, 4)`, or more words of padding.
+        windows (`Iterable[Mapping]`):
+            Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
+            between which the answers count; see [`~msattn.data.inputs.parser_inputs.Window`].
+        decoder (`str`): With `"mst"` the heads of several windows are made a tree.
+    """
+    sentences: list[list[np.ndarray]] = []
+    for answer, window in zip(answers, windows, strict=True):
+        kept = answer[window["start"] : window["stop"]].astype(np.float64)
+        # The root is 0 everywhere.
+        for column in (Parses._fields.index(name) for name in ("heads", "greedy")):
+            kept[:, column] += np.where(kept[:, column] > 0, window["first"], 0)
+        if window["sentence"] == len(sentences):
+            sentences.append([])
+        sentences[-1].append(kept)
+    parses = []
+    for parts in sentences:
+        heads, relations, scores, greedy = np.concatenate(parts).T
+        whole = heads.astype(int)
+        if len(parts) > 1 and decoder == "mst":
+            whole = joined_tree(whole, scores)
+        parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int)))
+    return parses

@@ -1,0 +1,173 @@
+"""Models with fresh weights, from arguments."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    RobertaConfig,
+)
+
+from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, UserError
+from msattn.arguments.pretrained import ModelArguments, load_tokenizer, most_tokens
+from msattn.arguments.scratch_arguments import ScratchArguments
+from msattn.tasks.model_source import ModelSource
+from tests.tiny_models import tiny_tokenizer
+
+TEXTS = ["The dog wrote .", "a dog", ["a", "house", "."]]
+SMALL = ["hidden_size=16", "num_attention_heads=2", "num_hidden_layers=1"]
+VECTORS = "dog 1 2 3\ncat 4 5 6\nTaxi 7 8 9\nnew york 1 1 1\n. 2 2 2\nzebra 3 3 3\n"
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text(VECTORS)
+    return str(path)
+
+
+def fresh(*overrides: str, model_args: ModelArguments | None = None, **options) -> ModelSource:
+    arguments = {"model_type": "ms_transformer", "config_overrides": [*SMALL, *overrides], **options}
+    return ModelSource(model_args or ModelArguments(), ScratchArguments(**arguments))
+
+
+def test_a_model_of_the_words_of_the_training_data():
+    source = fresh("alpha=-0.5", 'scales=[1, "N/4", null]', "cls_global=True", "window=full")
+    tokenizer = source.tokenizer(TEXTS)
+    assert set(tokenizer.get_vocab()) == {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "dog", "wrote", ".", "a", "house"}
+    model = source.model(AutoModelForSequenceClassification, id2label={0: "no", 1: "yes", 2: "maybe"})
+    assert isinstance(model, MSTransformerForSequenceClassification)
+    config = model.config
+    assert (config.vocab_size, config.num_labels, config.pad_token_id, config.hidden_size) == (10, 3, 0, 16)
+    assert (config.alpha, config.scales, config.window, config.cls_global) == (-0.5, (1, "N/4", None), "full", True)
+    assert model(**tokenizer("the dog", return_tensors="pt")).logits.shape == (1, 3)
+    assert source.model(AutoModelForTokenClassification).config.num_labels == 2
+
+
+def test_the_last_word_is_the_overrides():
+    def pairs(*overrides: str) -> bool:
+        source = fresh(*overrides)
+        source.tokenizer(TEXTS)
+        return source.model(AutoModelForSequenceClassification, sentence_pairs=True).config.sentence_pairs
+
+    assert pairs() and not pairs("sentence_pairs=false")
+
+
+def test_word_vectors(vectors, caplog):
+    source = fresh(word_vectors=vectors)
+    tokenizer = source.tokenizer(TEXTS)
+    vocabulary = tokenizer.get_vocab()
+    # Words that the tokenizer never makes are left out: "Taxi" of an uncased one, and two words in one.
+    assert {"cat", "zebra"} < vocabulary.keys() and len(vocabulary) == 12
+    assert tokenizer("cat zebra house")["input_ids"][1:-1] == [vocabulary[word] for word in ("cat", "zebra", "house")]
+    model = source.model(AutoModelForSequenceClassification)
+    assert model.config.embedding_size == 3 and model.config.hidden_size == 16
+    weights = model.get_input_embeddings().weight
+    assert torch.equal(
+        weights[[vocabulary["dog"], vocabulary["cat"], 0]], torch.tensor([[1.0, 2, 3], [4, 5, 6], [0] * 3])
+    )
+    assert weights.requires_grad and weights[vocabulary["house"]].abs().sum() > 0
+    assert "vectors of 2 of 6 words" in caplog.text  # those of the texts
+
+    # The next seed begins with the same vectors.
+    again = source.model(AutoModelForSequenceClassification)
+    assert torch.equal(again.get_input_embeddings().weight, weights)
+    assert not torch.equal(again.classifier.weight, model.classifier.weight)
+
+
+def test_most_words(vectors):
+    def words(**options) -> set[str]:
+        return set(fresh(**options).tokenizer(TEXTS).get_vocab()) - {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}
+
+    assert words(vocabulary_size=7) == {"a", ".", "dog"}
+    assert words(vocabulary_size=7, word_vectors=vectors) == {"a", ".", "dog"}
+    assert words(vocabulary_size=8, min_word_frequency=2, word_vectors=vectors) == {"a", ".", "dog", "cat"}
+    assert words(min_word_frequency=2, cased=True, word_vectors=vectors) == {"a", ".", "dog", "cat", "Taxi", "zebra"}
+    assert set(fresh(raw_text=True).tokenizer(["the dog."]).get_vocab()) > {"the", "dog", "."}
+
+
+def test_another_family(vectors):
+    bert = ["intermediate_size=32", "max_position_embeddings=40"]
+    source = fresh(*bert, model_type="bert")
+    assert source.tokenizer(TEXTS).model_max_length == 40
+    assert isinstance(source.model(AutoModelForSequenceClassification), BertForSequenceClassification)
+
+    source = fresh(*bert, model_type="roberta")
+    pair = source.tokenizer(TEXTS)("the dog", "wrote", return_tensors="pt")
+    assert source.model(AutoModelForSequenceClassification)(**pair).logits.shape == (1, 2)
+
+    source = fresh(*bert, model_type="bert", word_vectors=vectors)
+    source.tokenizer(TEXTS)
+    with pytest.raises(UserError, match="the vectors have 3 numbers, but the model's embeddings 16"):
+        source.model(AutoModelForSequenceClassification)
+
+
+def test_another_tokenizer(tmp_path):
+    tiny_tokenizer().save_pretrained(tmp_path)
+    args = ModelArguments(tokenizer_name=str(tmp_path))
+    source = fresh(model_args=args)
+    tokenizer = source.tokenizer(TEXTS)
+    assert tokenizer.get_vocab() == tiny_tokenizer().get_vocab()
+    assert source.model(AutoModelForSequenceClassification).config.vocab_size == len(tokenizer)
+    with pytest.raises(UserError, match="--cased is for a vocabulary of its own: leave out --tokenizer_name"):
+        fresh(model_args=args, cased=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": None}, "give either --model_name_or_path, a checkpoint, or --model_type"),
+        ({"model_args": ModelArguments("folder")}, "give either --model_name_or_path"),
+        ({"model_type": "ms_transfomer"}, "no family 'ms_transfomer'; did you mean ms_transformer?"),
+        (
+            {"config_overrides": ["hiden_size=3"]},
+            "ms_transformer has no field 'hiden_size' to set; did you mean hidden_",
+        ),
+        ({"config_overrides": ["vocab_size=3"]}, "ms_transformer has no field 'vocab_size' to set"),
+        ({"config_overrides": ["scales=1,3"]}, "'scales' with value '1,3' .*; values are JSON, such as 'scales="),
+        ({"config_overrides": ["alpha"]}, "--config_overrides alpha: expected NAME=VALUE"),
+        ({"config_overrides": ["hidden_size=31"]}, "num_attention_heads must divide hidden_size"),
+        ({"config_overrides": ["window=whole"]}, "window"),
+        ({"config_overrides": ['scales=["N/0"]']}, "a scale must be a whole number"),
+        ({"word_vectors": "none.txt"}, "--word_vectors none.txt: there is no such file"),
+    ],
+)
+def test_mistakes(options, message):
+    arguments = {"model_type": "ms_transformer", "config_overrides": SMALL, **options}
+    model_args = arguments.pop("model_args", ModelArguments())
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        ModelSource(model_args, ScratchArguments(**arguments)).tokenizer(TEXTS)
+
+
+def test_what_a_checkpoint_does_not_take():
+    with pytest.raises(UserError, match="--raw_text is for training from scratch, with --model_type"):
+        ModelSource(ModelArguments("folder"), ScratchArguments(raw_text=True))
+    with pytest.raises(UserError, match="fresh weights need --do_train and training data"):
+        fresh().tokenizer(None)
+    source = fresh(model_type="t5", config_overrides=None)
+    source.tokenizer(TEXTS)
+    with pytest.raises(UserError, match="--model_type t5: no model can be made"):
+        source.model(AutoModelForMaskedLM)
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        (BertConfig(), 512),
+        (RobertaConfig(max_position_embeddings=514), 512),
+        (RobertaConfig(max_position_embeddings=66, pad_token_id=0), 65),
+        (MSTransformerConfig(), None),
+        (MSTransformerConfig(position_embeddings="sinusoidal"), None),
+        (MSTransformerConfig(position_embeddings="learned", max_position_embeddings=20), 20),
+    ],
+)
+def test_most_tokens(config, limit, tmp_path):
+    assert most_tokens(config) == limit
+    fresh().tokenizer(TEXTS).save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(ModelArguments(tokenizer_name=str(tmp_path)), config)
+    assert min(tokenizer.model_max_length, 10**6) == (limit or 10**6)

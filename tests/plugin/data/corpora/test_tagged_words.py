@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+from datasets import Sequence as SequenceFeature
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from msattn.data.corpora.tagged_words import read_tagged_words, to_tagged_words
+from msattn.data.inputs.tagging_inputs import encode_tagged_words
+from msattn.data.inputs.word_pieces import NO_LABEL
+from msattn.data.inputs.word_tokenizer import train_word_tokenizer
+from msattn.errors import UserError
+from tests.tiny_models import tiny_tokenizer
+
+# A tab alone between sentences, two empty lines, a word that looks like a comment, and words that are white space.
+WNUT = "#photo\tO\nEmpire\tB-location\nState\tI-location\n\t\nat\xa0once\tO\n\xa0\tO\n\n\nlast\x85\tO"
+CONLL_2003 = "-DOCSTART- -X- -X- O\n\nEU NNP  B-NP B-ORG\nrejects VBZ B-VP O\n\n"
+CONLLU = """# text = I don't.
+1\tI\tI\tPRON\tPRP\t_\t2\tnsubj\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\tVBP\t_\t0\troot\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+
+1\t_\t_\tPUNCT\tNFP\t_\t0\troot\t_\t_
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str, name: str = "train.conll") -> Path:
+        path = tmp_path / name
+        data = content.encode(errors="surrogateescape")
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write
+
+
+def test_columns_with_odd_separators(write):
+    assert read_tagged_words(write(WNUT)).to_list() == [
+        {"words": ["#photo", "Empire", "State"], "tags": ["O", "B-location", "I-location"]},
+        {"words": ["at\xa0once", "\xa0"], "tags": ["O", "O"]},
+        {"words": ["last\x85"], "tags": ["O"]},
+    ]
+
+
+def test_columns_with_spaces(write):
+    path = write(CONLL_2003)
+    assert read_tagged_words(path).to_list() == [{"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}]
+    assert read_tagged_words(path, tag_column="2")["tags"][:] == [["NNP", "VBZ"]]
+    assert read_tagged_words(path, word_column="3", tag_column="1")["words"][:] == [["B-NP", "B-VP"]]
+
+
+def test_words_alone(write):
+    rows = read_tagged_words(write("Hello\n.\n\nBye\n"))
+    assert rows.to_list() == [{"words": ["Hello", "."]}, {"words": ["Bye"]}]
+
+
+@pytest.mark.parametrize("name", ["train.conllu", "train.conllu.gz", "TRAIN.CONLLU"])
+def test_conllu(write, name):
+    path = write(CONLLU, name)
+    assert read_tagged_words(path).to_list() == [
+        {"words": ["I", "do", "n't"], "tags": ["PRON", "AUX", "PART"]},
+        {"words": ["_"], "tags": ["PUNCT"]},
+    ]
+    assert read_tagged_words(path, tag_column="xpos")["tags"][:] == [["PRP", "VBP", "RB"], ["NFP"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("a\tO\nb\n", {}, ":2: the line has 1 columns, unlike the 2 of those before it"),
+        ("a\tO\n\tO\n", {}, ":2: the line has no word"),
+        ("a\tO\nb\t \n", {}, ":2: the line has no tag"),
+        ("a\tO\n", {"tag_column": "3"}, ":1: there is no column 3; the line has 2"),
+        ("a\tO\n", {"word_column": "0"}, "a column of a CoNLL file is a number from 1 on, not '0'"),
+        ("a\tO\n", {"tag_column": "ner"}, "a column of a CoNLL file is a number from 1 on, not 'ner'"),
+        ("\n\t\n", {}, "there is no sentence in it"),
+        ("a\tO\n\udce9\tO\n", {}, ":2: the line is not UTF-8"),
+    ],
+)
+def test_broken_columns(write, content, options, message):
+    with pytest.raises(UserError, match=message):
+        read_tagged_words(write(content), **options)
+
+
+def test_broken_conllu(write):
+    with pytest.raises(UserError, match="tags of CoNLL-U are upos or xpos, not 'deprel'"):
+        read_tagged_words(write(CONLLU, "a.conllu"), tag_column="deprel")
+    with pytest.raises(UserError, match="leave that column out"):
+        read_tagged_words(write(CONLLU, "a.conllu"), word_column="2")
+    with pytest.raises(UserError, match="a.conllu:4: the word has to be number 2, not '4'"):
+        read_tagged_words(write(CONLLU.replace("2\tdo", "4\tdo"), "a.conllu"))
+    with pytest.raises(UserError, match="b.conllu.gz: the file cannot be read"):
+        path = write(CONLLU, "a.conllu.gz")
+        broken = path.with_name("b.conllu.gz")
+        broken.write_bytes(path.read_bytes()[:-20])
+        read_tagged_words(broken)
+    with pytest.raises(UserError, match="c.conllu.gz: the file cannot be read .*Not a gzip"):
+        path.with_name("c.conllu.gz").write_text(CONLLU)
+        read_tagged_words(path.with_name("c.conllu.gz"))
+
+
+def hub_rows(**columns: list) -> Dataset:
+    features = {"tokens": SequenceFeature(Value("string"))}
+    for name, names in (("pos_tags", ["NN", "VB"]), ("ner_tags", ["O", "B-x"])):
+        if name in columns:
+            features[name] = SequenceFeature(ClassLabel(names=names))
+    return Dataset.from_dict(columns, features=Features(features))
+
+
+def test_rows_of_the_hub():
+    rows = hub_rows(tokens=[["a", "b"], []], ner_tags=[[0, 1], []])
+    assert to_tagged_words(rows).to_list() == [{"words": ["a", "b"], "tags": ["O", "B-x"]}]
+    both = hub_rows(tokens=[["a"]], ner_tags=[[0]], pos_tags=[[1]])
+    with pytest.raises(UserError, match="wnut: the column of the tags has to be named; there are ner_tags, pos_tags"):
+        to_tagged_words(both.select_columns(["tokens", "ner_tags", "pos_tags"]), "wnut")
+    assert to_tagged_words(both, tag_column="pos_tags")["tags"][:] == [["VB"]]
+    strings = Dataset.from_dict({"words": [["a"]], "upos": [["X"]]})
+    assert to_tagged_words(strings, tag_column="upos").to_list() == [{"words": ["a"], "tags": ["X"]}]
+    assert to_tagged_words(strings.to_iterable_dataset(), tag_column="upos")["tags"][:] == [["X"]]
+
+
+def test_broken_rows_of_the_hub():
+    with pytest.raises(UserError, match="wnut: there is no column 'tags'; there are tokens"):
+        to_tagged_words(hub_rows(tokens=[["a"]]), "wnut")
+    with pytest.raises(UserError, match="wnut, row 2: 'ner_tags' does not hold a tag for each of the 1 words"):
+        to_tagged_words(hub_rows(tokens=[["a"], ["b"]], ner_tags=[[0], [0, 1]]), "wnut")
+    with pytest.raises(UserError, match="wnut, row 1: 'tokens' is not a list of words"):
+        to_tagged_words(Dataset.from_dict({"tokens": ["a b"], "tags": [["O"]]}), "wnut")
+
+
+def byte_level_tokenizer() -> PreTrainedTokenizerFast:
+    """Letters are pieces, and a space is part of the piece after it."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate(["<unk>", "<pad>", *letters, "Ġd"])}
+    backend = Tokenizer(models.BPE(vocabulary, [("Ġ", "d")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>")
+
+
+LABELS = {"O": 0, "B-x": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            tiny_tokenizer,
+            "[CLS] the un ##payer dog ##s [UNK] [UNK] in [SEP]".split(),
+        ),
+        (
+            lambda: train_word_tokenizer(["the unpayer dogs in \xa0"]),
+            ["[CLS]", "the", "unpayer", "dogs", "\xa0", "[UNK]", "in", "[SEP]"],
+        ),
+    ],
+)
+def test_first_pieces_have_the_labels(make, expected):
+    tokenizer = make()
+    # A no-break space and a sign that BERT's tokenizers leave out are words, too.
+    words = ["The", "unpayer", "dogs", "\xa0", "\u200d", "in"]
+    tags = ["O", "B-x", "O", "B-x", "B-x", "O"]
+    rows = Dataset.from_dict({"words": [words, ["dog"]], "tags": [tags, ["B-x"]]})
+    encoded, cut = encode_tagged_words(rows, tokenizer, LABELS, words=True)
+    assert cut == 0 and len(encoded) == 2
+    row = encoded[0]
+    assert tokenizer.convert_ids_to_tokens(row["input_ids"]) == expected
+    assert len(row["labels"]) == len(row["attention_mask"]) == len(row["token_type_ids"]) == len(expected)
+    assert [row["labels"][start] for start in row["word_starts"]] == [LABELS[tag] for tag in tags]
+    assert sum(label != NO_LABEL for label in row["labels"]) == len(words)
+    assert row["words"] == [words] and row["word_ids"][0] is None and row["word_ids"][-2] == 5
+    plain, _ = encode_tagged_words(rows.remove_columns("tags"), tokenizer, {})
+    assert set(plain.column_names) == {*tokenizer.model_input_names, "sentence", "word_starts"}
+    assert plain["input_ids"][:] == encoded["input_ids"][:]
+
+
+def test_byte_level_pieces_know_where_words_begin():
+    tokenizer = byte_level_tokenizer()
+    rows = Dataset.from_dict({"words": [["a", "dé", "d"]], "tags": [["O", "B-x", "O"]]})
+    row = encode_tagged_words(rows, tokenizer, LABELS)[0][0]
+    tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
+    assert tokens == ["a", "Ġd", "Ã", "©", "Ġd"]
+    assert row["labels"] == [0, 1, NO_LABEL, NO_LABEL, 0]
+
+
+@pytest.mark.parametrize("max_length", [3, 4, 5, 8])
+def test_long_sentences_become_rows(max_length):
+    tokenizer = tiny_tokenizer()
+    words = ["the", "dogs", "in", "unpayer", "a", "house", "unpayers"]
+    tags = ["O", "B-x", "O", "B-x", "O", "O", "B-x"]
+    rows = Dataset.from_dict({"words": [["dog"], words], "tags": [["O"], tags]})
+    encoded, cut = encode_tagged_words(rows, tokenizer, LABELS, max_length, words=True)
+    # In the shortest rows there is room for one piece of a word that has two or three.
+    assert cut == {3: 3, 4: 1, 5: 0, 8: 0}[max_length]
+    assert all(len(ids) <= max_length for ids in encoded["input_ids"])
+    parts = [row for row in encoded.to_list() if row["sentence"] == 1]
+    assert [word for part in parts for word in part["words"][0]] == words
+    found = [part["labels"][start] for part in parts for start in part["word_starts"]]
+    assert found == [LABELS[tag] for tag in tags]

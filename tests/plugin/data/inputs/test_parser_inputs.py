@@ -1,0 +1,135 @@
+"""Words to pieces to words: none is lost, and none changes places."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from msattn.data.inputs.parser_inputs import (
+    NO_LABEL,
+    WINDOW_COLUMNS,
+    ParserCollator,
+    encode_treebank,
+    parser_inputs,
+)
+from msattn.errors import UserError
+from tests.tiny_models import tiny_tokenizer
+
+SENTENCE = ["The", "unpayers", "\u200d", "dog", "taxi-cat", "."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tiny_tokenizer()
+
+
+def test_pieces_know_their_words(tokenizer):
+    ((window,),) = parser_inputs(tokenizer, [SENTENCE])
+    tokens = tokenizer.convert_ids_to_tokens(window.inputs["input_ids"])
+    assert tokens == "[CLS] the un ##payer ##s [UNK] dog taxi [UNK] cat . [SEP]".split()
+    assert window.inputs["word_index"] == [0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, -1]
+    assert (window.first, window.words, window.kept, window.cut) == (0, 6, (0, 6), False)
+    assert window.inputs["attention_mask"] == [1] * 12
+
+
+def test_a_sentence_without_words_has_no_window(tokenizer):
+    first, second = parser_inputs(tokenizer, [[], ["dog"]])
+    assert first == [] and second[0].inputs["word_index"] == [0, 1, -1]
+
+
+@pytest.mark.parametrize("max_length", [5, 8, 13, 64])
+def test_windows_hold_every_word_once(tokenizer, max_length):
+    generator = random.Random(max_length)
+    sentences = [
+        generator.choices(["dog", "unpayers", "\u200d", "taxi-cat"], k=generator.randrange(1, 40)) for _ in range(30)
+    ]
+    whole = parser_inputs(tokenizer, sentences)
+    for sentence, windows, (complete,) in zip(
+        sentences, parser_inputs(tokenizer, sentences, max_length), whole, strict=True
+    ):
+        kept = [window.first + word for window in windows for word in range(*window.kept)]
+        assert kept == list(range(len(sentence)))
+        numbers = complete.inputs["word_index"]
+        for window in windows:
+            inputs = window.inputs
+            assert len(inputs["input_ids"]) == len(inputs["word_index"]) <= max_length
+            assert inputs["word_index"][0] == 0 and inputs["word_index"][-1] == -1
+            for word in range(1, window.words + 1):
+                pieces = [
+                    n for n, owner in zip(inputs["input_ids"], inputs["word_index"], strict=True) if owner == word
+                ]
+                expected = [
+                    n
+                    for n, owner in zip(complete.inputs["input_ids"], numbers, strict=True)
+                    if owner == window.first + word
+                ]
+                assert pieces == expected[: max_length - 2]
+        for before, after in zip(windows, windows[1:], strict=False):
+            assert before.first < after.first <= before.first + before.words
+    if max_length == 64:
+        assert any(len(windows) > 1 for windows in parser_inputs(tokenizer, sentences, 63))
+
+
+def test_a_word_longer_than_a_window_is_read_as_far_as_it_goes(tokenizer):
+    (windows,) = parser_inputs(tokenizer, [["dog", "unpayers", "cat"]], 4)
+    assert [(window.first, window.words, window.cut) for window in windows] == [
+        (0, 1, False),
+        (1, 1, True),
+        (2, 1, False),
+    ]
+    with pytest.raises(UserError, match="2 tokens leave no room for a word"):
+        parser_inputs(tokenizer, [["dog"]], 2)
+
+
+def test_a_tokenizer_without_a_token_for_the_root(tokenizer):
+    bare = tiny_tokenizer()
+    bare._tokenizer.post_processor = None
+    with pytest.raises(UserError, match=r"no token before a text, as \[CLS\] is"):
+        parser_inputs(bare, [["dog"]])
+
+
+def test_encoded_trees(tokenizer):
+    words = [["dog"] * 9, ["unpayers", "cat"]]
+    heads = [[0, 1, 2, 9, 4, 5, 6, 7, 1], [2, 0]]
+    relations = [["root", *["dep"] * 7, "new"], ["dep", "root"]]
+    trees = Dataset.from_dict({"words": words, "heads": heads, "relations": relations})
+    rows = encode_treebank(trees, tokenizer, {"root": 0, "dep": 1}, max_length=8)
+    assert rows["sentence"][:] == [0, 0, 1]
+    assert [row[name] for row in rows for name in ("first", "start", "stop")] == [0, 0, 5, 3, 2, 6, 0, 0, 2]
+    # The heads of words 4 and 9 lie outside of the windows that count for them.
+    assert rows["heads"][:] == [
+        [0, 1, 2, NO_LABEL, 4, NO_LABEL],
+        [NO_LABEL, NO_LABEL, 2, 3, 4, NO_LABEL],
+        [2, 0],
+    ]
+    assert rows["relations"][:2] == [[0, 1, 1, NO_LABEL, 1, NO_LABEL], [NO_LABEL, NO_LABEL, 1, 1, 1, NO_LABEL]]
+    assert rows["relations"][2] == [1, 0]
+
+
+def test_a_batch_is_padded(tokenizer):
+    trees = Dataset.from_dict(
+        {"words": [["dog"], ["unpayers", "cat"]], "heads": [[0], [2, 0]], "relations": [["a"], ["b", "a"]]}
+    )
+    rows = encode_treebank(trees, tokenizer, {"a": 0}).remove_columns(WINDOW_COLUMNS)
+    batch = ParserCollator(tokenizer, pad_to_multiple_of=8)(list(rows))
+    assert batch["input_ids"].shape == (2, 8) and batch["input_ids"][0, 3:].tolist() == [tokenizer.pad_token_id] * 5
+    assert batch["word_index"].tolist() == [[0, 1, *[-1] * 6], [0, 1, 1, 1, 2, -1, -1, -1]]
+    assert batch["heads"].tolist() == [[0, NO_LABEL], [2, 0]]
+    assert batch["relations"].tolist() == [[0, NO_LABEL], [NO_LABEL, 0]]
+    assert batch["attention_mask"].sum(dim=1).tolist() == [3, 6]
+    assert all(column.dtype == torch.int64 for column in batch.values())
+
+
+@pytest.mark.slow
+def test_words_of_a_real_vocabulary():
+    if "MSATTN_ENCODER" not in os.environ:
+        pytest.skip("MSATTN_ENCODER does not name a BERT checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(os.environ["MSATTN_ENCODER"])
+    words = ["ól", "\u200d", "10\u00a0000", "don't", "[SEP]", "\U0001f642", "a b"]
+    ((window,),) = parser_inputs(tokenizer, [words])
+    assert sorted(set(window.inputs["word_index"])) == [-1, *range(len(words) + 1)]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import TrainingArguments
+
+from msattn.tasks.model_card import ModelCardFacts, write_model_card
+from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
+from tests.tiny_models import tiny_relation_extractor
+
+RESULTS = {"eval_f1": 81.234567, "test_f1": 80.5, "test_accuracy": 84, "test_loss": 0.3}
+
+
+@pytest.fixture
+def facts() -> ModelCardFacts:
+    return ModelCardFacts(
+        task_type="relation-extraction",
+        task_name="Relation Extraction",
+        dataset_type="someone/relations",
+        dataset_name="Relations",
+        metrics={"f1": "Micro-F1", "accuracy": "Accuracy"},
+        usage=lambda name: f'pipeline("relation-extraction", model="{name}")',
+        description="A relation extractor.",
+        tags=["relation-extraction"],
+        config_fields=["scales", "mask_mode"],
+    )
+
+
+def card_of(folder, facts, results=RESULTS, base="", **args) -> ModelCard:
+    model, _ = tiny_relation_extractor()
+    model.config._name_or_path = base
+    trainer = FineTuningTrainer(model, TrainingArguments(str(folder), use_cpu=True, **args))
+    trainer.state.log_history = [
+        {"loss": 1.5, "step": 10, "epoch": 1.0},
+        {"eval_loss": 1.25, "eval_f1": 60.0, "step": 10, "epoch": 1.0},
+        {"train_loss": 1.5, "train_runtime": 1.0, "step": 10, "epoch": 1.0},
+    ]
+    folder.mkdir(exist_ok=True)
+    return ModelCard.load(write_model_card(folder, trainer, facts, results))
+
+
+def test_results_are_a_model_index(tmp_path, facts):
+    card = card_of(tmp_path / "extractor", facts)
+    assert card.data.model_name == "extractor"
+    found = [(r.dataset_split, r.metric_type, r.metric_name, r.metric_value) for r in card.data.eval_results]
+    assert sorted(found) == [
+        ("test", "accuracy", "Accuracy", 84),
+        ("test", "f1", "Micro-F1", 80.5),
+        ("validation", "f1", "Micro-F1", 81.23457),
+    ]
+    assert {result.dataset_type for result in card.data.eval_results} == {"someone/relations"}
+    assert card.data.datasets == ["someone/relations"]
+    assert card.data.tags == ["msattn", "relation-extraction"]
+    assert "pipeline_tag" not in card.content
+
+
+def test_text_tells_how_it_was_trained(tmp_path, facts):
+    text = card_of(tmp_path / "extractor", facts, learning_rate=3e-5, seed=7).text
+    assert "| validation | Micro-F1 | 81.23 |" in text
+    assert "- learning_rate: 3e-05" in text and "- seed: 7" in text
+    assert "- scales: (3,)" in text and "- mask_mode: hard" in text
+    assert "| 1.5" in text and "1.25" in text and "60.0" in text
+    assert f'model="{tmp_path / "extractor"}"' in text
+
+
+def test_the_command_can_be_repeated_and_holds_no_secret(tmp_path, facts, monkeypatch):
+    secrets = ["--token", "hf_first", "--hub-token=hf_second", "--hub_token", "hf_third"]
+    monkeypatch.setattr(sys, "argv", ["/somewhere/run_re.py", "--train_file", "my data.txt", *secrets, "--do_train"])
+    text = card_of(tmp_path / "extractor", facts).text
+    assert "hf_" not in text
+    shown = "run_re.py --train_file 'my data.txt' --token ... --hub-token=... --hub_token ... --do_train"
+    assert f"\n{shown}\n" in text
+
+
+def test_names_the_repository_on_the_hub(tmp_path, facts):
+    assert 'model="me/extractor"' in card_of(tmp_path / "extractor", facts, hub_model_id="me/extractor").text
+
+
+@pytest.mark.parametrize("base, named", [("google-bert/bert-base-uncased", True), ("", False)])
+def test_base_model_is_one_of_the_hub(base, named, tmp_path, facts):
+    assert card_of(tmp_path / "extractor", facts, base=base).data.base_model == (base if named else None)
+
+
+def test_a_folder_is_no_base_model(tmp_path, facts):
+    assert card_of(tmp_path / "extractor", facts, base=str(tmp_path)).data.base_model is None
+
+
+def test_without_results_there_is_no_model_index(tmp_path, facts):
+    card = card_of(tmp_path / "extractor", facts, results={})
+    assert card.data.eval_results is None
+    assert "model-index" not in card.content

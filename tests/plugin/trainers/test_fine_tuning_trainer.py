@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, TrainingArguments
+
+from msattn.trainers.fine_tuning_trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
+from tests.tiny_models import tiny_relation_extractor
+
+
+def optimizer_of(tmp_path, new_layers_learning_rate, **config):
+    model, _ = tiny_relation_extractor(**config)
+    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, weight_decay=0.1, use_cpu=True)
+    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=new_layers_learning_rate)
+    return model, trainer.create_optimizer()
+
+
+def settings(model, optimizer) -> dict[str, tuple[float, float]]:
+    """Learning rate and weight decay of every parameter that is trained; none is there twice."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            assert names[parameter] not in found
+            found[names[parameter]] = group["lr"], group["weight_decay"]
+    return found
+
+
+def test_one_rate_for_all_unless_asked(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None)
+    assert {rate for rate, _ in settings(model, optimizer).values()} == {1e-4}
+
+
+@pytest.mark.parametrize("mask_mode", ["hard", "ste"])
+def test_fusion_and_classifier_learn_at_their_own_rate(mask_mode, tmp_path):
+    model, optimizer = optimizer_of(tmp_path, 5e-4, mask_mode=mask_mode)
+    found = settings(model, optimizer)
+    assert found.keys() == {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    new = {name for name, (rate, _) in found.items() if rate == 5e-4}
+    assert new == {name for name in found if name.startswith(("bert.fusion.", "classifier."))}
+    assert {rate for name, (rate, _) in found.items() if name not in new} == {1e-4}
+
+
+def test_weight_decay_is_that_of_one_rate(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None)
+    same, split = optimizer_of(tmp_path, 5e-4)
+    decays = {name: decay for name, (_, decay) in settings(model, optimizer).items()}
+    assert decays == {name: decay for name, (_, decay) in settings(same, split).items()}
+    assert set(decays.values()) == {0.0, 0.1} and decays["classifier.bias"] == 0.0
+
+
+def test_the_schedule_scales_both_rates(tmp_path):
+    model, _ = tiny_relation_extractor()
+    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, use_cpu=True)
+    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=5e-4)
+    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    for _ in range(2):
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {0.5e-4, 2.5e-4}
+
+
+def test_grouping_by_length_depends_on_the_seed_alone():
+    lengths = torch.randint(1, 50, (300,), generator=torch.Generator().manual_seed(0)).tolist()
+    orders = []
+    for seed in (1, 1, 2):
+        torch.rand(len(orders))  # moves the global generator on
+        orders.append(list(RepeatableLengthGroupedSampler(4, lengths, lambda seed=seed: seed)))
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == list(range(300))
+    batches = [[lengths[index] for index in orders[0][start : start + 4]] for start in range(0, 200, 4)]
+    assert max(max(batch) - min(batch) for batch in batches) < 10
+
+
+@pytest.mark.parametrize("strategy", ["random", "group_by_length"])
+def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    lengths = [5, 12, 3, 12, 7, 4, 9]
+    rows = [
+        {
+            "input_ids": [1 + (5 * row + token) % 20 for token in range(length)],
+            "entity_starts": [0, 2],
+            "labels": row % 3,
+        }
+        for row, length in enumerate(lengths)
+    ]
+    args = TrainingArguments(
+        str(tmp_path), per_device_eval_batch_size=2, train_sampling_strategy=strategy, use_cpu=True
+    )
+    trainer = FineTuningTrainer(
+        model, args, processing_class=tokenizer, data_collator=DataCollatorWithPadding(tokenizer)
+    )
+    output = trainer.predict(Dataset.from_list(rows))
+    with torch.no_grad():
+        expected = [
+            model(torch.tensor([row["input_ids"]]), entity_starts=torch.tensor([row["entity_starts"]])).logits[0]
+            for row in rows
+        ]
+    torch.testing.assert_close(torch.from_numpy(output.predictions), torch.stack(expected))
+    assert output.label_ids.tolist() == [row["labels"] for row in rows]
+    assert list(LongestFirstSampler(Dataset.from_list(rows))) == [1, 3, 6, 4, 0, 5, 2]
+
+
+def test_training_batches_are_grouped_by_length(tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    data = Dataset.from_dict({"input_ids": [[1] * length for length in range(1, 101)], "other": [0] * 100})
+    args = TrainingArguments(
+        str(tmp_path), per_device_train_batch_size=5, train_sampling_strategy="group_by_length", use_cpu=True
+    )
+    trainer = FineTuningTrainer(model, args, train_dataset=data.select(range(99, 19, -1)), processing_class=tokenizer)
+    order = list(trainer._get_train_sampler())
+    assert sorted(order) == list(range(80))
+    # The longest first; a batch of any five would have a spread of some 50.
+    spreads = [max(order[start : start + 5]) - min(order[start : start + 5]) for start in range(0, 80, 5)]
+    assert order[0] == 0 and sum(spreads) / len(spreads) < 30

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    DataCollatorWithPadding,
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
+    TrainingArguments,
+)
+
+from msattn import GuidedTrainer, GuidingArguments, UserError
+from msattn.data.inputs.sentence_inputs import encode_sentences
+from msattn.guiding.pattern_sources import PATTERNS, PatternCollator, word_sources
+from msattn.modeling.attention_patterns import pattern_loss
+from tests.tiny_models import tiny_tokenizer
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 16,
+    "max_position_embeddings": 64,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.3,
+}
+SENTENCES = ["The unpayer wrote a book.", "a dog in a house.", "the cat", "the author wrote a book in the house"]
+RATE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tiny_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def data(tokenizer) -> Dataset:
+    rows = Dataset.from_dict({"sentence": SENTENCES, "label": [0, 1, 0, 1]})
+    return encode_sentences(rows, tokenizer, ["sentence"], words=True)[0]
+
+
+def parser(words: list[str]) -> list[int]:
+    """Each word depends on the one before."""
+    return list(range(len(words)))
+
+
+def build(tokenizer, family=(BertConfig, BertForSequenceClassification), attention=None):
+    config, model = family
+    torch.manual_seed(0)
+    return model._from_config(config(**SIZES, vocab_size=len(tokenizer)), attn_implementation=attention)
+
+
+def trainer_of(tokenizer, data, folder, guiding, model=None, **args) -> GuidedTrainer:
+    values = {"max_steps": 1, "per_device_train_batch_size": 4, "logging_steps": 1, **args}
+    fixed = {"optim": "sgd", "max_grad_norm": 0.0, "learning_rate": RATE, "lr_scheduler_type": "constant"}
+    quiet = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
+    return GuidedTrainer(
+        build(tokenizer) if model is None else model,
+        TrainingArguments(str(folder), **values, **fixed, **quiet),
+        train_dataset=data,
+        eval_dataset=data.remove_columns(["words", "word_ids"]),
+        processing_class=tokenizer,
+        guiding=guiding,
+        parser=parser,
+    )
+
+
+def expected(model, tokenizer, data, patterns, layers, heads) -> torch.Tensor:
+    """The term of one batch with all examples."""
+    sources = word_sources(patterns, data, tokenizer, model.get_input_embeddings().weight, parser)
+    collator = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)
+    inputs = dict(collator([{**example} for example in data]))
+    targets = inputs.pop("pattern_targets")
+    total = torch.zeros(())
+    attentions = model(**inputs, output_attentions=True).attentions
+    for layer in layers:
+        for number, pattern in enumerate(patterns):
+            maps = attentions[layer][:, number * heads : (number + 1) * heads]
+            total = total + pattern_loss(maps, targets.get(pattern, pattern), inputs["attention_mask"])
+    return total
+
+
+@pytest.mark.parametrize(("size", "accumulated"), [(4, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("patterns", "layers", "heads"), [(list(PATTERNS[:4]), None, 1), (list(PATTERNS[4:]), [-1], 1), (["pmi"], None, 2)]
+)
+def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, tokenizer, data, tmp_path):
+    """One step of the Trainer, in one batch or in several that differ in size, is a step down the weighted sum."""
+    model = build(tokenizer, attention="eager")
+    term = expected(model, tokenizer, data, patterns, layers or range(2), heads)
+    collator = DataCollatorWithPadding(tokenizer)
+    task = model(**collator([{**row} for row in data.remove_columns(["words", "word_ids"])])).loss
+    (task + 2.0 * term).backward()
+
+    guiding = GuidingArguments(patterns=patterns, pattern_weight=2.0, guided_layers=layers)
+    args = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding, **args)
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    for name, weight in model.named_parameters():
+        moved = (before[name] - dict(trainer.model.named_parameters())[name].detach()) / RATE
+        torch.testing.assert_close(
+            moved, torch.zeros_like(moved) if weight.grad is None else weight.grad, rtol=1e-3, atol=1e-3
+        )
+    (line,) = (line for line in trainer.state.log_history if "loss" in line)
+    assert line["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
+    assert line["task_loss"] == pytest.approx(task.item(), rel=1e-4)
+    assert line["loss"] == pytest.approx((task + 2 * term).item(), rel=1e-3)
+
+
+def test_word_similarity_by_wordnet(wordnet, tokenizer, data, tmp_path):
+    model = build(tokenizer, attention="eager")
+    term = expected(model, tokenizer, data, ["wordsim"], range(2), 2)
+    guiding = GuidingArguments(patterns=["wordsim"], pattern_weight=1.0)
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
+    trainer.train()
+    assert trainer.state.log_history[0]["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
+
+
+def test_word_similarity_stays_that_of_the_start(monkeypatch, tokenizer, data, tmp_path):
+    """As it has to where a training is resumed."""
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["wordsim"], pattern_weight=1.0))
+    before, after = [], []
+    for targets in (before, after):
+        # In the order of the sampler, whose seed is fixed.
+        targets += [batch["pattern_targets"]["wordsim"] for batch in trainer.get_train_dataloader()]
+        torch.nn.init.normal_(trainer.model.get_input_embeddings().weight)
+    assert len(before) == 1 and torch.equal(before[0], after[0]) and before[0].any()
+
+
+def test_training_needs_full_maps_and_nothing_after(tokenizer, data, tmp_path):
+    guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=10.0, mdg_weight=0.1)
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=30)
+    seen = set()
+    hook = trainer.model.register_forward_pre_hook(lambda model, _: seen.add(model.config._attn_implementation))
+    trainer.train()
+    hook.remove()
+    assert seen == {"eager"} and trainer.model.config._attn_implementation == "sdpa"
+    lines = [line for line in trainer.state.log_history if "loss" in line]
+    assert set(lines[0]) >= {"task_loss", "mdg_loss", "pattern_loss"}
+    assert lines[-1]["pattern_loss"] < lines[0]["pattern_loss"]
+    assert "eval_loss" in trainer.evaluate()
+
+
+def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
+    model = build(tokenizer, (DebertaV2Config, DebertaV2ForSequenceClassification), "eager")
+    trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
+    trainer.train()
+    assert trainer.state.log_history[0]["pattern_loss"] > 0
+
+
+def test_the_weight_decays(tokenizer, data, tmp_path):
+    guiding = GuidingArguments(patterns=["first"], pattern_weight=3.0, pattern_decay_steps=2)
+    assert [guiding.pattern_schedule(step, 6) for step in range(7)] == [1, 1, 1, 0.75, 0.5, 0.25, 0]
+    assert GuidingArguments(patterns=["first"], pattern_weight=1.0).pattern_schedule(5, 6) == 1
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=4)
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "loss" in line]
+    for line, part in zip(lines, (1, 1, 1, 0.5), strict=True):
+        assert line["loss"] == pytest.approx(line["task_loss"] + 3 * part * line["pattern_loss"], rel=1e-3)
+
+
+def test_heads():
+    def heads(count, patterns, sizes=None):
+        slices = GuidingArguments(patterns=patterns, pattern_weight=1.0, pattern_heads=sizes).heads(count)
+        return {name: (heads.start, heads.stop) for name, heads in slices.items()}
+
+    assert heads(12, ["next"]) == {"next": (0, 6)}
+    assert heads(12, ["next", "first"]) == {"next": (0, 3), "first": (3, 6)}
+    assert heads(1, ["next"]) == {"next": (0, 1)}
+    assert heads(12, ["next", "first"], [2]) == {"next": (0, 2), "first": (2, 4)}
+    assert heads(12, ["next", "prev", "first"], [1, 1, 4]) == {"next": (0, 1), "prev": (1, 2), "first": (2, 6)}
+    with pytest.raises(UserError, match="they would have 14 heads of a layer, and the model has 12"):
+        heads(12, ["next", "first"], [7])
+    assert GuidingArguments(mdg_weight=1.0).heads(12) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"patterns": ["last"], "pattern_weight": 1.0}, "first, next, prev, delim, period, pmi, .*, not 'last'"),
+        ({"patterns": ["next", "next"], "pattern_weight": 1.0}, "names one twice"),
+        ({"pattern_weight": 1.0}, "pattern_weight needs patterns"),
+        ({"patterns": ["next"], "pattern_weight": -1.0}, "pattern_weight must be 0 or a positive number"),
+        ({"patterns": ["next"], "pattern_weight": float("nan")}, "pattern_weight must be 0 or a positive number"),
+        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [0]}, "pattern_heads must be a positive"),
+        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1.5]}, "pattern_heads must be a positive"),
+        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1, 2]}, "or one a pattern"),
+        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_decay_steps": -1}, "pattern_decay_steps must be"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(UserError, match=message):
+        GuidingArguments(**arguments)
+
+
+def test_what_a_trainer_lacks(tokenizer, data, tmp_path):
+    guiding = GuidingArguments(patterns=["pmi"], pattern_weight=1.0)
+    with pytest.raises(UserError, match="would have 5 heads"):
+        trainer_of(
+            tokenizer, data, tmp_path, GuidingArguments(patterns=["next"], pattern_weight=1.0, pattern_heads=[5])
+        )
+    bare = data.remove_columns(["words", "word_ids"])
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
+    trainer.train_dataset = bare
+    with pytest.raises(UserError, match="pmi needs word_ids and words"):
+        trainer.train()
+    with pytest.raises(UserError, match="pmi cannot be found without a tokenizer"):
+        trainer_of(None, data, tmp_path, guiding, model=build(tokenizer))
+    assert guiding.needs_words and not GuidingArguments(patterns=["pmi", "delim"]).needs_words
+    assert not GuidingArguments(patterns=["delim"], pattern_weight=1.0).needs_words
