@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import BertModel, BertPreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, ModelOutput, SequenceClassifierOutput
@@ -418,7 +417,7 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
 
 
 def _piece_attention(
-    attention: nn.Module, states: torch.Tensor, attention_mask: torch.Tensor | None, pieces: torch.Tensor
+    attention: Any, states: torch.Tensor, attention_mask: torch.Tensor | None, pieces: torch.Tensor
 ) -> torch.Tensor:
     """
     Attention of some pieces to all tokens in one layer of BERT, before dropout.
