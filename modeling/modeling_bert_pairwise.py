@@ -359,7 +359,6 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or not
                 `(batch, 2, m)`.
         """
-        reads_attention = "att" in self.config.features
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions)
         outputs = self._encode(
@@ -368,23 +367,15 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=reads_attention or wants_states,
+            output_hidden_states="att" in self.config.features or wants_states,
             output_attentions=wants_attention and self.config._attn_implementation in ("eager", "received"),
             **kwargs,
         )
-        states = outputs.last_hidden_state
-        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (states.shape[0], 2):
+        batch = outputs.last_hidden_state.shape[0]
+        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
             got = None if entity_pieces is None else tuple(entity_pieces.shape)
             raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
-        real = entity_pieces >= 0
-        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
-        first = second = attention = None
-        if self.classifier.states is not None:
-            entities = (mean.unsqueeze(-1) * _rows(states, entity_pieces)).sum(dim=-2)
-            first, second = self.classifier.dropout(entities).split(1, dim=1)
-        if reads_attention:
-            attention = self._entity_attention(outputs.hidden_states, attention_mask, entity_pieces, mean)
-        logits = self.classifier.score(first, second, attention).squeeze(1)
+        logits = self.classifier.score(*self._entity_features(outputs, attention_mask, entity_pieces)).squeeze(1)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -394,6 +385,21 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             hidden_states=outputs.hidden_states if wants_states else None,
             attentions=outputs.attentions,
         )
+
+    def _entity_features(
+        self, outputs: BaseModelOutput, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
+        states = outputs.last_hidden_state
+        real = entity_pieces >= 0
+        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
+        first = second = attention = None
+        if self.classifier.states is not None:
+            entities = (mean.unsqueeze(-1) * _rows(states, entity_pieces)).sum(dim=-2)
+            first, second = self.classifier.dropout(entities).split(1, dim=1)
+        if "att" in self.config.features:
+            attention = self._entity_attention(outputs.hidden_states, attention_mask, entity_pieces, mean)
+        return first, second, attention
 
     def _entity_attention(
         self,

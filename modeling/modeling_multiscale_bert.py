@@ -126,8 +126,20 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
             return_dict=True,
             **kwargs,
         )
-        hidden_states = outputs.last_hidden_state
-        fusion_attentions = []
+        hidden_states, fusion_attentions = self._fuse(outputs.last_hidden_state, attention_mask, output_attentions)
+        return MultiScaleModelOutput(
+            last_hidden_state=hidden_states,
+            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            fusion_attentions=fusion_attentions,
+        )
+
+    def _fuse(
+        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, output_attentions: bool
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...] | None]:
+        """The states after the last fusion layer, and the attention of every layer or `None`."""
+        attentions = []
         for layer in self.fusion:
             inputs = (hidden_states, attention_mask, output_attentions)
             if self.gradient_checkpointing and self.training:
@@ -135,14 +147,8 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
             else:
                 fusion, attention = layer(*inputs)
             hidden_states = hidden_states + fusion if self.config.fusion_residual else fusion
-            fusion_attentions.append(attention)
-        return MultiScaleModelOutput(
-            last_hidden_state=hidden_states,
-            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            fusion_attentions=tuple(fusion_attentions) if output_attentions else None,
-        )
+            attentions.append(attention)
+        return hidden_states, tuple(attentions) if output_attentions else None
 
 
 class _MultiScaleClassifier(MultiScaleBertPreTrainedModel):
