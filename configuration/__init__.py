@@ -1,4 +1,4 @@
-"""Configurations: pure data, validated on construction."""
+"""Configurations of the models: pure data, validated on construction."""
 
 from .configuration_bert_pairwise import BertPairwiseConfig
 from .configuration_bilstm import BiLSTMConfig

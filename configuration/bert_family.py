@@ -1,4 +1,4 @@
-"""Configurations of models that are a BERT encoder with something on top."""
+"""What the configurations of models built on a BERT encoder share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from transformers import BertConfig
 
 
 class BertFamilyConfig(BertConfig):
-    """A [`BertConfig`] with more fields, whose `from_pretrained` reads the checkpoint of any BERT, too."""
+    """
+    A [`BertConfig`] with more fields. `from_pretrained` also reads the checkpoint of a plain BERT.
+
+    Raises:
+        ValueError: `from_pretrained` reads a checkpoint whose `model_type` is neither `"bert"` nor that of the class.
+    """
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        # Transformers sets the arguments of `from_pretrained` one by one, after the validation at construction.
+        # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
         new = {field.name for field in fields(cls)} - {field.name for field in fields(BertConfig)}
         own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
         return super().from_dict(config_dict | own, **kwargs)
@@ -26,5 +31,5 @@ class BertFamilyConfig(BertConfig):
                 f"{pretrained_model_name_or_path} is a checkpoint of the family {family!r}; "
                 f"{cls.__name__} loads 'bert' and {cls.model_type!r}"
             )
-        # Any BERT is one of this family without its new layers.
+        # A plain BERT is read as a member of this family; its new layers are initialized.
         return config | {"model_type": cls.model_type}, kwargs

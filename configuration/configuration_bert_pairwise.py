@@ -1,4 +1,4 @@
-"""Configuration of BERT whose attention maps are features of pairs of words."""
+"""Configuration of BERT with pairwise scores, whose features include the attention maps."""
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 
@@ -15,38 +15,41 @@ class BertPairwiseConfig(BertFamilyConfig):
     Configuration of a [`BertPairwiseParser`] or a [`BertPairwiseForRelationClassification`]: a BERT encoder whose
     hidden states and attention maps, of all layers and heads, are the features of a pair of words.
 
-    Every argument of [`BertConfig`] is accepted; the defaults of the others are those of the paper (pairwise
-    attention for dependency parsing and relation classification). `num_labels` counts the relations, NONE left out.
+    Every argument of [`BertConfig`] is accepted. The defaults of the others are those of the paper (pairwise attention
+    for dependency parsing and relation classification), except for `attention_scale`. `num_labels` is the number of
+    relations without NONE.
 
     Args:
         features (`str`, *optional*, defaults to `"emb+att"`):
-            What is known of a pair: the last hidden states of both words (`"emb"`), their attention to each other
+            Features of a pair: the last hidden states of both words (`"emb"`), their attention to each other
             (`"att"`), or both.
         objective (`str`, *optional*, defaults to `"pairs"`):
-            How a parser learns: each ordered pair of words has a relation or NONE (`"pairs"`, the paper), or each
-            word chooses its head and the arc its relation (`"head_select"`).
+            What a parser is trained on: each ordered pair of words has a relation or NONE (`"pairs"`, the paper), or
+            each word selects its head and the arc then its relation (`"head_select"`).
         scorer (`str`, *optional*, defaults to `"linear"`):
-            Whether the scores are linear in the hidden states (`"linear"`, the paper) or come from a deep biaffine
-            layer (`"biaffine"`). They are linear in the attention with both.
+            How the hidden states are scored: by a linear layer (`"linear"`, the paper) or a deep biaffine layer
+            (`"biaffine"`). The attention is scored by a linear layer with both.
         arc_size (`int`, *optional*, defaults to 500):
-            Width of the biaffine layer for arcs.
+            Width of the biaffine layer for arcs; read with `"head_select"` only.
         relation_size (`int`, *optional*, defaults to 100):
             Width of the biaffine layer for relations.
         freeze_encoder (`bool`, *optional*, defaults to `False`):
-            Whether the encoder only yields features: it gets no gradient and stays in evaluation mode.
+            Whether to train only the scores: the encoder gets no gradient and stays in evaluation mode.
         word_state (`str`, *optional*, defaults to `"first"`):
-            Hidden state of a word: its first piece's, or the `"mean"` of its pieces.
+            Hidden state of a word: that of its `"first"` piece, or the `"mean"` of its pieces.
         none_weight (`float`, *optional*, defaults to 1.0):
-            Weight of the pairs without a relation in the loss of the objective `"pairs"`.
+            Weight of pairs without a relation in the loss of the objective `"pairs"`.
         attention_scale (`float`, *optional*, defaults to 10.0):
-            Factor of the attention features. They are far smaller than hidden states; with a factor, their weights
-            learn as fast. The paper has none, which is 1.
+            Factor of the attention features. They are far smaller than hidden states; scaled up, their weights learn
+            as fast as those of the hidden states. 1 is the paper's.
 
-    `classifier_dropout` (or else `hidden_dropout_prob`) applies to the hidden states of the words, and inside the
-    biaffine layers.
+    `classifier_dropout`, or `hidden_dropout_prob` if it is `None`, applies to the hidden states of the words and
+    inside the biaffine layers.
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: a value outside of what is allowed; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
+            is below 1, `none_weight` or `attention_scale` is not positive and finite, `"biaffine"` is combined with
+            `features="att"`, or `is_decoder` is set; the message names the field.
 
     Example:
 
@@ -55,7 +58,8 @@ class BertPairwiseConfig(BertFamilyConfig):
 
     >>> config = BertPairwiseConfig(objective="head_select", scorer="biaffine", num_labels=40)
     >>> parser = BertPairwiseParser(config)
-    ```"""
+    ```
+    """
 
     model_type = "bert_pairwise"
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
@@ -71,12 +75,12 @@ class BertPairwiseConfig(BertFamilyConfig):
     attention_scale: float | int = 10.0
 
     def __post_init__(self, **kwargs):
-        # An Auto class that serves two models cannot read None.
+        # Where two models share an Auto class, Transformers iterates over `architectures`.
         self.architectures: list[str] = self.architectures or []
         super().__post_init__(**kwargs)
 
     def validate_pairs(self):
-        """Part of the `@strict` validation, which runs at construction."""
+        """Part of the `@strict` validation, which runs on construction."""
         for name in ("arc_size", "relation_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")

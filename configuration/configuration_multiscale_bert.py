@@ -14,33 +14,37 @@ class MultiScaleBertConfig(BertFamilyConfig):
     r"""
     Configuration of a [`MultiScaleBertModel`]: a BERT encoder followed by multi-scale fusion self-attention.
 
-    Every argument of [`BertConfig`] is accepted; the defaults of the others are those of the paper
+    Every argument of [`BertConfig`] is accepted. The defaults of the others are those of the paper
     ("Multi-scale fusion self attention mechanism", 2021).
 
     Args:
         scales (`tuple[int, ...]`, *optional*, defaults to `(3,)`):
-            Phrase lengths k in words, one convolution each (Eq. 3 and 4). Empty: words only.
+            Phrase lengths k in words, one convolution each (Eq. 3 and 4). Empty for words only.
         mask_mode (`str`, *optional*, defaults to `"hard"`):
             How the word mask of Eq. 13 is computed: `"hard"` (the paper; its query and key get no gradient), `"ste"`
-            (the same values, straight-through gradient), `"sigmoid"`, `"entmax"`, or `"none"` (no mask).
+            (the same values with a straight-through gradient), `"sigmoid"`, `"entmax"`, or `"none"` (no mask). See
+            [`MultiScaleFusion`].
         mask_temperature (`float`, *optional*, defaults to 0.1):
             Temperature of `"ste"` and `"sigmoid"`, in units of the uniform attention level 1/n.
         conv_alignment (`str`, *optional*, defaults to `"causal"`):
-            Phrase j ends at word j (`"causal"`, Eq. 3) or is centred on it (`"same"`).
+            Whether phrase j ends at word j (`"causal"`, Eq. 3) or is centred on it (`"same"`).
         fusion_heads (`int`, *optional*, defaults to 1):
-            Heads of the fusion attention; the paper has one of width `hidden_size`.
+            Heads of the fusion attention; the paper has one.
         fusion_layers (`int`, *optional*, defaults to 1):
-            Fusion layers on top of the encoder; 0 leaves the plain BERT under the same head.
+            Fusion layers on top of the encoder; 0 is a plain BERT with the same classifier.
         fusion_residual (`bool`, *optional*, defaults to `False`):
-            Add each fusion layer's input to its output.
+            Whether to add the input of each fusion layer to its output.
         renormalize (`bool`, *optional*, defaults to `False`):
-            Scale every row of the masked attention (Eq. 17) back to a sum of 1.
+            Whether to scale every row of the masked attention (Eq. 17) back to a sum of 1.
         pooling (`str`, *optional*):
-            What the classifier reads: `"mean"` (over real tokens), `"cls"`, `"max"` or `"entity_start"` (the two
-            start markers, concatenated). `None` is the model class's own choice.
+            What the classifier reads: the `"mean"` or `"max"` over real tokens, the first token (`"cls"`), or the two
+            start markers, concatenated (`"entity_start"`). `None` is the default of the model class.
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: a value outside of what is allowed; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, `scales`
+            holds a number below 1 or one number twice, `mask_temperature` is not positive and finite, `fusion_heads`
+            does not divide `hidden_size`, `fusion_layers` is negative, or `is_decoder` is set; the message names the
+            field.
 
     Example:
 
@@ -48,7 +52,8 @@ class MultiScaleBertConfig(BertFamilyConfig):
     >>> from msattn import BertForMultiScaleRE, MultiScaleBertConfig
 
     >>> model = BertForMultiScaleRE(MultiScaleBertConfig(scales=[3, 5], mask_mode="ste", num_labels=19))
-    ```"""
+    ```
+    """
 
     model_type = "multiscale_bert"
     keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
@@ -64,13 +69,13 @@ class MultiScaleBertConfig(BertFamilyConfig):
     pooling: Literal["mean", "cls", "max", "entity_start"] | None = None
 
     def __post_init__(self, **kwargs):
-        self.scales = tuple(self.scales)  # JSON knows only lists
-        # An Auto class that serves two models cannot read None.
+        self.scales = tuple(self.scales)  # JSON has only lists
+        # Where two models share an Auto class, Transformers iterates over `architectures`.
         self.architectures: list[str] = self.architectures or []
         super().__post_init__(**kwargs)
 
     def validate_fusion(self):
-        """Part of the `@strict` validation, which runs at construction."""
+        """Part of the `@strict` validation, which runs on construction."""
         if any(scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
             raise ValueError(f"scales must be different whole numbers of at least 1, got {list(self.scales)}")
         if not 0 < self.mask_temperature < float("inf"):

@@ -1,4 +1,4 @@
-"""Models and the attention layers that they share: tensors in, tensors out."""
+"""Models, and the attention layers that they share: tensors in, tensors out."""
 
 from .modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from .modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel

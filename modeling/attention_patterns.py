@@ -1,4 +1,4 @@
-"""The loss of attention guided to a pattern: what a head should look at, written down beforehand."""
+"""The loss of attention guided to a pattern: what a head should attend to, fixed in advance."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ def pattern_loss(
     missing: str = "exclude",
 ) -> torch.Tensor:
     r"""
-    How far maps are from a pattern: ‖A − P‖² over rows with a target and real columns, as a mean over these entries
-    (Deshpande and Narasimhan, *Guiding Attention for Self-Supervised Learning with Transformers*).
+    The distance between attention maps A and a pattern P: the mean of (A − P)² over rows with a target and real
+    columns (Deshpande and Narasimhan, *Guiding Attention for Self-Supervised Learning with Transformers*).
 
     It is computed as ΣA² − 2ΣAP + ΣP², so that P is built for targets of three dimensions only.
 
     Args:
         attention (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`):
-            The maps of those heads of a layer that are guided, queries before keys.
+            The maps of the guided heads of a layer, queries before keys.
         target (`str` or `torch.Tensor`):
-            What each token should look at. `"first"`, `"next"` or `"prev"`: the sample's first real token, the one
-            after it, the one before it. Of shape `(batch, tokens)`: these tokens, in these proportions, the same for
-            every row. Of shape `(batch, tokens, tokens)`: a row's own proportions. Proportions are not negative;
-            they are scaled to add up to 1 over the real tokens, and all zero where there is no target.
+            What each token should attend to:
+
+            - `"first"`, `"next"` or `"prev"`: the first real token, the token after it, or the token before it.
+            - A tensor of shape `(batch, tokens)`: these tokens, in these proportions, for every row.
+            - A tensor of shape `(batch, tokens, tokens)`: proportions for each row.
+
+            Proportions are not negative. They are scaled to a sum of 1 over the real tokens; all zeros mean no target.
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-            1 or true at real tokens, which are neighbours; the others take no part.
+            1 or true at real tokens, which are consecutive. The others are ignored.
         missing (`str`, *optional*, defaults to `"exclude"`):
-            What becomes of rows without a target, such as the last one for `"next"`: they are left out, or their
-            target is `"zero"`, as in the released code of the paper, which no attention can reach.
+            Whether to leave out rows without a target (`"exclude"`), such as the last one for `"next"`, or to give
+            them the target `"zero"`, as the released code of the paper does. No attention reaches that target.
 
     Returns:
-        `torch.Tensor`: The mean over heads and samples, in float32, or in float64 if `attention` is. A sample without
-        a target counts as 0.
+        `torch.Tensor` of shape `()`: The mean over heads and samples, in float32, or in float64 if `attention` is. A
+        sample without a target counts as 0.
 
     Raises:
-        ValueError: Shapes that do not fit, an unknown pattern or an unknown `missing`.
+        ValueError: `attention` is not `(batch, heads, tokens, tokens)` or empty, `attention_mask` or `target` does not
+            fit to it, or the pattern or `missing` is unknown.
     """
     if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2] or 0 in attention.shape:
         raise ValueError(
@@ -56,22 +60,7 @@ def pattern_loss(
     real = attention_mask.to(attention.device).bool()
     with torch.autocast(attention.device.type, enabled=False):
         attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
-        if isinstance(target, torch.Tensor):
-            target = target.to(attention)
-        if isinstance(target, str) and target in ("next", "prev"):
-            rows, overlap, squares = _band(attention, target, real)
-        elif isinstance(target, str) and target == "first":
-            rows, overlap, squares = _columns(attention, real & (real.cumsum(dim=-1) == 1), real)
-        elif isinstance(target, str):
-            raise ValueError(f"target must be one of {', '.join(POSITIONS)} or a tensor, got {target!r}")
-        elif target.shape == (batch, tokens):
-            rows, overlap, squares = _columns(attention, target, real)
-        elif target.shape == (batch, tokens, tokens):
-            rows, overlap, squares = _matrix(attention, target, real)
-        else:
-            raise ValueError(
-                f"target must be {(batch, tokens)} or {(batch, tokens, tokens)}, got {tuple(target.shape)}"
-            )
+        rows, overlap, squares = _terms(attention, target, real)
         counted = rows if missing == "exclude" else real
         weights = real.to(attention.dtype)
         own = (attention.square() @ weights[:, None, :, None]).squeeze(-1) * counted.unsqueeze(1)
@@ -80,24 +69,44 @@ def pattern_loss(
         return (distances / entries.clamp_min(1).unsqueeze(-1)).mean()
 
 
-# Each gives the rows with a target, (batch, tokens), and over these ΣAP, (batch, heads), and ΣP², (batch,).
+def _terms(
+    attention: torch.Tensor, target: str | torch.Tensor, real: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The rows with a target, `(batch, tokens)`, and over these rows ΣAP, `(batch, heads)`, and ΣP², `(batch,)`."""
+    batch, _, tokens, _ = attention.shape
+    if isinstance(target, str):
+        if target in ("next", "prev"):
+            return _band(attention, target, real)
+        if target == "first":
+            return _columns(attention, real & (real.cumsum(dim=-1) == 1), real)
+        raise ValueError(f"target must be one of {', '.join(POSITIONS)} or a tensor, got {target!r}")
+    target = target.to(attention)
+    if target.shape == (batch, tokens):
+        return _columns(attention, target, real)
+    if target.shape == (batch, tokens, tokens):
+        return _matrix(attention, target, real)
+    raise ValueError(f"target must be {(batch, tokens)} or {(batch, tokens, tokens)}, got {tuple(target.shape)}")
 
 
-def _band(attention: torch.Tensor, target: str, real: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _band(attention: torch.Tensor, target: str, real: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     pairs = real[:, 1:] & real[:, :-1]
     rows = pad(pairs, (0, 1) if target == "next" else (1, 0))
     diagonal = attention.diagonal(1 if target == "next" else -1, dim1=-2, dim2=-1)
     return rows, (diagonal * pairs.unsqueeze(1)).sum(dim=-1), pairs.sum(dim=-1)
 
 
-def _columns(attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _columns(
+    attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     target = _proportions(target.to(attention.dtype) * real)
     rows = real & (target > 0).any(dim=-1, keepdim=True)
     looks = (attention @ target[:, None, :, None]).squeeze(-1)
     return rows, (looks * rows.unsqueeze(1)).sum(dim=-1), target.square().sum(dim=-1) * rows.sum(dim=-1)
 
 
-def _matrix(attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _matrix(
+    attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     target = _proportions(target * real.unsqueeze(1) * real.unsqueeze(2))
     rows = (target > 0).any(dim=-1)
     overlap = (attention.flatten(2) @ target.flatten(1).unsqueeze(-1)).squeeze(-1)

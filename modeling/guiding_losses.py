@@ -1,4 +1,4 @@
-"""The losses of attention guiding: maps that differ (MDG), and tokens that are not all read by the same maps (PDG)."""
+"""The losses of attention guiding: map discrimination (MDG) and pattern decorrelation (PDG)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn.functional import normalize as unit_vectors
 
 NORMALIZATIONS = ("none", "row", "col")
 REDUCTIONS = ("mean", "sum")
-# Vectors shorter than this are no directions: they are made longer, but not to unit length.
+# Vectors shorter than this have no reliable direction: they are scaled up, but not to unit length.
 SHORTEST = 1e-6
 
 
@@ -21,28 +21,31 @@ def mdg_loss(
     reduction: str = "mean",
 ) -> torch.Tensor:
     r"""
-    Map discrimination guiding (Eq. 11 of the attention-guiding paper): the maps of a sample are told from each other.
+    Map discrimination guiding (Eq. 11 of the attention-guiding paper): the attention maps of a sample should differ.
 
     MDG = − Σ_i log (exp(m_i·m_i / τ) / Σ_j exp(m_j·m_i / τ)).
 
-    With unit rows, the default, a map's term lies between log(1 + (maps − 1) e^(−1/τ)) and log(maps).
+    With `normalize="row"`, the term of a map lies between log(1 + (maps − 1) e^(−1/τ)) and log(maps).
 
     Args:
         received (`torch.Tensor` of shape `(batch, maps, tokens)`):
-            What each token receives in each map; see [`received_attention`].
+            The attention that each token receives in each map; see [`received_attention`].
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-            1 or true at real tokens; the others take no part.
+            1 or true at real tokens. The others are ignored.
         temperature (`float`, *optional*, defaults to 1.0): τ.
         normalize (`str`, *optional*, defaults to `"row"`):
-            What gets unit length first: each map (`"row"`), each token's values over the maps (`"col"`), or `"none"`.
-        reduction (`str`, *optional*, defaults to `"mean"`): `"sum"` over the maps, as printed, or their `"mean"`.
+            What is scaled to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
+            or `"none"`.
+        reduction (`str`, *optional*, defaults to `"mean"`):
+            The `"sum"` over the maps, as in the paper, or their `"mean"`.
 
     Returns:
-        `torch.Tensor`: The mean over the samples, in float32, or in float64 if `received` is. A sample without real
-        tokens counts as 0.
+        `torch.Tensor` of shape `()`: The mean over the samples, in float32, or in float64 if `received` is. A sample
+        without real tokens counts as 0.
 
     Raises:
-        ValueError: Shapes that do not fit, or an argument that is none of the above.
+        ValueError: `received` does not have three dimensions or is empty, `attention_mask` is not `(batch, tokens)`,
+            `temperature` is not positive and finite, or `normalize` or `reduction` is unknown.
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature must be a positive number, got {temperature}")
@@ -61,27 +64,29 @@ def pdg_loss(
     reduction: str = "mean",
 ) -> torch.Tensor:
     r"""
-    Pattern decorrelation guiding (Eq. 12 of the attention-guiding paper): PDG = ‖MᵀM − I‖²_F.
+    Pattern decorrelation guiding (Eq. 12 of the attention-guiding paper): tokens should be read by different maps.
 
-    The rows of M are the maps of a sample, its columns the real tokens. With fewer maps than tokens it is computed
-    from the smaller matrix, as ‖MMᵀ − I‖²_F + tokens − maps.
+    PDG = ‖MᵀM − I‖²_F, where the rows of M are the maps of a sample and the columns its real tokens. With fewer maps
+    than tokens it is computed from the smaller matrix, as ‖MMᵀ − I‖²_F + tokens − maps.
 
     Args:
         received (`torch.Tensor` of shape `(batch, maps, tokens)`):
-            What each token receives in each map; see [`received_attention`].
+            The attention that each token receives in each map; see [`received_attention`].
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-            1 or true at real tokens; the others take no part.
+            1 or true at real tokens. The others are ignored.
         normalize (`str`, *optional*, defaults to `"row"`):
-            What gets unit length first: each map (`"row"`), each token's values over the maps (`"col"`), or `"none"`.
+            What is scaled to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
+            or `"none"`.
         reduction (`str`, *optional*, defaults to `"mean"`):
-            `"sum"`, as printed, or `"mean"`: divided by the real tokens of the sample.
+            The `"sum"`, as in the paper, or the `"mean"`: the sum divided by the number of real tokens.
 
     Returns:
-        `torch.Tensor`: The mean over the samples, in float32, or in float64 if `received` is. A sample without real
-        tokens counts as 0.
+        `torch.Tensor` of shape `()`: The mean over the samples, in float32, or in float64 if `received` is. A sample
+        without real tokens counts as 0.
 
     Raises:
-        ValueError: Shapes that do not fit, or an argument that is none of the above.
+        ValueError: `received` does not have three dimensions or is empty, `attention_mask` is not `(batch, tokens)`,
+            or `normalize` or `reduction` is unknown.
     """
     with torch.autocast(received.device.type, enabled=False):
         maps, real = _prepare(received, attention_mask, normalize, reduction)
@@ -96,7 +101,7 @@ def pdg_loss(
 def _prepare(
     received: torch.Tensor, attention_mask: torch.Tensor | None, normalize: str, reduction: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """M, zero at padding, and which tokens are real."""
+    """M `(batch, maps, tokens)`, zero at padding, and which tokens are real, `(batch, tokens)`."""
     if received.dim() != 3 or 0 in received.shape:
         raise ValueError(f"received must be (batch, maps, tokens) and not empty, got {tuple(received.shape)}")
     if normalize not in NORMALIZATIONS:

@@ -1,7 +1,8 @@
-"""Checkpoints that carry their own code.
+"""
+Checkpoints that carry their own code.
 
-The Hub's remote code must lie flat in one folder, while the package keeps configurations and models apart. The mixin
-below bridges the two whenever a model is saved.
+Remote code on the Hub must lie flat in one folder, while the package keeps configurations and models in two. The mixin
+below flattens the files whenever a model is saved.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ _SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
 
 
 def flat_sources(path: str | os.PathLike) -> dict[str, str]:
-    """Collect a source file and all that it imports relatively, rewritten to lie side by side in one folder.
+    """
+    Collect a source file and all files that it imports relatively, rewritten to lie side by side in one folder.
 
     Args:
-        path: the file that defines the model.
+        path (`str` or `os.PathLike`): The file that defines the model.
 
     Returns:
-        The text of each file by its name.
+        `dict[str, str]`: The text of each file by its name.
 
     Raises:
-        ValueError: two of the files have the same name.
+        ValueError: Two of the files have the same name.
+        OSError: An imported file does not exist.
     """
     pending = [Path(path)]
     origins: dict[str, Path] = {}
@@ -51,32 +54,43 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
             raise ValueError(f"{file} and {origins[file.name]} would share one place in a flat folder; rename one.")
         if file.name in sources:
             continue
-        text = file.read_text(encoding="utf-8")
-        lines = text.splitlines(keepends=True)
-        imports[file.name] = []
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                parts = (node.module or "").split(".")
-                pending.append(file.parents[node.level - 1].joinpath(*parts).with_suffix(".py"))
-                line = node.lineno - 1
-                lines[line] = re.sub(r"\bfrom\s+\.[.\w]*", f"from .{parts[-1]}", lines[line], count=1)
-                imports[file.name].append(f"{parts[-1]}.py")
-        sources[file.name] = "".join(lines)
+        sources[file.name], imported = _flattened(file)
+        imports[file.name] = [other.name for other in imported]
+        pending += imported
     for name in sources:
         needed = list(imports[name])
         for other in needed:
             needed += [further for further in imports[other] if further not in (name, *needed)]
         for other in sorted({*needed} - {*imports[name]}):
-            # The first 5.x versions of Transformers fetch only the files that the class's own file imports.
+            # The first 5.x versions of Transformers fetch only the files that the file of the class imports itself.
             sources[name] += f"from .{Path(other).stem} import __name__ as _  # noqa: E402, F401\n"
     return sources
 
 
+def _flattened(file: Path) -> tuple[str, list[Path]]:
+    """The text of a file whose relative imports point to the same folder, and the files that it imports relatively."""
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    imported = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            parts = (node.module or "").split(".")
+            imported.append(file.parents[node.level - 1].joinpath(*parts).with_suffix(".py"))
+            line = node.lineno - 1
+            lines[line] = re.sub(r"\bfrom\s+\.[.\w]*", f"from .{parts[-1]}", lines[line], count=1)
+    return "".join(lines), imported
+
+
 @contextmanager
 def replaced_when_complete(folder: str | os.PathLike) -> Iterator[Path]:
-    """Yield an empty folder whose files move into `folder` when the block ends without an error.
+    """
+    Yield an empty folder whose files move into `folder` when the block ends without an error.
 
-    A write that fails half-way, on a full disk for example, thus leaves the files of the last good save untouched.
+    A write that fails half-way, for example on a full disk, leaves the files of the last good save untouched. Shards
+    of an earlier save that the new one does not replace are deleted.
+
+    Args:
+        folder (`str` or `os.PathLike`): Created if needed.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -94,16 +108,17 @@ def replaced_when_complete(folder: str | os.PathLike) -> Iterator[Path]:
 
 
 class HubExportMixin:
-    """Makes `save_pretrained` and `push_to_hub` write checkpoints that load without this package.
+    """
+    Make `save_pretrained` and `push_to_hub` write checkpoints that load without this package.
 
-    Put it before the `PreTrainedModel` class. Beside the weights, the folder receives the source files that the class
-    needs, and `config.json` an `auto_map` that names them for `trust_remote_code=True`. All files are written aside
-    first and moved into place when complete.
+    Derive from it before the `PreTrainedModel` class. The checkpoint then holds the source files that the class needs,
+    and an `auto_map` in `config.json` that names them for `trust_remote_code=True`. All files are first written to a
+    temporary folder and moved when complete.
 
-    Classes defined outside this file's package are saved as Transformers does by default.
+    Classes defined outside of the package of this file are saved as Transformers does.
     """
 
-    #: Names of the Auto classes that load this class. `AutoModel` loads the base model unless it is among them.
+    #: Names of the Auto classes that load this class. `AutoModel` loads the base model unless it is listed.
     _hub_auto_classes: ClassVar[tuple[str, ...]] = ()
 
     def save_pretrained(
@@ -114,18 +129,19 @@ class HubExportMixin:
         push_to_hub: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Save the model, its configuration and its code; see [`~transformers.PreTrainedModel.save_pretrained`].
+        """
+        Save the model, its configuration and its code; see [`~transformers.PreTrainedModel.save_pretrained`].
 
         Args:
-            save_directory: folder to save to, created if needed.
-            is_main_process: only the main process writes.
-            state_dict: the weights to save, if not the model's own.
-            push_to_hub: upload the model after saving it.
-            kwargs: further arguments of `save_pretrained` and, with `push_to_hub`, of `push_to_hub`; `repo_id`
-                defaults to the folder's name.
+            save_directory (`str` or `os.PathLike`): Folder to save to, created if needed.
+            is_main_process (`bool`, *optional*, defaults to `True`): Whether this is the main process, which writes.
+            state_dict (`dict`, *optional*): Weights to save instead of those of the model.
+            push_to_hub (`bool`, *optional*, defaults to `False`): Upload the model after saving it.
+            **kwargs: Further arguments of `save_pretrained` and, with `push_to_hub`, of `push_to_hub`. `repo_id`
+                defaults to the name of the folder.
         """
-        # Transformers 5.5 would give the layer norms of a loaded BERT the names that they had in TensorFlow, and miss
-        # them when a run is resumed.
+        # Transformers 5.5 would save the layer norms of a loaded BERT under the names of TensorFlow, and not find them
+        # when a run is resumed.
         kwargs.setdefault("save_original_format", False)
         if kwargs.get("distributed_checkpoint") or not is_main_process or os.path.isfile(save_directory):
             return super().save_pretrained(  # type: ignore[misc]
@@ -141,7 +157,7 @@ class HubExportMixin:
 
     @contextmanager
     def _exported_code(self, folder: Path) -> Iterator[None]:
-        """Write the sources to `folder` and name them in the configuration while the block saves it."""
+        """Write the sources to `folder`, and name them in the configuration until the block ends."""
         cls = _model_class(self)
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             yield
@@ -167,5 +183,5 @@ class HubExportMixin:
 
 
 def _model_class(model: Any) -> type:
-    """The class of a model. FSDP2 gives what it shards a class of torch, derived from that."""
+    """The class of a model. FSDP2 replaces it by a class of torch that derives from it."""
     return next(cls for cls in type(model).__mro__ if not cls.__module__.startswith("torch."))

@@ -1,26 +1,28 @@
-"""BERT whose attention maps are features of pairs of words: dependency parsing and relation classification."""
+"""BERT with pairwise scores, whose features include the attention maps: parsing and relation classification."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy
 from transformers import BertModel, BertPreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, ModelOutput, SequenceClassifierOutput
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
 from .hub_export import HubExportMixin
 from .pairwise_scores import PairwiseScores, relations_of_arcs
 from .word_attention import count_words
 
-# The score of an arc that cannot be. Finite, as decoders ask for, and a number of every dtype.
+# The score of an impossible arc. Finite, as decoders require, and representable in every dtype.
 NO_ARC = -1e4
-# The target that has no loss.
+# The target without a loss.
 IGNORED = -100
+ChooseHeads = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass
@@ -29,15 +31,16 @@ class PairwiseParserOutput(ModelOutput):
     Output of a [`BertPairwiseParser`].
 
     Args:
-        loss (`torch.Tensor` of shape `(1,)`): With `heads` and `relations`.
+        loss (`torch.Tensor` of shape `()`, *optional*): Given `heads` and `relations`.
         arc_scores (`torch.Tensor` of shape `(batch, W + 1, W + 1)`):
-            Rows are heads, columns dependents, 0 is ROOT. -10,000 where no arc can be: in column 0, on the diagonal,
-            and beyond the words of a sentence.
-        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`):
-            Of each pair; rows are heads, columns dependents. [`relations_of_arcs`] takes those of a tree. With
-            `choose_heads`: those of the chosen arcs, `(batch, W, K)`; otherwise, while training with the objective
-            `"head_select"`: those of the arcs in `heads`, `(batch, W, K)`.
-        hidden_states, attentions (tuple of `torch.Tensor`): The encoder's, on request.
+            Rows are heads, columns are dependents, 0 is ROOT. -10,000 where no arc is possible: in column 0, on the
+            diagonal, and beyond the words of a sentence.
+        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)` or `(batch, W, K)`):
+            Relations of each pair; rows are heads, columns are dependents. [`relations_of_arcs`] selects those of a
+            tree. With `choose_heads`, only those of the chosen arcs, one for each word. While training with the
+            objective `"head_select"`, only those of the arcs in `heads`.
+        hidden_states (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
+        attentions (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
     """
 
     loss: torch.Tensor | None = None
@@ -47,13 +50,23 @@ class PairwiseParserOutput(ModelOutput):
     attentions: tuple[torch.Tensor, ...] | None = None
 
 
+class _PairFeatures(NamedTuple):
+    """The first arguments of [`PairwiseScores`]."""
+
+    hidden_states: torch.Tensor
+    attentions: tuple[torch.Tensor, ...]
+    word_index: torch.Tensor
+
+
 class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
-    """The encoder, frozen or not."""
+    """The encoder, frozen or not, and the scores that read its states and attention."""
 
     config_class = BertPairwiseConfig
-    # Heads of a pre-training checkpoint that have no place here.
+    #: Sub-modules of the base model that a pre-trained checkpoint does not have.
+    new_layers: ClassVar[tuple[str, ...]] = ()
+    # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
-    # The loss is a mean over the batch: with gradient accumulation the Trainer has to divide it.
+    # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
     accepts_loss_kwargs = False
 
     def __init__(self, config: BertPairwiseConfig):
@@ -65,7 +78,7 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
         loaded = super().from_pretrained(*args, **kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._freeze()  # the loaded parameters are new ones
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._freeze()  # loading replaces the parameters
         return loaded
 
     def train(self, mode: bool = True):
@@ -78,11 +91,11 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
         if self.config.freeze_encoder:
             self.bert.requires_grad_(False)
         if self.config.features == "att":
-            # Without a gradient anyway, which `DistributedDataParallel` would wait for.
+            # No output reads these, so they get no gradient, and `DistributedDataParallel` would wait for one.
             last = self.bert.encoder.layer[-1]
             for unread in (last.attention.self.value, last.attention.output, last.intermediate, last.output):
                 unread.requires_grad_(False)
-            last.attention.self.key.bias.requires_grad_(False)  # it is the same for all keys, which softmax ignores
+            last.attention.self.key.bias.requires_grad_(False)  # adds the same to all scores of a row of the softmax
 
     def _scores(self, num_outputs: int, size: int) -> PairwiseScores:
         config = self.config
@@ -99,31 +112,38 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
             attention_scale=config.attention_scale,
         )
 
-    def _encode(self, attention_mask: torch.Tensor | None, **kwargs) -> BaseModelOutput:
+    def _encode(self, attention_mask: torch.Tensor | None, **kwargs: Unpack[TransformersKwargs]) -> BaseModelOutput:
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError(f"attention_mask must be (batch, tokens), got the shape {tuple(attention_mask.shape)}")
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
             return self.bert(attention_mask=attention_mask, return_dict=True, **kwargs)
 
     def _wants(self, name: str, given: bool | None) -> bool:
+        """An argument such as `output_attentions`, or the default in the configuration."""
         return getattr(self.config, name) if given is None else given
 
 
 class BertPairwiseParser(BertPairwisePreTrainedModel):
     r"""
-    A dependency parser that reads all of BERT's attention (pairwise attention for dependency parsing and relation
-    classification).
+    A dependency parser that reads the attention of all layers and heads of BERT (pairwise attention for dependency
+    parsing and relation classification).
 
     Arcs are scored from the last hidden states of the two words and their attention to each other in every layer and
-    head, see [`PairwiseScores`]. [CLS] stands for ROOT. No word is dropped: a word of several pieces has the state of
-    the first, and the attention of all. In training, the attention is what the encoder goes on with, after dropout.
+    head; see [`PairwiseScores`]. [CLS] stands for ROOT. No word is dropped: a word of several pieces has the state of
+    the first piece or their mean (`config.word_state`), and the attention of all. In training, the attention is read
+    after dropout.
 
-    With `objective="pairs"` each pair of words has a relation or NONE, and the score of an arc is the log-odds of any
-    relation; with `"head_select"` arcs and relations have scores of their own.
+    With `objective="pairs"`, each pair of words has a relation or NONE, and the score of an arc is the log-odds of any
+    relation. With `"head_select"`, arcs and relations have separate scores.
 
     ```python
     >>> parser = BertPairwiseParser.from_pretrained("google-bert/bert-base-uncased", num_labels=40)
-    ```"""
+    ```
+
+    Raises:
+        ValueError: `config.features` includes the attention, and an attention implementation other than `"eager"` was
+            requested.
+    """
 
     _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
 
@@ -155,8 +175,8 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
-        choose_heads: Callable[[torch.Tensor], torch.Tensor] | None = None,
-        **kwargs: Any,
+        choose_heads: ChooseHeads | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
         r"""
         Args:
@@ -164,18 +184,18 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
             word_index (`torch.LongTensor` of shape `(batch, pieces)`):
                 The word of each piece: 0 for [CLS], then 1 to W, and -1 for [SEP] and padding.
             heads (`torch.LongTensor` of shape `(batch, W)`, *optional*):
-                The head of each word, 0 for ROOT. -100 for padding, or if it is not known: no loss.
+                The head of each word, 0 for ROOT. -100 for padding and unknown heads, which have no loss.
             relations (`torch.LongTensor` of shape `(batch, W)`, *optional*):
-                The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding, or if it is not
-                known: no loss.
-            output_attentions (`bool`, *optional*): Return `attentions`, where the encoder has them.
+                The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding and unknown
+                relations, which have no loss.
+            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
             choose_heads (`Callable`, *optional*):
                 Gets `arc_scores` and returns the head of each word, `(batch, W)`; numbers below 0 count as 0. Only
                 the relations of these arcs are returned, and with `"head_select"` no others are scored.
 
         Raises:
-            ValueError: `word_index` is missing or of another shape, `heads` has fewer words, or only one of `heads`
-                and `relations` is there.
+            ValueError: `attention_mask` is not `(batch, pieces)`, `word_index` is missing or not `(batch, pieces)`,
+                `heads` has fewer words than `word_index`, or only one of `heads` and `relations` is given.
         """
         if (heads is None) != (relations is None):
             raise ValueError("heads and relations must be given together")
@@ -194,38 +214,10 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
         if word_index is None or word_index.shape != states.shape[:2]:
             got = None if word_index is None else tuple(word_index.shape)
             raise ValueError(f"word_index must be (batch, pieces) {tuple(states.shape[:2])}, got {got}")
-        words = self._count_words(word_index, heads)
-        features = (states, outputs.attentions if reads_attention else (), word_index)
-        possible = self._possible_arcs(word_index, words)
-
-        if self.config.objective == "pairs":
-            logits = self.relations(*features, words)
-            relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
-            # In parts: the sum takes as much memory as what is summed.
-            any_relation = [part.logsumexp(dim=-1) for part in relation_logits.chunk(4, dim=1)]
-            arc_scores = torch.cat(any_relation, dim=1) - none
-        else:
-            arc_scores = self.arcs(*features, words).squeeze(1)
-        arc_scores = arc_scores.masked_fill(~possible, NO_ARC)
-        chosen = None if choose_heads is None else choose_heads(arc_scores)
-
-        loss = None
-        if self.config.objective == "pairs":
-            if heads is not None and relations is not None:
-                loss = self._pairs_loss(logits, possible, heads, relations)
-            if chosen is not None:
-                relation_logits = relations_of_arcs(relation_logits, chosen)
-        else:
-            trees = [tree for tree in (heads, chosen) if tree is not None]
-            if chosen is None and not (trees and self.training):
-                relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
-                of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
-            else:
-                of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
-                relation_logits = of_trees[-1]
-            if heads is not None and relations is not None:
-                relations = relations.masked_fill(heads < 0, IGNORED)
-                loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
+        features = _PairFeatures(states, outputs.attentions if reads_attention else (), word_index)
+        possible = self._possible_arcs(word_index, self._count_words(word_index, heads))
+        score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
+        loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
         return PairwiseParserOutput(
             loss=loss,
             arc_scores=arc_scores,
@@ -234,8 +226,55 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
             attentions=outputs.attentions if wanted else None,
         )
 
+    def _score_pairs(
+        self,
+        features: _PairFeatures,
+        possible: torch.Tensor,
+        heads: torch.Tensor | None,
+        relations: torch.Tensor | None,
+        choose_heads: ChooseHeads | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """The objective `"pairs"`: `loss`, `arc_scores` and `relation_logits`."""
+        logits = self.relations(*features, possible.shape[1] - 1)
+        relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
+        # In chunks: the sum takes as much memory as its input.
+        any_relation = [chunk.logsumexp(dim=-1) for chunk in relation_logits.chunk(4, dim=1)]
+        arc_scores = (torch.cat(any_relation, dim=1) - none).masked_fill(~possible, NO_ARC)
+        if choose_heads is not None:
+            relation_logits = relations_of_arcs(relation_logits, choose_heads(arc_scores))
+        loss = None
+        if heads is not None and relations is not None:
+            loss = self._pairs_loss(logits, possible, heads, relations)
+        return loss, arc_scores, relation_logits
+
+    def _select_heads(
+        self,
+        features: _PairFeatures,
+        possible: torch.Tensor,
+        heads: torch.Tensor | None,
+        relations: torch.Tensor | None,
+        choose_heads: ChooseHeads | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """The objective `"head_select"`: `loss`, `arc_scores` and `relation_logits`."""
+        words = possible.shape[1] - 1
+        arc_scores = self.arcs(*features, words).squeeze(1).masked_fill(~possible, NO_ARC)
+        chosen = None if choose_heads is None else choose_heads(arc_scores)
+        trees = [tree for tree in (heads, chosen) if tree is not None]
+        if chosen is None and not (trees and self.training):
+            relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
+            of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
+        else:
+            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
+            relation_logits = of_trees[-1]
+        loss = None
+        if heads is not None and relations is not None:
+            relations = relations.masked_fill(heads < 0, IGNORED)
+            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
+        return loss, arc_scores, relation_logits
+
     @staticmethod
     def _count_words(word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
+        """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
         if heads is None:
             return count_words(word_index)
         if not torch.compiler.is_compiling() and heads.shape[1] < count_words(word_index):
@@ -244,7 +283,7 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
 
     @staticmethod
     def _possible_arcs(word_index: torch.Tensor, words: int) -> torch.Tensor:
-        """`(batch, W + 1, W + 1)`: Both are in the sentence, are not the same, and ROOT is no dependent."""
+        """`(batch, W + 1, W + 1)`: both words are in the sentence and differ, and ROOT is no dependent."""
         numbers = torch.arange(words + 1, device=word_index.device)
         real = numbers <= word_index.amax(dim=1, keepdim=True)
         apart = (numbers.unsqueeze(-1) != numbers) & (numbers > 0)
@@ -253,7 +292,7 @@ class BertPairwiseParser(BertPairwisePreTrainedModel):
     def _pairs_loss(
         self, logits: torch.Tensor, possible: torch.Tensor, heads: torch.Tensor, relations: torch.Tensor
     ) -> torch.Tensor:
-        """Cross-entropy over all ordered pairs of words, and of ROOT and a word; most of them have no relation."""
+        """Cross-entropy over all ordered pairs of words and all pairs of ROOT and a word. Most have no relation."""
         none = self.num_labels
         known = heads >= 0
         targets = torch.full_like(possible, IGNORED, dtype=torch.long).masked_fill(possible, none)
@@ -274,13 +313,14 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
     The relation between two entities of a sentence, from their hidden states and their attention to each other in
     every layer and head (pairwise attention for dependency parsing and relation classification).
 
-    An entity is the mean of its pieces, and so is its attention, summed over the pieces of the other. These rows of
-    the attention are computed beside the layers, without their dropout: the encoder keeps any implementation of
-    attention.
+    The state of an entity is the mean over its pieces. Its attention to the other entity is the mean over its pieces
+    of the sum over the other's pieces. Only these rows of the attention are computed, outside of the layers and
+    without dropout, so the encoder may use any attention implementation.
 
     ```python
     >>> model = BertPairwiseForRelationClassification.from_pretrained("google-bert/bert-base-uncased", num_labels=19)
-    ```"""
+    ```
+    """
 
     _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
 
@@ -302,21 +342,23 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
             entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)`):
-                Positions of the pieces of the first and of the second entity, or of what stands for them, such as a
-                marker; -1 where an entity has fewer than m.
-            labels (`torch.Tensor` of shape `(batch,)`, *optional*): Relations in `[0, config.num_labels)`.
-            output_attentions (`bool`, *optional*): Return `attentions`, where the encoder has them.
+                Positions of the pieces of the first and of the second entity, or of a marker in their place. -1 where
+                an entity has fewer than m.
+            labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
+                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
+                (`config.problem_type`).
+            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
 
         Raises:
-            ValueError: `entity_pieces` is missing or of another shape.
+            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or not
+                `(batch, 2, m)`.
         """
-        reads_attention = "att" in self.config.features
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions)
         outputs = self._encode(
@@ -325,23 +367,15 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
-            output_hidden_states=reads_attention or wants_states,
+            output_hidden_states="att" in self.config.features or wants_states,
             output_attentions=wants_attention and self.config._attn_implementation in ("eager", "received"),
             **kwargs,
         )
-        states = outputs.last_hidden_state
-        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (states.shape[0], 2):
+        batch = outputs.last_hidden_state.shape[0]
+        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
             got = None if entity_pieces is None else tuple(entity_pieces.shape)
             raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
-        real = entity_pieces >= 0
-        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
-        first = second = attention = None
-        if self.classifier.states is not None:
-            entities = (mean.unsqueeze(-1) * _rows(states, entity_pieces)).sum(dim=-2)
-            first, second = self.classifier.dropout(entities).split(1, dim=1)
-        if reads_attention:
-            attention = self._entity_attention(outputs.hidden_states, attention_mask, entity_pieces, mean)
-        logits = self.classifier.score(first, second, attention).squeeze(1)
+        logits = self.classifier.score(*self._entity_features(outputs, attention_mask, entity_pieces)).squeeze(1)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -352,6 +386,21 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
             attentions=outputs.attentions,
         )
 
+    def _entity_features(
+        self, outputs: BaseModelOutput, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
+        states = outputs.last_hidden_state
+        real = entity_pieces >= 0
+        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
+        first = second = attention = None
+        if self.classifier.states is not None:
+            entities = (mean.unsqueeze(-1) * _rows(states, entity_pieces)).sum(dim=-2)
+            first, second = self.classifier.dropout(entities).split(1, dim=1)
+        if "att" in self.config.features:
+            attention = self._entity_attention(outputs.hidden_states, attention_mask, entity_pieces, mean)
+        return first, second, attention
+
     def _entity_attention(
         self,
         hidden_states: tuple[torch.Tensor, ...],
@@ -359,34 +408,49 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel):
         entity_pieces: torch.Tensor,
         mean: torch.Tensor,
     ) -> torch.Tensor:
-        """
-        Attention of the first entity to the second and back, `(batch, 1, 2 * L * H)`.
-
-        The keys of all tokens are not needed: (W_q x + b_q)·(W_k y + b_k) = (W_kᵀ (W_q x + b_q))·y, but for what is
-        the same for all y.
-        """
-        batch, tokens, width = hidden_states[0].shape
-        positions = torch.arange(tokens, device=entity_pieces.device)
+        """Attention of the first entity to the second and back, in all layers, `(batch, 1, 2 * L * H)`."""
+        positions = torch.arange(hidden_states[0].shape[1], device=entity_pieces.device)
         to = (entity_pieces.unsqueeze(-1) == positions).any(dim=-2)
         there, back = [], []
         for layer, states in zip(self.bert.encoder.layer, hidden_states[:-1], strict=True):
-            attention = layer.attention.self
-            heads, size = attention.num_attention_heads, attention.attention_head_size
-            queries = attention.query(_rows(states, entity_pieces)).view(batch, -1, heads, size)
-            folded = torch.einsum("bphd,hdw->bhpw", queries, attention.key.weight.view(heads, size, width))
-            scores = folded.flatten(1, 2) @ states.mT * attention.scaling
-            if attention_mask is not None:
-                scores = scores.masked_fill(attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
-            weights = scores.softmax(dim=-1)
-            weights = weights @ to.to(weights.dtype).mT
-            weights = (weights.view(batch, heads, *entity_pieces.shape[1:], 2) * mean[:, None, ..., None]).sum(dim=-2)
-            there.append(weights[:, :, 0, 1])
-            back.append(weights[:, :, 1, 0])
+            weights = _piece_attention(layer.attention.self, states, attention_mask, entity_pieces)
+            received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
+            received = received.view(*weights.shape[:2], *entity_pieces.shape[1:], 2)
+            received = (received * mean[:, None, ..., None]).sum(dim=-2)
+            there.append(received[:, :, 0, 1])
+            back.append(received[:, :, 1, 0])
         return torch.cat(there + back, dim=1).unsqueeze(1)
 
 
+def _piece_attention(
+    attention: Any, states: torch.Tensor, attention_mask: torch.Tensor | None, pieces: torch.Tensor
+) -> torch.Tensor:
+    """
+    Attention of some pieces to all tokens in one layer of BERT, before dropout.
+
+    It needs no keys: (W_q x + b_q)·(W_k y + b_k) = (W_kᵀ (W_q x + b_q))·y, up to what is the same for all y.
+
+    Args:
+        attention (`BertSelfAttention`): The layer's self-attention.
+        states (`torch.Tensor` of shape `(batch, tokens, width)`): The input of the layer.
+        attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+        pieces (`torch.LongTensor` of shape `(batch, 2, m)`): Positions; -1 counts as 0.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, 2 * m, tokens)`
+    """
+    batch, tokens, width = states.shape
+    heads, size = attention.num_attention_heads, attention.attention_head_size
+    queries = attention.query(_rows(states, pieces)).view(batch, -1, heads, size)
+    folded = torch.einsum("bphd,hdw->bhpw", queries, attention.key.weight.view(heads, size, width))
+    scores = folded.flatten(1, 2) @ states.mT * attention.scaling
+    if attention_mask is not None:
+        scores = scores.masked_fill(attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1).view(batch, heads, -1, tokens)
+
+
 def _rows(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """States `(batch, tokens, width)` at positions `(batch, ...)`; those below 0 count as 0."""
+    """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
     batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
     return states[batch, positions.clamp_min(0)]
 
@@ -397,7 +461,7 @@ def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor
 
     Args:
         logits (`torch.Tensor` of shape `(batch, classes, ...)`): Logits.
-        targets (`torch.LongTensor` of shape `(batch, ...)`): Classes, or -100.
+        targets (`torch.LongTensor` of shape `(batch, ...)`): Classes, or -100 for unknown.
         weight (`torch.Tensor` of shape `(classes,)`, *optional*): Weights of the classes in the mean.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -1,26 +1,27 @@
-"""BiLSTM: the recurrent baseline of the Multi-Scale Transformer, with the same embeddings and the same classifiers."""
+"""BiLSTM: the recurrent baseline of the Multi-Scale Transformer, with the same embeddings and classifiers."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_bilstm import BiLSTMConfig
-from .modeling_ms_transformer import (
-    MSTransformerEmbeddings,
-    MSTransformerForSequenceClassification,
-    MSTransformerForTokenClassification,
-    MSTransformerPreTrainedModel,
-    checked_mask,
-)
+from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
+from .hub_export import HubExportMixin
+from .real_tokens import checked_mask, real_tokens_first
+from .word_embeddings import WordEmbeddings
 
 
 class BiLSTMLayer(GradientCheckpointingLayer):
-    """Torch's LSTM from left to right beside another one from right to left. Padding is zero."""
+    """One LSTM of torch from left to right and another from right to left, side by side; zero at padding."""
 
     def __init__(self, config: BiLSTMConfig):
         super().__init__()
@@ -30,38 +31,43 @@ class BiLSTMLayer(GradientCheckpointingLayer):
 
     def forward(self, states: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         real = attention_mask.bool()
-        # Not packed: a packed sequence has no fused kernel on a CPU and cannot be exported.
+        # No packed sequences: they have no fused kernel on a CPU and cannot be exported.
         ahead = read_real_tokens(self.forwards, states, real)
         back = read_real_tokens(self.backwards, states.flip(1), real.flip(1)).flip(1)
         return self.dropout(torch.cat([ahead, back], dim=-1).masked_fill(~real.unsqueeze(-1), 0))
 
 
-class BiLSTMPreTrainedModel(MSTransformerPreTrainedModel):
+class BiLSTMPreTrainedModel(HubExportMixin, PreTrainedModel):
+    """Loading, saving and initial weights of the family."""
+
     config_class = BiLSTMConfig
     base_model_prefix = "bilstm"
+    supports_gradient_checkpointing = True
+    #: Sub-modules of the base model that a pre-trained checkpoint does not have.
+    new_layers: ClassVar[tuple[str, ...]] = ()
     _no_split_modules = ["BiLSTMLayer"]
-    _supports_sdpa = False
-    _supports_flex_attn = False
+    _input_embed_layer = "word_embeddings"
 
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
-        if isinstance(module, nn.LSTM):  # as later versions of Transformers do by themselves
+        if isinstance(module, nn.LSTM):  # later versions of Transformers do the same
             for weight in module.parameters():
                 init.xavier_uniform_(weight) if weight.dim() > 1 else init.zeros_(weight)
 
 
 class BiLSTMModel(BiLSTMPreTrainedModel):
     r"""
-    The encoder. It can be exported, for one number of tokens. `torch.compile` leaves torch's LSTM out of its graph,
+    The encoder. `torch.export` works for a fixed number of tokens. `torch.compile` leaves the LSTM out of its graph
     unless `torch._dynamo.config.allow_rnn` is set.
 
     ```python
     >>> model = BiLSTMModel(BiLSTMConfig(vocab_size=20000))
-    ```"""
+    ```
+    """
 
     def __init__(self, config: BiLSTMConfig):
         super().__init__(config)
-        self.embeddings = MSTransformerEmbeddings(config)
+        self.embeddings = WordEmbeddings(config)
         self.layers = nn.ModuleList(BiLSTMLayer(config) for _ in range(config.num_hidden_layers))
         self.post_init()
 
@@ -73,16 +79,17 @@ class BiLSTMModel(BiLSTMPreTrainedModel):
         token_type_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_hidden_states: bool | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | BaseModelOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-            token_type_ids (`torch.Tensor`, *optional*): Not read; many tokenizers make them.
+            token_type_ids (`torch.Tensor`, *optional*): Ignored; many tokenizers return them.
             inputs_embeds (`torch.Tensor` of shape `(batch, tokens, embedding_size)`, *optional*): Word vectors.
 
         Raises:
-            ValueError: Both or neither of `input_ids` and `inputs_embeds`, or an `attention_mask` of another shape.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+                `(batch, tokens)`.
         """
         attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
         if output_hidden_states is None:
@@ -96,31 +103,43 @@ class BiLSTMModel(BiLSTMPreTrainedModel):
         )
 
 
-class BiLSTMForSequenceClassification(BiLSTMPreTrainedModel, MSTransformerForSequenceClassification):
+class BiLSTMForSequenceClassification(BiLSTMPreTrainedModel, EncoderForSequenceClassification):
     r"""
-    Classification of sentences or pairs, see [`MSTransformerForSequenceClassification`].
+    Classification of sentences or pairs, see [`EncoderForSequenceClassification`].
 
     ```python
     >>> model = BiLSTMForSequenceClassification(BiLSTMConfig(num_labels=2))
-    ```"""
+    ```
+    """
 
     _encoder_class = BiLSTMModel
 
 
-class BiLSTMForTokenClassification(BiLSTMPreTrainedModel, MSTransformerForTokenClassification):
+class BiLSTMForTokenClassification(BiLSTMPreTrainedModel, EncoderForTokenClassification):
     r"""
-    Tagging, see [`MSTransformerForTokenClassification`].
+    Tagging, see [`EncoderForTokenClassification`].
 
     ```python
     >>> model = BiLSTMForTokenClassification(BiLSTMConfig(num_labels=17))
-    ```"""
+    ```
+    """
 
     _encoder_class = BiLSTMModel
 
 
 def read_real_tokens(lstm: nn.LSTM, states: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """The output of `lstm` over the real tokens of each sentence, at their places; it reads padding after them all."""
-    order = (~real).long().argsort(dim=-1, stable=True).unsqueeze(-1)
+    """
+    The output of an LSTM over the real tokens of each sentence, which reads padding last.
+
+    Args:
+        lstm (`torch.nn.LSTM`): With `batch_first=True`.
+        states (`torch.Tensor` of shape `(batch, tokens, width)`): Its input.
+        real (`torch.BoolTensor` of shape `(batch, tokens)`): True for real tokens.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, tokens, hidden_size)`: In the order of the input.
+    """
+    order = real_tokens_first(real).unsqueeze(-1)
     output, _ = lstm(states.gather(1, order.expand_as(states)))
     return output.gather(1, order.argsort(dim=1).expand_as(output))
 

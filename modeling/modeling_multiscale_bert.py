@@ -1,14 +1,16 @@
-"""BERT with multi-scale fusion self-attention on top (BERT-MS): relation extraction and sequence classification."""
+"""BERT with multi-scale fusion self-attention (BERT-MS): relation extraction and sequence classification."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 from transformers import BertModel, BertPreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from .hub_export import HubExportMixin
@@ -18,12 +20,12 @@ from .multiscale_fusion import MultiScaleFusion
 @dataclass
 class MultiScaleModelOutput(BaseModelOutputWithPooling):
     """
-    A base model output with, when `output_attentions=True`, the attention of every fusion layer beside the encoder's.
+    The output of a base model, with the attention of the fusion layers.
 
     Args:
-        fusion_attentions (`tuple[torch.Tensor]`):
-            One `(batch, fusion_heads, tokens, (1 + scales) * tokens)` tensor a fusion layer: the weights of the words,
-            then those of each scale's phrases (Eq. 17).
+        fusion_attentions (`tuple[torch.Tensor]`, *optional*):
+            Given `output_attentions=True`: for each fusion layer, the weights of the words, then those of the phrases
+            of each scale (Eq. 17), `(batch, fusion_heads, tokens, (1 + scales) * tokens)`.
     """
 
     fusion_attentions: tuple[torch.Tensor, ...] | None = None
@@ -31,16 +33,20 @@ class MultiScaleModelOutput(BaseModelOutputWithPooling):
 
 @dataclass
 class MultiScaleClassifierOutput(SequenceClassifierOutput):
-    """A sequence classifier output with the `fusion_attentions` of a [`MultiScaleModelOutput`]."""
+    """The output of a sequence classifier, with the `fusion_attentions` of a [`MultiScaleModelOutput`]."""
 
     fusion_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
+    """Loading and saving of the family."""
+
     config_class = MultiScaleBertConfig
-    # Heads of a pre-training checkpoint that have no place here.
+    #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
+    new_layers: ClassVar[tuple[str, ...]] = ("bert.fusion",)
+    # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
-    # The loss is a mean over the batch: with gradient accumulation the Trainer has to divide it.
+    # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
     accepts_loss_kwargs = False
 
     @classmethod
@@ -49,7 +55,7 @@ class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         for module in model.modules():
             if isinstance(module, MultiScaleFusion):
-                module.freeze_unreachable()  # the loaded parameters are new ones
+                module.freeze_unreachable()  # loading replaces the parameters
         return loaded
 
 
@@ -57,12 +63,15 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
     r"""
     BERT followed by `config.fusion_layers` layers of [`MultiScaleFusion`]; `last_hidden_state` is S of Eq. 19.
 
-    The encoder's weights have the names that they have in [`BertModel`], so `from_pretrained` takes any BERT
-    checkpoint and initialises only the fusion layers:
+    The weights of the encoder have the names of [`BertModel`]. So `from_pretrained` loads any BERT checkpoint and
+    initializes only the fusion layers:
 
     ```python
     >>> model = MultiScaleBertModel.from_pretrained("google-bert/bert-base-uncased", scales=[3, 5])
-    ```"""
+    ```
+    """
+
+    new_layers = ("fusion",)
 
     new_layers = ("fusion",)
 
@@ -91,13 +100,14 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | MultiScaleModelOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-            output_attentions (`bool`, *optional*): Return `fusion_attentions`, and `attentions` where the encoder's
-                attention implementation has them (`"eager"`).
+            output_attentions (`bool`, *optional*):
+                Return `fusion_attentions`, and `attentions` if the attention implementation of the encoder has them
+                (`"eager"`).
 
         Raises:
             ValueError: `attention_mask` is not of shape `(batch, tokens)`.
@@ -118,8 +128,20 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
             return_dict=True,
             **kwargs,
         )
-        hidden_states = outputs.last_hidden_state
-        fusion_attentions = []
+        hidden_states, fusion_attentions = self._fuse(outputs.last_hidden_state, attention_mask, output_attentions)
+        return MultiScaleModelOutput(
+            last_hidden_state=hidden_states,
+            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            fusion_attentions=fusion_attentions,
+        )
+
+    def _fuse(
+        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, output_attentions: bool
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...] | None]:
+        """The states after the last fusion layer, and the attention of every layer or `None`."""
+        attentions = []
         for layer in self.fusion:
             inputs = (hidden_states, attention_mask, output_attentions)
             if self.gradient_checkpointing and self.training:
@@ -127,18 +149,17 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
             else:
                 fusion, attention = layer(*inputs)
             hidden_states = hidden_states + fusion if self.config.fusion_residual else fusion
-            fusion_attentions.append(attention)
-        return MultiScaleModelOutput(
-            last_hidden_state=hidden_states,
-            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            fusion_attentions=tuple(fusion_attentions) if output_attentions else None,
-        )
+            attentions.append(attention)
+        return hidden_states, tuple(attentions) if output_attentions else None
 
 
 class _MultiScaleClassifier(MultiScaleBertPreTrainedModel):
-    """Encoder, fusion, pooling and one fully connected layer: what both tasks share."""
+    """
+    Encoder, fusion, pooling and one linear layer, which both tasks share.
+
+    Raises:
+        ValueError: `config.pooling` is not among the `poolings` of the class.
+    """
 
     new_layers = ("bert.fusion",)
     default_pooling: str
@@ -160,7 +181,15 @@ class _MultiScaleClassifier(MultiScaleBertPreTrainedModel):
         self.classifier = nn.Linear(width, config.num_labels)
         self.post_init()
 
-    def _classify(self, input_ids, attention_mask, inputs_embeds, entity_starts, labels, **kwargs):
+    def _classify(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        entity_starts: torch.Tensor | None,
+        labels: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> MultiScaleClassifierOutput:
         outputs = self.bert(
             input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **kwargs
         )
@@ -185,13 +214,14 @@ class BertForMultiScaleRE(_MultiScaleClassifier):
     r"""
     Relation extraction with BERT-MS: the relation between two marked entities of a sentence.
 
-    The classifier reads the final states of the two start markers, concatenated (`pooling="entity_start"`, as the
-    BERT-Entity baseline does), or a pooled sentence. `fusion_layers=0` is that baseline itself, and with
-    `pooling="cls"` plain BERT.
+    The classifier reads the final states of the two start markers, concatenated (`pooling="entity_start"`, like the
+    BERT-Entity baseline), or a pooled sentence. With `fusion_layers=0`, the model is that baseline; with
+    `pooling="cls"` as well, it is plain BERT.
 
     ```python
     >>> model = BertForMultiScaleRE.from_pretrained("google-bert/bert-base-uncased", scales=[3, 5], num_labels=19)
-    ```"""
+    ```
+    """
 
     _hub_auto_classes = ("AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
     default_pooling = "entity_start"
@@ -207,17 +237,21 @@ class BertForMultiScaleRE(_MultiScaleClassifier):
         inputs_embeds: torch.Tensor | None = None,
         entity_starts: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | MultiScaleClassifierOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
             entity_starts (`torch.LongTensor` of shape `(batch, 2)`):
-                Positions of the two entities' start markers. Needed with `pooling="entity_start"`.
-            labels (`torch.LongTensor` of shape `(batch,)`, *optional*): Relations in `[0, config.num_labels)`.
+                Positions of the start markers of the two entities. Required with `pooling="entity_start"`, ignored
+                without.
+            labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
+                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
+                (`config.problem_type`).
 
         Raises:
-            ValueError: `entity_starts` is missing or of another shape.
+            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_starts` is missing or not `(batch, 2)`
+                with `pooling="entity_start"`.
         """
         return self._classify(
             input_ids,
@@ -237,7 +271,8 @@ class BertForMultiScaleSequenceClassification(_MultiScaleClassifier):
 
     ```python
     >>> model = BertForMultiScaleSequenceClassification.from_pretrained("google-bert/bert-base-uncased", scales=[3])
-    ```"""
+    ```
+    """
 
     _hub_auto_classes = ("AutoModelForSequenceClassification",)
     default_pooling = "mean"
@@ -252,13 +287,16 @@ class BertForMultiScaleSequenceClassification(_MultiScaleClassifier):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | MultiScaleClassifierOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
             labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
                 Class indices, or floats for regression and multi-label classification (`config.problem_type`).
+
+        Raises:
+            ValueError: `attention_mask` is not `(batch, tokens)`.
         """
         return self._classify(
             input_ids,
@@ -279,7 +317,7 @@ def pool(
     entity_starts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """
-    One vector a sentence, from real tokens only.
+    One vector for each sentence, from real tokens only.
 
     Args:
         hidden_states (`torch.Tensor` of shape `(batch, tokens, width)`): States of the tokens.
@@ -288,7 +326,10 @@ def pool(
         entity_starts (`torch.LongTensor` of shape `(batch, 2)`, *optional*): Positions for `"entity_start"`.
 
     Returns:
-        `torch.Tensor` of shape `(batch, width)`, or `(batch, 2 * width)` for `"entity_start"`.
+        `torch.Tensor` of shape `(batch, width)`, or `(batch, 2 * width)` for `"entity_start"`
+
+    Raises:
+        ValueError: `entity_starts` is missing or not `(batch, 2)` with `"entity_start"`.
     """
     real = attention_mask.bool().unsqueeze(-1)
     if pooling == "mean":

@@ -1,4 +1,4 @@
-"""Multi-scale fusion self-attention: words attend to words and, where a mask says so, to phrases instead."""
+"""Multi-scale fusion self-attention: words attend to words and to phrases, and a mask chooses between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 try:
     from entmax import entmax15
-except ImportError:  # needed by one mask mode only
+except ImportError:  # only mask_mode="entmax" needs it
     entmax15 = None
 
 MASK_MODES = ("hard", "ste", "sigmoid", "entmax", "none")
@@ -20,29 +20,30 @@ class MultiScaleFusion(nn.Module):
     r"""
     One layer of multi-scale fusion self-attention (Eq. 3-19 of "Multi-scale fusion self attention mechanism", 2021).
 
-    A word attends to words, and to the phrases that convolutions of width k make of the same hidden states. A second
-    query/key pair decides for each (word, position) which of the two it sees: the word where its attention is above
-    the uniform level 1/n of the sentence's n real tokens, otherwise the phrases. The layer works on the hidden states
-    of any encoder.
+    Convolutions of width k build phrases from the hidden states. Each word attends to words and phrases. A second
+    query/key pair chooses between them for each (word, position): the word, if its attention is above the uniform
+    level 1/n of the n real tokens of the sentence, and the phrases otherwise. The layer works on the hidden states of
+    any encoder.
 
     Args:
         hidden_size (`int`): Width d of the hidden states.
-        scales (`Sequence[int]`): Phrase lengths k; one convolution each. Empty: words only.
+        scales (`Sequence[int]`): Phrase lengths k, one convolution each. Empty for words only.
         num_heads (`int`, *optional*, defaults to 1): Attention heads, each with its own mask. The paper has one.
         mask_mode (`str`, *optional*, defaults to `"hard"`):
             - `"hard"`: 1[CUT > 1/n] (Eq. 13). A step has no gradient, so `mask_query` and `mask_key` never learn.
-            - `"ste"`: the values of `"hard"`, the gradient of `"sigmoid"`.
+            - `"ste"`: the values of `"hard"` with the gradient of `"sigmoid"` (straight-through estimator).
             - `"sigmoid"`: sigmoid((n CUT - 1) / mask_temperature).
-            - `"entmax"`: min(1, n p), with p the 1.5-entmax in place of the softmax of Eq. 12.
-            - `"none"`: words and phrases are both open everywhere.
+            - `"entmax"`: min(1, n p), where p is the 1.5-entmax instead of the softmax of Eq. 12.
+            - `"none"`: no mask.
         conv_alignment (`str`, *optional*, defaults to `"causal"`):
-            Phrase j covers the words j-k+1..j (`"causal"`, Eq. 3) or is centred on j (`"same"`).
+            Whether phrase j covers the words j-k+1..j (`"causal"`, Eq. 3) or is centred on j (`"same"`).
         mask_temperature (`float`, *optional*, defaults to 0.1): Temperature of `"ste"` and `"sigmoid"`.
-        renormalize (`bool`, *optional*, defaults to `False`): Scale each row of Eq. 17 to a sum of 1.
+        renormalize (`bool`, *optional*, defaults to `False`): Whether to scale each row of Eq. 17 to a sum of 1.
 
     Raises:
-        ValueError: An argument is outside of what is allowed.
-        ImportError: `mask_mode="entmax"` without the package `entmax`.
+        ValueError: `mask_mode` or `conv_alignment` is unknown, a scale is not a whole number of at least 1,
+            `num_heads` does not divide `hidden_size`, or `mask_temperature` is not above 0.
+        ImportError: `mask_mode` is `"entmax"` and the package `entmax` is not installed.
 
     Example:
 
@@ -65,18 +66,7 @@ class MultiScaleFusion(nn.Module):
         renormalize: bool = False,
     ):
         super().__init__()
-        if mask_mode not in MASK_MODES:
-            raise ValueError(f"mask_mode must be one of {', '.join(MASK_MODES)}, got {mask_mode!r}")
-        if conv_alignment not in CONV_ALIGNMENTS:
-            raise ValueError(f"conv_alignment must be one of {', '.join(CONV_ALIGNMENTS)}, got {conv_alignment!r}")
-        if not isinstance(scales, Sequence) or not all(isinstance(scale, int) and scale >= 1 for scale in scales):
-            raise ValueError(f"scales must be a sequence of whole numbers of at least 1, got {scales!r}")
-        if num_heads < 1 or hidden_size % num_heads:
-            raise ValueError(f"num_heads must divide hidden_size ({hidden_size}), got {num_heads}")
-        if mask_temperature <= 0:
-            raise ValueError(f"mask_temperature must be above 0, got {mask_temperature}")
-        if mask_mode == "entmax" and entmax15 is None:
-            raise ImportError('mask_mode="entmax" needs the package entmax: pip install entmax')
+        _check(hidden_size, scales, num_heads, mask_mode, conv_alignment, mask_temperature)
         self.scales = tuple(scales)
         self.num_heads = num_heads
         self.scaling = (hidden_size // num_heads) ** -0.5
@@ -94,7 +84,7 @@ class MultiScaleFusion(nn.Module):
         self.freeze_unreachable()
 
     def freeze_unreachable(self) -> None:
-        """Marks the weights that no gradient can reach, or `DistributedDataParallel` would wait for one."""
+        """Freeze the weights that get no gradient; otherwise `DistributedDataParallel` would wait for one."""
         if self.mask_mode in ("hard", "none"):
             self.mask_query.requires_grad_(False)
             self.mask_key.requires_grad_(False)
@@ -107,14 +97,14 @@ class MultiScaleFusion(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Args:
-            hidden_states (`torch.Tensor` of shape `(batch, tokens, hidden_size)`): The encoder's hidden states H.
+            hidden_states (`torch.Tensor` of shape `(batch, tokens, hidden_size)`): Hidden states H of the encoder.
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
             output_attentions (`bool`, *optional*, defaults to `False`): Return the attention as well.
 
         Returns:
-            The output S `(batch, tokens, hidden_size)` (Eq. 19), zero at padding, and ATTfin
-            `(batch, heads, tokens, (1 + len(scales)) * tokens)` (Eq. 17: words, then each scale's phrases; zero at
-            padding) or `None`.
+            The output S (Eq. 19) of shape `(batch, tokens, hidden_size)`, and ATTfin (Eq. 17) of shape
+            `(batch, heads, tokens, (1 + len(scales)) * tokens)` or `None`. ATTfin holds the weights of the words, then
+            those of the phrases of each scale. Both are zero at padding.
         """
         batch, tokens, _ = hidden_states.shape
         if attention_mask is None:
@@ -123,21 +113,12 @@ class MultiScaleFusion(nn.Module):
             real = attention_mask.bool()
         padding = ~real.unsqueeze(-1)
 
-        # An encoder's output at padding is not zero and would leak into the phrases next to it.
+        # The output of an encoder at padding is not zero and would leak into the phrases beside it.
         words = hidden_states.masked_fill(padding, 0)
         phrases = [self._convolve(conv, width, words) for conv, width in zip(self.convs, self.scales, strict=True)]
         stack = torch.cat([words, *phrases], dim=1) if phrases else words
 
-        query = self._split_heads(self.query(words))  # Eq. 5
-        key = self._split_heads(self.key(stack))  # Eq. 6 and 7
-        # (batch, heads, tokens, 1 + scales, tokens): each scale has a softmax of its own, Eq. 8 and 9
-        scores = (query @ key.transpose(-1, -2) * self.scaling).unflatten(-1, (-1, tokens))
-        attention = _masked(scores, real[:, None, None, None]).softmax(dim=-1)
-        attention = self._gate(attention, words, real)
-        if self.renormalize:
-            total = attention.sum(dim=(-1, -2), keepdim=True)
-            attention = attention / total.clamp_min(torch.finfo(total.dtype).tiny)
-        attention = attention.flatten(-2).to(key.dtype)  # Eq. 17
+        attention = self._attention(words, stack, real)
         if output_attentions:
             attention = attention.masked_fill(padding.unsqueeze(1), 0)
         if self.num_heads == 1:
@@ -149,12 +130,25 @@ class MultiScaleFusion(nn.Module):
         output = output.masked_fill(padding, 0)
         return output, attention if output_attentions else None
 
+    def _attention(self, words: torch.Tensor, stack: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+        """ATTfin, `(batch, heads, tokens, (1 + scales) * tokens)` (Eq. 17), of words and the stack of both."""
+        query = self._split_heads(self.query(words))  # Eq. 5
+        key = self._split_heads(self.key(stack))  # Eq. 6 and 7
+        # (batch, heads, tokens, 1 + scales, tokens): words and each scale have their own softmax, Eq. 8 and 9
+        scores = (query @ key.transpose(-1, -2) * self.scaling).unflatten(-1, (-1, words.shape[1]))
+        attention = _masked(scores, real[:, None, None, None]).softmax(dim=-1)
+        attention = self._gate(attention, words, real)
+        if self.renormalize:
+            total = attention.sum(dim=(-1, -2), keepdim=True)
+            attention = attention / total.clamp_min(torch.finfo(total.dtype).tiny)
+        return attention.flatten(-2).to(key.dtype)
+
     def _convolve(self, conv: nn.Module, width: int, words: torch.Tensor) -> torch.Tensor:
         """Phrases of one scale, `(batch, tokens, hidden_size)` (Eq. 3 and 4)."""
         left = width - 1 if self.conv_alignment == "causal" else width // 2
         padded = nn.functional.pad(words.transpose(1, 2), (left, width - 1 - left))
         if torch.compiler.is_compiling() and type(conv) is nn.Conv1d:
-            # The compiled gradient of a convolution holds for one length: there would be a compilation for each.
+            # The compiled gradient of a convolution is valid for one length, and every length would be compiled.
             windows = padded.unfold(-1, width, 1).transpose(1, 2).flatten(-2)
             return windows @ conv.weight.flatten(1).T
         return conv(padded).transpose(1, 2)
@@ -163,18 +157,18 @@ class MultiScaleFusion(nn.Module):
         return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def _gate(self, attention: torch.Tensor, words: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-        """Opens words by the mask and phrases by its complement (Eq. 10-16)."""
+        """Multiply words by the mask and phrases by its complement (Eq. 10-16)."""
         if self.mask_mode == "none":
             return attention
-        # The step of the hard mask is constant almost everywhere: nothing before it can get a gradient.
+        # The hard mask is a step function, which passes no gradient on.
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.mask_mode != "hard"):
             query = self._split_heads(self.mask_query(words))
             key = self._split_heads(self.mask_key(words))
             cut = _masked(query @ key.transpose(-1, -2) * self.scaling, real[:, None, None])
-            # Attention close to uniform is the usual case, and half precision cannot tell on which side of 1/n it is.
+            # Attention is often close to uniform, and half precision cannot tell on which side of 1/n it is.
             cut = cut.float() if cut.dtype in (torch.float16, torch.bfloat16) else cut
             cut = entmax15(cut, dim=-1) if self.mask_mode == "entmax" else cut.softmax(dim=-1)  # Eq. 12
-            relative = cut * real.sum(dim=-1)[:, None, None, None]  # n CUT: 1 is the uniform level
+            relative = cut * real.sum(dim=-1)[:, None, None, None]  # n CUT, where 1 is the uniform level
         num_scales = attention.shape[-2] - 1
         if self.mask_mode == "hard":
             open_words = relative.unsqueeze(-2) > 1  # Eq. 13
@@ -190,5 +184,27 @@ class MultiScaleFusion(nn.Module):
 
 
 def _masked(scores: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """Takes padded keys out of a softmax; finite, so that a sentence of nothing but padding gives no NaN."""
+    """Hide padded keys from a softmax. The number is finite, so that a sentence of only padding gives no NaN."""
     return scores.masked_fill(~real, torch.finfo(scores.dtype).min)
+
+
+def _check(
+    hidden_size: int,
+    scales: Sequence[int],
+    num_heads: int,
+    mask_mode: str,
+    conv_alignment: str,
+    mask_temperature: float,
+) -> None:
+    if mask_mode not in MASK_MODES:
+        raise ValueError(f"mask_mode must be one of {', '.join(MASK_MODES)}, got {mask_mode!r}")
+    if conv_alignment not in CONV_ALIGNMENTS:
+        raise ValueError(f"conv_alignment must be one of {', '.join(CONV_ALIGNMENTS)}, got {conv_alignment!r}")
+    if not isinstance(scales, Sequence) or not all(isinstance(scale, int) and scale >= 1 for scale in scales):
+        raise ValueError(f"scales must be a sequence of whole numbers of at least 1, got {scales!r}")
+    if num_heads < 1 or hidden_size % num_heads:
+        raise ValueError(f"num_heads must divide hidden_size ({hidden_size}), got {num_heads}")
+    if mask_temperature <= 0:
+        raise ValueError(f"mask_temperature must be above 0, got {mask_temperature}")
+    if mask_mode == "entmax" and entmax15 is None:
+        raise ImportError('mask_mode="entmax" needs the package entmax: pip install entmax')

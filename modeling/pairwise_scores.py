@@ -1,4 +1,4 @@
-"""Scores of pairs of words from their hidden states and their attention to each other in all layers and heads."""
+"""Scores of word pairs from their hidden states and their attention to each other in all layers and heads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch.nn.functional import linear
 
 from .word_attention import piece_mean, word_members, word_states
 
-# Numbers that a block of scores between pieces may hold, even if the result is small: 128 KiB in float32, which a CPU
-# keeps at hand. A GPU asks for few and large blocks.
+# Numbers in a block of scores between pieces. On a CPU 128 KiB in float32, which fit in its cache; a GPU prefers few
+# and large blocks.
 BLOCK_SCORES = {"cpu": 2**15}
 BLOCK_SCORES_ELSEWHERE = 2**22
 
@@ -22,21 +22,21 @@ class PairwiseScores(nn.Module):
     Scores W [T_i; T_j; a_ij; a_ji] + b of a head i and a dependent j (pairwise attention), where T are the hidden
     states of words and a_ij is the attention of i to j in each layer and head.
 
-    Computed as W1 T_i + W2 T_j + W3 a_ij + W4 a_ji: the features of the pairs are never laid side by side, and a
-    word's attention is summed up after W3 and W4, not before. What the backward pass needs beside the hidden states
-    are the attention maps themselves, which the encoder's own backward pass keeps anyway.
+    They are computed as W1 T_i + W2 T_j + W3 a_ij + W4 a_ji. The features of the pairs are never concatenated, and the
+    attention of pieces is summed to that of words after W3 and W4. For the backward pass, only the hidden states and
+    the attention maps are kept, and the encoder keeps those anyway.
 
-    Works on any encoder that returns its attention. The scorer `"biaffine"` puts the hidden states through two
-    perceptrons and a biaffine layer (Dozat and Manning, 2017), and leaves the attention as it is.
+    Works with any encoder that returns its attention. With the scorer `"biaffine"`, the hidden states pass through two
+    perceptrons and a biaffine layer (Dozat and Manning, 2017); the attention is scored as before.
 
     Args:
-        num_outputs (`int`): Scores K of a pair.
+        num_outputs (`int`): Number K of scores for a pair.
         hidden_size (`int`): Width of the hidden states; 0 leaves them out.
-        num_layers (`int`): Attention maps L; 0 leaves them out.
-        num_heads (`int`): Heads H of each.
+        num_layers (`int`): Number L of attention maps; 0 leaves them out.
+        num_heads (`int`): Number H of heads of a map.
         scorer (`str`, *optional*, defaults to `"linear"`): `"linear"` or `"biaffine"`, for the hidden states.
         size (`int`, *optional*, defaults to 100): Width of the biaffine layer.
-        dropout (`float`, *optional*, defaults to 0.0): Dropout of the hidden states, and inside of `"biaffine"`.
+        dropout (`float`, *optional*, defaults to 0.0): Dropout of the hidden states, and inside `"biaffine"`.
         word_state (`str`, *optional*, defaults to `"first"`): See [`word_states`].
         attention_scale (`float`, *optional*, defaults to 10.0):
             Factor of the attention, so that W3 and W4 learn as fast as W1 and W2.
@@ -77,26 +77,26 @@ class PairwiseScores(nn.Module):
         num_words: int | None = None,
     ) -> torch.Tensor:
         """
-        All pairs.
+        The scores of all pairs.
 
         Args:
-            hidden_states (`torch.Tensor` of shape `(batch, pieces, hidden_size)`): The encoder's last hidden states.
-            attentions (tuple of `torch.Tensor` of shape `(batch, heads, pieces, pieces)`): A map a layer.
+            hidden_states (`torch.Tensor` of shape `(batch, pieces, hidden_size)`): Last hidden states of the encoder.
+            attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`): One map for each layer.
             word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
-            num_words (`int`, *optional*): Words W; those of the longest sentence if `None`.
+            num_words (`int`, *optional*): Number of words W; that of the longest sentence if `None`.
 
         Returns:
-            `torch.Tensor` of shape `(batch, K, W + 1, W + 1)`: Rows are heads, columns dependents, 0 is ROOT.
+            `torch.Tensor` of shape `(batch, K, W + 1, W + 1)`: Rows are heads, columns are dependents, 0 is ROOT.
 
         Raises:
-            ValueError: The attention maps are not as many as there are layers.
+            ValueError: The number of attention maps is not `num_layers`.
         """
         members = word_members(word_index, num_words)
         terms = [] if self.states is None else self.states.terms(self._words(hidden_states, members))
         if self.attention is None:
             return sum(terms[1:], terms[0])
         self._check(attentions)
-        with torch.autocast(hidden_states.device.type, enabled=False):  # the maps say in which precision
+        with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
             weight = (self.attention.weight * self.attention_scale).to(attentions[0].dtype)
             weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
             scores = _AttentionScores.apply(weight, members, *attentions)
@@ -114,19 +114,20 @@ class PairwiseScores(nn.Module):
         heads: torch.Tensor,
     ) -> torch.Tensor:
         """
-        One pair a word and tree: the word's head and itself. The result is that of [`PairwiseScores.forward`] there.
+        The scores of the arcs of trees: for each word and tree, the pair of its head and the word. They equal those of
+        [`PairwiseScores.forward`] for these pairs.
 
         Args:
             hidden_states, attentions, word_index: See [`PairwiseScores.forward`].
             heads (`torch.LongTensor` of shape `(batch, W, trees)`):
-                Each word's head in one tree or in several, which share most of the work. 0 is ROOT, and so is what is
-                below 0.
+                The head of each word in one or several trees, which share most of the work. 0 is ROOT; numbers below
+                0 count as 0.
 
         Returns:
             `torch.Tensor` of shape `(batch, W, trees, K)`
 
         Raises:
-            ValueError: The attention maps are not as many as there are layers.
+            ValueError: The number of attention maps is not `num_layers`.
         """
         members = word_members(word_index, heads.shape[1])
         first = second = attention = None
@@ -144,12 +145,13 @@ class PairwiseScores(nn.Module):
         self, first: torch.Tensor | None, second: torch.Tensor | None, attention: torch.Tensor | None
     ) -> torch.Tensor:
         """
-        Pairs whose features are given.
+        The scores of pairs with the given features.
 
         Args:
-            first (`torch.Tensor` of shape `(..., pairs, hidden_size)`): Hidden states of i.
-            second (`torch.Tensor` of shape `(..., 1, hidden_size)`): The hidden state of j.
-            attention (`torch.Tensor` of shape `(..., pairs, 2 * L * H)`): a_ij, then a_ji, layer by layer.
+            first (`torch.Tensor` of shape `(..., pairs, hidden_size)`, *optional*): Hidden states of i.
+            second (`torch.Tensor` of shape `(..., 1, hidden_size)`, *optional*): The hidden state of j.
+            attention (`torch.Tensor` of shape `(..., pairs, 2 * L * H)`, *optional*):
+                a_ij, layer by layer, then a_ji.
 
         Returns:
             `torch.Tensor` of shape `(..., pairs, K)`
@@ -181,16 +183,16 @@ class LinearPairs(nn.Module):
         self.dependent = nn.Linear(width, num_outputs)
 
     def terms(self, words: torch.Tensor) -> list[torch.Tensor]:
-        """What adds up to the scores `(batch, K, words, words)` of all pairs of `(batch, words, width)`."""
+        """The summands of the scores `(batch, K, words, words)` of all pairs of `(batch, words, width)`."""
         return [self.head(words).mT.unsqueeze(-1), self.dependent(words).mT.unsqueeze(-2)]
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """Scores `(..., pairs, K)` of heads `(..., pairs, width)` and their dependent `(..., 1, width)`."""
+        """The scores `(..., pairs, K)` of heads `(..., pairs, width)` and their dependent `(..., 1, width)`."""
         return self.head(first) + self.dependent(second)
 
 
 class BiaffinePairs(LinearPairs):
-    """h U d + W1 h + W2 d + b, of two perceptrons h(T_i) and d(T_j)."""
+    """h U d + W1 h + W2 d + b, with the perceptrons h(T_i) and d(T_j)."""
 
     def __init__(self, width: int, size: int, num_outputs: int, dropout: float):
         super().__init__(size, num_outputs)
@@ -214,10 +216,10 @@ class BiaffinePairs(LinearPairs):
 
 def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
     """
-    Attention between each word and its head, read from the maps of pieces.
+    The attention between each word and its head, from the maps of pieces.
 
     Args:
-        attentions (tuple of `torch.Tensor` of shape `(batch, heads, pieces, pieces)`): A map a layer.
+        attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`): One map for each layer.
         members (`torch.BoolTensor` of shape `(batch, W + 1, pieces)`): See [`word_members`].
         heads (`torch.LongTensor` of shape `(batch, W)`): Numbers below 0 count as 0.
 
@@ -227,10 +229,10 @@ def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, hea
     dtype = attentions[0].dtype
     mean, to = piece_mean(members, dtype), members.to(dtype)
     index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
-    # What the attention between two pieces weighs: each has one word, each word one head.
+    # The weight of the attention between two pieces: a piece has one word, and a word one head.
     head_to_word = mean.gather(1, index).mT @ to[:, 1:]
     word_to_head = mean[:, 1:].mT @ to.gather(1, index)
-    if torch.compiler.is_compiling():  # cannot know how few pairs of pieces there are
+    if torch.compiler.is_compiling():  # the number of pairs of pieces depends on the data
         received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in attentions]
         given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in attentions]
         return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
@@ -246,10 +248,10 @@ def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, hea
 
 def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
     """
-    The logits of the arcs of a tree, out of those of all pairs.
+    Select the logits of the arcs of a tree from those of all pairs.
 
     Args:
-        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`): Rows are heads, columns dependents.
+        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)`): Rows are heads, columns are dependents.
         heads (`torch.LongTensor` of shape `(batch, W)`): The head of each word. Numbers below 0 count as 0.
 
     Returns:
@@ -263,8 +265,8 @@ class _AttentionScores(torch.autograd.Function):
     """
     W3 a_ij + W4 a_ji for all pairs of words.
 
-    Pieces become words after the sum over layers and heads, which leaves K maps a direction instead of L * H. That is
-    done for some sentences and some of the K at a time, of which nothing is kept but the result.
+    Pieces are summed to words after the sum over layers and heads, which leaves K maps for each direction instead of
+    L * H. This is done for a block of sentences and outputs at a time, and only the result is kept.
     """
 
     @staticmethod
@@ -332,10 +334,7 @@ class _AttentionScores(torch.autograd.Function):
 
 
 def _blocks(scores: torch.Tensor, pieces: int) -> Iterator[tuple[slice, slice]]:
-    """
-    Sentences and outputs whose scores between pieces, in both directions, are a small part of `(batch, K, words,
-    words)`.
-    """
+    """Blocks of sentences and outputs, small enough for their scores between pieces in both directions."""
     batch, outputs = scores.shape[:2]
     limit = max(BLOCK_SCORES.get(scores.device.type, BLOCK_SCORES_ELSEWHERE), scores.numel() // 8)
     at_once = min(outputs, max(1, limit // (2 * pieces * pieces)))

@@ -1,4 +1,4 @@
-"""Received attention: what each token gets from all others, without the attention matrix."""
+"""Received attention: the attention that each token gets from all tokens, without the attention matrix."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 
-# Scores that a block of query rows holds at a time, over batch and heads: 8 MiB in float32.
+# Scores in a block of query rows, over batch and heads: 8 MiB in float32.
 BLOCK_SCORES = 2**21
-# What is added to a score to hide a key lies below, whatever the dtype.
+# A mask that is added to the scores hides a key by a number below this, in every dtype.
 MASKED = -1e4
 
 
@@ -24,32 +24,34 @@ def received_attention(
     method: str | None = None,
 ) -> torch.Tensor:
     r"""
-    The attention that each token receives: column sums of a head's attention, r_j = Σ_i P_ij over the real tokens i
-    (Eq. 8 of the attention-guiding paper), where P is the softmax before dropout.
+    The attention that each token receives: the column sums r_j = Σ_i P_ij of each head over the real tokens i (Eq. 8
+    of the attention-guiding paper), where P is the softmax before dropout.
 
     Args:
         query (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries.
         key (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`):
             Keys; `heads` is a multiple of `key_heads` (grouped-query attention).
         attention_mask (`torch.Tensor`, *optional*):
-            Of shape `(batch, tokens)`, 1 or true at real tokens. Or of shape `(batch, heads, tokens, tokens)`, where 1
-            may stand for all but the last: which query sees which key, as booleans or as decimals that are added to
-            the scores; there a token that does not see itself is padding.
+            1 or true at real tokens, of shape `(batch, tokens)`. Or which query sees which key, of shape
+            `(batch, heads, tokens, tokens)`: booleans, or floats to add to the scores. All sizes but the last may be
+            1, and a token that does not see itself is padding.
         scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
         is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
         method (`str`, *optional*):
-            `"materialized"` (the matrix, under autograd), `"blocked"` (some rows at a time, computed again in the
-            backward pass) or `"fused"` (by the backward pass of `scaled_dot_product_attention`). Memory grows
-            linearly in the tokens with the last two. `None`: `"fused"` on a GPU, `"blocked"` elsewhere and in
-            compiled code.
+            - `"materialized"`: the whole matrix, under autograd.
+            - `"blocked"`: a block of rows at a time, computed again in the backward pass. Memory grows linearly in the
+              tokens.
+            - `"fused"`: by the backward pass of `scaled_dot_product_attention`. Memory grows linearly, too.
+            - `None`: `"fused"` on a GPU, `"blocked"` elsewhere and in compiled code.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens)`: In float32, or in float64 if the queries are. Zero at
-        padding; the rest adds up to the number of real tokens. Scores of bfloat16 queries are rounded to bfloat16
-        before the softmax, which moves an entry by some per cent.
+        padding; each head sums to the number of real tokens. The scores of bfloat16 queries are rounded to bfloat16
+        before the softmax, which changes an entry by a few per cent.
 
     Raises:
-        ValueError: Shapes that do not fit, or an unknown method.
+        ValueError: `query` and `key` do not have four dimensions, differ in tokens or head_dim, or `heads` is not a
+            multiple of `key_heads`; `attention_mask` has none of the shapes and types above; or `method` is unknown.
     """
     if method is None:
         method = "fused" if query.is_cuda and not torch.compiler.is_compiling() else "blocked"
@@ -63,7 +65,7 @@ def received_attention(
     visible, real = _visible_and_real(query, attention_mask, is_causal)
     key = repeat_kv(key, query.shape[1] // key.shape[1])
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    with torch.autocast(query.device.type, enabled=False):  # it would sum in bfloat16
+    with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
         return METHODS[method](query, key, visible, real, scaling)
 
 
@@ -79,10 +81,22 @@ def received_attention_forward(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
-    The attention implementation `"received"`: scaled dot-product attention, but what the model returns as `attentions`
-    when asked with `output_attentions=True` is [`received_attention`], `(batch, heads, tokens)` a layer.
+    The attention implementation `"received"`: scaled dot-product attention. With `output_attentions=True`, a model
+    returns as `attentions` the [`received_attention`] of each layer, `(batch, heads, tokens)`.
 
-    On a CPU both then come from the same blocks. Dropout applies to the output, not to what is received.
+    On a CPU, output and received attention are computed from the same blocks. Dropout changes only the output.
+
+    Args:
+        module (`torch.nn.Module`): The attention layer; its `config` and `is_causal` give defaults.
+        query, key, attention_mask, scaling, is_causal: See [`received_attention`].
+        value (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`): Values.
+        dropout (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
+
+    Returns:
+        The output `(batch, tokens, heads, head_dim)`, and the received attention `(batch, heads, tokens)` or `None`.
+
+    Raises:
+        ValueError: As [`received_attention`], if the received attention is asked for.
     """
     wanted = kwargs.pop("output_attentions", getattr(module.config, "output_attentions", False))
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -108,7 +122,13 @@ def received_attention_forward(
 def _visible_and_real(
     query: torch.Tensor, attention_mask: torch.Tensor | None, is_causal: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Which keys a query sees, and which tokens are no padding; broadcast to `(batch, heads, tokens[, tokens])`."""
+    """
+    Which keys each query sees, and which tokens are real.
+
+    Returns:
+        Booleans, floats to add to the scores, or `None`, and booleans. They broadcast to
+        `(batch, heads, tokens, tokens)` and `(batch, heads, tokens)`.
+    """
     batch, heads, tokens, _ = query.shape
     visible = attention_mask
     if attention_mask is None:
@@ -145,7 +165,7 @@ def _probabilities(
     scores = (query * scaling) @ key.mT
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if visible is not None and visible.dtype == torch.bool:
-        # Not minus infinity: a row without a key, which belongs to padding, must not become NaN.
+        # Not minus infinity: a row without a visible key, which belongs to padding, must not become NaN.
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
     elif visible is not None:
         scores = scores + visible
@@ -161,9 +181,9 @@ def _materialized(
 
 class _Blocked(torch.autograd.Function):
     """
-    Received attention and, with a value, the output of attention; a block of query rows at a time.
+    Received attention and, given values, the output of attention, a block of query rows at a time.
 
-    The backward pass computes the probabilities of a block again, and draws its dropout again from the same seed.
+    The backward pass computes the probabilities of a block again and draws the same dropout from the seed.
     """
 
     @staticmethod
@@ -220,8 +240,8 @@ class _Blocked(torch.autograd.Function):
 
 class _Dropout:
     """
-    Dropout masks from a seed. They are made of 16 random bits an element, which a CPU draws several times as fast as
-    Bernoulli numbers; the rate is rounded to as many.
+    Dropout masks from a seed. Each element takes 16 random bits, which a CPU draws several times as fast as Bernoulli
+    numbers. The rate is rounded to 16 bits.
     """
 
     def __init__(self, rate: float, seed: int):
@@ -243,8 +263,10 @@ class _Dropout:
 
 class _Fused(torch.autograd.Function):
     """
-    For O = PV and the incoming gradient dO = 1, dV is Pᵀ1 = r. With V = g besides, dQ and dK are those of r for the
-    incoming gradient g. One channel of the value does; the others are zero.
+    Received attention from the backward pass of fused attention.
+
+    For O = PV and the incoming gradient dO = 1, dV is Pᵀ1 = r. With V = g, dQ and dK are the gradients of r for the
+    incoming gradient g. One channel of the value is enough; the others are zero.
     """
 
     @staticmethod

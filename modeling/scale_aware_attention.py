@@ -1,24 +1,25 @@
-"""Scale-aware attention: each head sees a window around the token, and costs no more than that."""
+"""Scale-aware attention: each head attends to a window around the token, at a cost that follows the window."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-# More than any sentence has.
+METHODS = ("materialized", "dense", "banded", "flex")
+# A window wider than any sentence.
 UNBOUNDED = 2**31
-# Up to so many tokens, all heads together in one masked matrix are faster than groups of heads, on any window.
+# Up to this many tokens, one masked matrix for all heads is faster than groups of heads, whatever the windows.
 SHORT = 128
-# A block of queries in a band, at least and at most.
+# Least and most queries of a block in a band.
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
-# A band is slower than a matrix once the keys of a block, and so many more, are this part of the tokens.
+# A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
 
 
@@ -35,29 +36,32 @@ def scale_aware_attention(
     Attention of a head with window w at token j to the tokens j-w ... j+w of its sentence:
     softmax(q_j C(K, w)ᵀ / √head_dim) C(V, w) ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
 
-    A sentence's edges clip the window: outside of it, and at padding, there is no key. Neighbouring heads of one
-    window are computed together; where it is small beside the sentence, time and memory follow the window.
+    The window is clipped at the edges of the sentence and skips padding. Neighbouring heads with the same window are
+    computed together. If the window is small beside the sentence, time and memory grow with the window.
 
     Args:
         query (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries.
         key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Keys.
         value (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Values.
         windows (`Sequence[int | None]` or `torch.LongTensor` of shape `(batch, heads)`):
-            Tokens that a head sees on either side, `None` for all; or for each sentence its own.
+            Tokens that each head sees on either side, `None` for all. A tensor gives each sentence its own windows.
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
-        dropout_p (`float`, *optional*, defaults to 0.0): Rate at which weights of the attention are dropped.
+        dropout_p (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
         method (`str`, *optional*):
-            `"materialized"` (the whole matrix, under autograd), `"dense"` (fused attention under a mask), `"banded"`
-            (blocks of queries, each with the keys around it) or `"flex"` (torch's FlexAttention, for a GPU: it has
-            neither gradients on a CPU nor dropout). `None`: for each window the fastest of the first three on a CPU;
-            `"dense"` in an exported program, which takes all lengths, and for a tensor in compiled code, which cannot
-            look at it.
+            - `"materialized"`: the whole matrix, under autograd.
+            - `"dense"`: fused attention with a mask.
+            - `"banded"`: blocks of queries, each with the keys around it.
+            - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
+            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. `"dense"` in an exported
+              program, which takes any length, and for a tensor of windows in compiled code, which cannot read it.
 
     Returns:
-        `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding, where there is no key.
+        `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding.
 
     Raises:
-        ValueError: Shapes that do not fit, a window below 0, an unknown method, or dropout with `"flex"`.
+        ValueError: `query`, `key` and `value` are not of one shape with four dimensions, `attention_mask` is not
+            `(batch, tokens)`, `windows` are not one whole number of at least 0 or `None` for each head or not integers
+            of shape `(batch, heads)`, `method` is unknown, or `dropout_p` is not 0 with `"flex"`.
 
     Example:
 
@@ -65,40 +69,23 @@ def scale_aware_attention(
     >>> query = key = value = torch.randn(2, 3, 1000, 30)
     >>> scale_aware_attention(query, key, value, windows=[1, 3, None]).shape
     torch.Size([2, 3, 1000, 30])
-    ```"""
+    ```
+    """
     _check(query, key, value, windows, attention_mask, method)
+    if method == "flex" and dropout_p:
+        raise ValueError(f'method="flex" has no dropout, got dropout_p={dropout_p}')
     real = None if attention_mask is None else attention_mask.bool()
-    if real is not None and not torch.compiler.is_compiling() and real.all():
-        real = None
-    if real is not None and method is None and not torch.compiler.is_compiling() and query.shape[2] > SHORT:
-        lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(dim=1)
-        short = lengths <= real.shape[1] // 2
-        if short.any() and lengths.any():
-            # Apart, for among them a long sentence would make padding of most of the batch.
-            output = torch.zeros_like(query)
-            for rows, size in ((short, int(lengths[short].max())), (~short, real.shape[1])):
-                if size and rows.any():
-                    q, k, v = (tensor[rows, :, :size] for tensor in (query, key, value))
-                    of_rows = windows[rows] if isinstance(windows, torch.Tensor) else windows
-                    part = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
-                    output[rows, :, :size] = part.to(output.dtype)  # autocast may have lowered it
-            return output
+    if not torch.compiler.is_compiling() and real is not None:
+        if real.all():
+            real = None
+        elif method is None and query.shape[2] > SHORT:
+            lengths = (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(dim=1)
+            short = lengths <= real.shape[1] // 2
+            if short.any() and lengths.any():
+                return _by_length(query, key, value, windows, real, lengths, short, dropout_p)
     if method is None and (torch.compiler.is_exporting() or _unreadable(windows)):
         method = "dense"
-    groups = _groups(query, windows, method)
-    states = [(query, key, value)]
-    if len(groups) > 1:
-        sizes = [heads for heads, _, _ in groups]
-        states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
-    outputs = []
-    for (_, reach, limits), group in zip(groups, states, strict=True):
-        way = METHODS[method or _fastest(query.shape[2], reach)]
-        outputs.append(way(*group, limits, reach, real, dropout_p).transpose(1, 2))
-    # The heads of a token side by side, as the projection after them wants them.
-    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
-    if real is not None:
-        output = output.masked_fill(~real[:, :, None, None], 0)
-    return output.transpose(1, 2)
+    return _by_window(query, key, value, windows, real, dropout_p, method)
 
 
 def attention_weights(
@@ -108,13 +95,22 @@ def attention_weights(
     attention_mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """
-    The weights of [`scale_aware_attention`], `(batch, heads, tokens, tokens)`: zero outside of the windows and in the
-    rows and columns of padding. The arguments are the same.
+    The weights of [`scale_aware_attention`].
+
+    Args:
+        query, key, windows, attention_mask: See [`scale_aware_attention`].
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, tokens, tokens)`: Zero outside of the windows, and in the rows and
+        columns of padding.
+
+    Raises:
+        ValueError: As [`scale_aware_attention`] for the same arguments.
     """
     _check(query, key, key, windows, attention_mask, "materialized")
     real = None if attention_mask is None else attention_mask.bool()
-    ((_, _, limits),) = _groups(query, windows, "materialized")
-    weights = _weights(query, key, limits, real)
+    (group,) = _groups(query, windows, "materialized")
+    weights = _weights(query, key, group.limits, real)
     return weights if real is None else weights.masked_fill(~real[:, None, :, None], 0)
 
 
@@ -136,6 +132,10 @@ def _check(
     batch, heads, tokens, _ = query.shape
     if attention_mask is not None and attention_mask.shape != (batch, tokens):
         raise ValueError(f"attention_mask must be {(batch, tokens)}, got {tuple(attention_mask.shape)}")
+    _check_windows(windows, batch, heads)
+
+
+def _check_windows(windows: Sequence[int | None] | torch.Tensor, batch: int, heads: int) -> None:
     if isinstance(windows, torch.Tensor):
         if windows.shape != (batch, heads) or windows.is_floating_point() or windows.dtype == torch.bool:
             raise ValueError(
@@ -151,13 +151,66 @@ def _check(
         raise ValueError(f"windows must be {heads} whole numbers of at least 0 or None, one a head, got {windows!r}")
 
 
-def _groups(
-    query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None
-) -> list[tuple[int, int, torch.Tensor | None]]:
-    """
-    Neighbouring heads of one window: how many they are, how far any of them sees in any sentence, and the windows
-    `(batch or 1, 1)`. Or all heads, with the windows `(batch or 1, heads)`.
-    """
+def _by_length(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    windows: Sequence[int | None] | torch.Tensor,
+    real: torch.Tensor,
+    lengths: torch.Tensor,
+    short: torch.Tensor,
+    dropout_p: float,
+) -> torch.Tensor:
+    """Short sentences apart from the others, so that one long sentence does not pad the whole batch."""
+    output = torch.zeros_like(query)
+    for rows, size in ((short, int(lengths[short].max())), (~short, real.shape[1])):
+        if size and rows.any():
+            q, k, v = (tensor[rows, :, :size] for tensor in (query, key, value))
+            of_rows = windows[rows] if isinstance(windows, torch.Tensor) else windows
+            part = scale_aware_attention(q, k, v, of_rows, real[rows, :size], dropout_p)
+            output[rows, :, :size] = part.to(output.dtype)  # autocast may have lowered it
+    return output
+
+
+def _by_window(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    windows: Sequence[int | None] | torch.Tensor,
+    real: torch.Tensor | None,
+    dropout_p: float,
+    method: str | None,
+) -> torch.Tensor:
+    """Each group of heads by `method`, or by the fastest one; zero at padding."""
+    groups = _groups(query, windows, method)
+    states = [(query, key, value)]
+    if len(groups) > 1:
+        sizes = [group.heads for group in groups]
+        states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
+    # Transposed, so that the heads of a token lie side by side, as the projection after them reads them.
+    outputs = [
+        _attend(*of_group, group, real, dropout_p, method or _fastest(query.shape[2], group.reach)).transpose(1, 2)
+        for group, of_group in zip(groups, states, strict=True)
+    ]
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+    if real is not None:
+        output = output.masked_fill(~real[:, :, None, None], 0)
+    return output.transpose(1, 2)
+
+
+class _Group(NamedTuple):
+    """Neighbouring heads that are computed together."""
+
+    heads: int
+    #: The most tokens that any of them sees on either side, in any sentence.
+    reach: int
+    #: The windows, `(batch or 1, 1)` if the heads have the same and `(batch or 1, heads)` otherwise. `None` if they
+    #: hide nothing.
+    limits: torch.Tensor | None
+
+
+def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None) -> list[_Group]:
+    """Groups of heads with the same window; one group of all heads for the methods that compute a whole matrix."""
     heads, tokens = query.shape[1:3]
     if isinstance(windows, torch.Tensor):
         limits = windows
@@ -165,7 +218,7 @@ def _groups(
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
     if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
-        return [(heads, tokens, limits)]
+        return [_Group(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
     start = 0
@@ -173,7 +226,7 @@ def _groups(
         end = start + len(list(members))
         reach = min(max(column), tokens - 1)
         unbounded = min(column) >= tokens - 1
-        groups.append((end - start, reach, None if unbounded else limits[:, start : start + 1]))
+        groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
 
@@ -192,30 +245,54 @@ def _block_size(reach: int) -> int:
     return min(max(SMALLEST_BLOCK, reach // 2), LARGEST_BLOCK)
 
 
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    group: _Group,
+    real: torch.Tensor | None,
+    dropout_p: float,
+    method: str,
+) -> torch.Tensor:
+    """One group of heads by one method, `(batch, heads, tokens, head_dim)`."""
+    if method == "materialized":
+        return _materialized(query, key, value, group.limits, real, dropout_p)
+    if method == "dense":
+        return _dense(query, key, value, group.limits, real, dropout_p)
+    if method == "banded":
+        return _banded(query, key, value, group, real, dropout_p)
+    assert group.limits is not None  # a group of all heads has them
+    return _flex(query, key, value, group.limits, real)
+
+
 def _hidden(dtype: torch.dtype) -> float:
     """
-    What hides a key when added to a score. Finite, so that a row without a key, which belongs to padding, does not
-    become NaN, and twice so much is, too.
+    The number that hides a key when added to its score. Twice as much is still finite: a row without a visible key,
+    which belongs to padding, must not become NaN.
     """
     return torch.finfo(dtype).min / 2
 
 
-def _bias(query: torch.Tensor, limits: torch.Tensor | None, real: torch.Tensor | None) -> torch.Tensor | None:
-    """What hides the keys outside of the windows and at padding, `(batch or 1, heads or 1, tokens or 1, tokens)`."""
+def _bias(
+    limits: torch.Tensor | None, real: torch.Tensor | None, tokens: int, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor | None:
+    """
+    What to add to the scores to hide keys outside of the windows and at padding; `None` if there is nothing to hide.
+    Its shape is `(batch or 1, heads or 1, tokens or 1, tokens)`.
+    """
     bias = None
     if limits is not None:
-        tokens = query.shape[2]
         if torch.compiler.is_compiling():  # a view of diagonals would tie the code to one length
-            positions = torch.arange(tokens, device=query.device)
+            positions = torch.arange(tokens, device=device)
             beyond = (positions[:, None] - positions).abs() > limits[..., None, None]
-            bias = _hidden(query.dtype) * beyond.to(query.dtype)
+            bias = _hidden(dtype) * beyond.to(dtype)
         else:
-            distances = torch.arange(1 - tokens, tokens, device=query.device).abs()
+            distances = torch.arange(1 - tokens, tokens, device=device).abs()
             beyond = distances > limits.unsqueeze(-1)
-            diagonals = query.new_zeros(beyond.shape).masked_fill_(beyond, _hidden(query.dtype))
+            diagonals = torch.zeros(beyond.shape, dtype=dtype, device=device).masked_fill_(beyond, _hidden(dtype))
             bias = diagonals.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
-        padding = _hidden(query.dtype) * (~real[:, None, None]).to(query.dtype)
+        padding = _hidden(dtype) * (~real[:, None, None]).to(dtype)
         bias = padding if bias is None else bias + padding
     return bias
 
@@ -224,7 +301,7 @@ def _weights(
     query: torch.Tensor, key: torch.Tensor, limits: torch.Tensor | None, real: torch.Tensor | None
 ) -> torch.Tensor:
     scores = query * query.shape[-1] ** -0.5 @ key.mT
-    bias = _bias(scores, limits, real)
+    bias = _bias(limits, real, scores.shape[-1], scores.dtype, scores.device)
     return (scores if bias is None else scores + bias).softmax(dim=-1)
 
 
@@ -233,7 +310,6 @@ def _materialized(
     key: torch.Tensor,
     value: torch.Tensor,
     limits: torch.Tensor | None,
-    reach: int,
     real: torch.Tensor | None,
     dropout_p: float,
 ) -> torch.Tensor:
@@ -245,28 +321,27 @@ def _dense(
     key: torch.Tensor,
     value: torch.Tensor,
     limits: torch.Tensor | None,
-    reach: int,
     real: torch.Tensor | None,
     dropout_p: float,
 ) -> torch.Tensor:
-    return scaled_dot_product_attention(query, key, value, attn_mask=_bias(query, limits, real), dropout_p=dropout_p)
+    bias = _bias(limits, real, query.shape[2], query.dtype, query.device)
+    return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_p)
 
 
 def _banded(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    limits: torch.Tensor | None,
-    reach: int,
+    group: _Group,
     real: torch.Tensor | None,
     dropout_p: float,
 ) -> torch.Tensor:
     """
-    The queries of a block see the block's keys and `reach` more on either side. All blocks of all sentences are one
-    batch of a fused attention.
+    Each block of queries attends to the keys of the block and `reach` more on either side. All blocks of all sentences
+    are one batch of a fused attention.
     """
     batch, heads, tokens, _ = query.shape
-    block = _block_size(reach)
+    reach, block = group.reach, _block_size(group.reach)
     blocks = -(-tokens // block)
     missing = blocks * block - tokens
     queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)
@@ -275,13 +350,8 @@ def _banded(
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
     outside = ~pad(real, (reach, missing + reach)).unfold(1, block + 2 * reach, block).unsqueeze(2)
-    distances = torch.arange(-reach, block + reach, device=query.device)
-    distances = (distances - torch.arange(block, device=query.device).unsqueeze(1)).abs()
-    if limits is None:
-        limits = torch.full((1, 1), reach, device=query.device)
-    beyond = distances > limits.unsqueeze(-1).unsqueeze(-1)
-    hidden = _hidden(query.dtype)
-    bias = hidden * outside.to(query.dtype) + hidden * beyond.to(query.dtype)
+    limits = torch.full((1, 1), reach, device=query.device) if group.limits is None else group.limits
+    bias = _band_bias(outside, limits, block, reach, query.dtype)
     bias = bias.expand(batch, -1, -1, -1).reshape(batch * blocks, 1, block, block + 2 * reach)
 
     output = scaled_dot_product_attention(
@@ -291,18 +361,31 @@ def _banded(
     return output[:, :tokens].transpose(1, 2)
 
 
-def _flex(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    limits: torch.Tensor,
-    reach: int,
-    real: torch.Tensor | None,
-    dropout_p: float,
+def _band_bias(
+    outside: torch.Tensor, limits: torch.Tensor, block: int, reach: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    """One kernel for all heads, which leaves out the blocks that lie outside of a head's window."""
-    if dropout_p:
-        raise ValueError(f'method="flex" has no dropout, got dropout_p={dropout_p}')
+    """
+    What to add to the scores of the blocks.
+
+    Args:
+        outside (`torch.BoolTensor` of shape `(batch or 1, blocks, 1, block + 2 * reach)`):
+            Whether a key is padding or beyond the edges of the sentence.
+        limits (`torch.LongTensor` of shape `(batch or 1, 1)`): The window of the heads.
+
+    Returns:
+        `torch.Tensor` of shape `(batch or 1, blocks, block, block + 2 * reach)`
+    """
+    distances = torch.arange(-reach, block + reach, device=outside.device)
+    distances = (distances - torch.arange(block, device=outside.device).unsqueeze(1)).abs()
+    beyond = distances > limits.unsqueeze(-1).unsqueeze(-1)
+    hidden = _hidden(dtype)
+    return hidden * outside.to(dtype) + hidden * beyond.to(dtype)
+
+
+def _flex(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, limits: torch.Tensor, real: torch.Tensor | None
+) -> torch.Tensor:
+    """One kernel for all heads, which skips the blocks outside of a head's window."""
     batch, heads, tokens, width = query.shape
     if width < 16:  # the least that a GPU's kernel takes
         query, key, value = (pad(tensor, (0, 16 - width)) for tensor in (query, key, value))
@@ -311,21 +394,22 @@ def _flex(
 
     def visible(sentence: torch.Tensor, head: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
         seen = ((row - column).abs() <= limits[sentence, head]) & real[sentence, column]
-        return seen | (row == column)  # a row of padding, too, has a key
+        return seen | (row == column)  # a row of padding needs a key, too
 
     compiled = _compiled if query.is_cuda and not torch.compiler.is_compiling() else lambda function: function
     mask = compiled(create_block_mask)(visible, batch, heads, tokens, tokens, device=query.device)
     return compiled(flex_attention)(query, key, value, block_mask=mask, scale=width**-0.5)[..., :width]
 
 
-# Batches of many shapes, with padding and without, in training and not, are more cases than the limit that torch has.
+# Batches of many shapes, with and without padding, in training and evaluation, exceed the default limit of torch.
 _compiled = cache(partial(torch.compile, recompile_limit=64))
 
 
 class _Neighbourhoods(torch.autograd.Function):
     """
-    `(batch, tokens, heads, head_dim)` to `(batch * blocks, block + 2 * reach, heads, head_dim)`: every block of tokens
-    with those around it, as overlapping views of one tensor. What lies around a sentence is zero or another sentence.
+    Blocks of tokens with the `reach` tokens on either side, as overlapping views of one tensor:
+    `(batch, tokens, heads, head_dim)` to `(batch * blocks, block + 2 * reach, heads, head_dim)`. Beyond the edges of a
+    sentence are zeros or other sentences.
     """
 
     @staticmethod
@@ -352,11 +436,3 @@ class _Neighbourhoods(torch.autograd.Function):
             shifted[:, : part.shape[1]] += part
         states = stream[ctx.reach : ctx.reach + blocks * block].unflatten(0, (ctx.batch, -1))
         return states[:, : ctx.tokens], None, None
-
-
-METHODS: dict[str, Callable[..., torch.Tensor]] = {
-    "materialized": _materialized,
-    "dense": _dense,
-    "banded": _banded,
-    "flex": _flex,
-}

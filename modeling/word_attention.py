@@ -1,4 +1,4 @@
-"""From word pieces to words: hidden states and attention."""
+"""Hidden states and attention of words, computed from those of their pieces."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import torch
 
 def count_words(word_index: torch.Tensor) -> int:
     """
-    Words of the longest sentence of a batch; [CLS], which stands for ROOT, is none. Compiled code must know without a
-    look at the numbers, and takes what there is room for.
+    The number of words in the longest sentence of a batch, without [CLS], which stands for ROOT.
+
+    Compiled code cannot read the numbers: it counts one word for every piece but [CLS].
+
+    Args:
+        word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
     """
     return word_index.shape[1] - 1 if torch.compiler.is_compiling() else max(int(word_index.max()), 0)
 
 
 def word_members(word_index: torch.Tensor, num_words: int | None = None) -> torch.Tensor:
     """
-    Which pieces belong to a word.
+    Which pieces belong to each word.
 
     Args:
         word_index (`torch.LongTensor` of shape `(batch, pieces)`):
-            The word of each piece: 0 for [CLS], which stands for ROOT, then 1, 2, ...; -1 for what is part of none.
-        num_words (`int`, *optional*): Words W of the result; those of the longest sentence if `None`.
+            The word of each piece: 0 for [CLS], which stands for ROOT, then 1, 2, ...; -1 for pieces of no word.
+        num_words (`int`, *optional*): Number of words W in the result; that of the longest sentence if `None`.
 
     Returns:
         `torch.BoolTensor` of shape `(batch, W + 1, pieces)`
@@ -30,7 +34,16 @@ def word_members(word_index: torch.Tensor, num_words: int | None = None) -> torc
 
 
 def piece_mean(members: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The weights of a mean over the pieces of each word; zero for a word without any."""
+    """
+    The weights of a mean over the pieces of each word, all zero for a word without pieces.
+
+    Args:
+        members (`torch.BoolTensor` of shape `(batch, words, pieces)`): See [`word_members`].
+        dtype (`torch.dtype`): That of the result.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, words, pieces)`
+    """
     return members.to(dtype) / members.sum(dim=-1, keepdim=True).clamp_min(1).to(dtype)
 
 
@@ -41,10 +54,10 @@ def word_states(hidden_states: torch.Tensor, members: torch.Tensor, mode: str = 
     Args:
         hidden_states (`torch.Tensor` of shape `(batch, pieces, width)`): Hidden states of pieces.
         members (`torch.BoolTensor` of shape `(batch, words, pieces)`): See [`word_members`].
-        mode (`str`, *optional*, defaults to `"first"`): The word's `"first"` piece, or the `"mean"` of its pieces.
+        mode (`str`, *optional*, defaults to `"first"`): The `"first"` piece of a word, or the `"mean"` of its pieces.
 
     Returns:
-        `torch.Tensor` of shape `(batch, words, width)`: Zero for a word without a piece.
+        `torch.Tensor` of shape `(batch, words, width)`: Zero for a word without pieces.
     """
     if mode == "mean":
         return piece_mean(members, hidden_states.dtype) @ hidden_states
@@ -54,17 +67,17 @@ def word_states(hidden_states: torch.Tensor, members: torch.Tensor, mode: str = 
 
 def word_attention(attention: torch.Tensor, word_index: torch.Tensor, num_words: int | None = None) -> torch.Tensor:
     """
-    Attention between words: what a word's pieces attend to, on average, summed over the pieces of the other word
-    ("What Does BERT Look At?", Clark et al. 2019).
+    Attention between words: the mean over the pieces of the word that attends, and the sum over the pieces of the
+    other word ("What Does BERT Look At?", Clark et al. 2019).
 
     Args:
         attention (`torch.Tensor` of shape `(batch, heads, pieces, pieces)`): Rows attend to columns.
         word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
-        num_words (`int`, *optional*): Words W of the result; those of the longest sentence if `None`.
+        num_words (`int`, *optional*): Number of words W in the result; that of the longest sentence if `None`.
 
     Returns:
-        `torch.Tensor` of shape `(batch, heads, W + 1, W + 1)`: The row of a word sums to 1, but for what its pieces
-        give to those of no word, such as [SEP].
+        `torch.Tensor` of shape `(batch, heads, W + 1, W + 1)`: The row of a word sums to 1, minus the attention to
+        pieces of no word, such as [SEP].
     """
     members = word_members(word_index, num_words).unsqueeze(1)
     return piece_mean(members, attention.dtype) @ attention @ members.to(attention.dtype).mT

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, BertConfig, RobertaConfig
+from transformers import AutoConfig, BertConfig
 
-from msattn import BertPairwiseConfig, BertPairwiseParser
+from msattn import BertPairwiseConfig
 
 CHANGED = {
     "features": "emb",
@@ -82,10 +82,3 @@ def test_values_beside_a_checkpoint(tmp_path):
     assert unused == {"other": 1}
     assert {name: getattr(config, name) for name in CHANGED} == CHANGED
     assert (config.hidden_size, config.num_labels, config.model_type) == (64, 5, "bert_pairwise")
-
-
-@pytest.mark.parametrize("load", [BertPairwiseConfig.from_pretrained, BertPairwiseParser.from_pretrained])
-def test_checkpoint_of_another_family(load, tmp_path):
-    RobertaConfig().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="of the family 'roberta'; BertPairwiseConfig loads 'bert' and 'bert_pairwi"):
-        load(tmp_path)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from msattn import MSTransformerConfig
 
@@ -52,19 +53,13 @@ WRONG = [
     ({"decay": "1/n"}, "'decay' expected one of ('1/l', 'linear'), got 1/n"),
     ({"norm": "none"}, "'norm' expected one of ('post', 'pre'), got none"),
     ({"position_embeddings": "rotary"}, "'position_embeddings' expected one of ('sinusoidal', 'learned'), got rotary"),
-    ({"hidden_act": "rule"}, "hidden_act must be one of"),
     ({"attention_probs_dropout_prob": -0.5}, "attention_probs_dropout_prob must be a rate between 0 and 1, got -0.5"),
-    ({"classifier_dropout": 1.5}, "classifier_dropout must be a rate between 0 and 1, got 1.5"),
     ({"num_attention_heads": 7}, "num_attention_heads must divide hidden_size (300) into equal parts, got 7"),
     ({"num_attention_heads": 0}, "num_attention_heads must be at least 1, got 0"),
     ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, got 0"),
-    ({"hidden_size": -300}, "hidden_size must be at least 1, got -300"),
-    ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
-    ({"embedding_size": 0}, "embedding_size must be at least 1 or None, got 0"),
     ({"intermediate_size": -1}, "intermediate_size must be 0 or more, got -1"),
     ({"max_position_embeddings": 0}, "max_position_embeddings must be at least 1, got 0"),
     ({"cls_global": "yes"}, "'cls_global' expected bool, got str"),
-    ({"sentence_pairs": 1}, "'sentence_pairs' expected bool, got int"),
 ]
 
 
@@ -96,7 +91,8 @@ def test_survives_json(tmp_path):
         assert {name: getattr(loaded, name) for name in CHANGED} == CHANGED
         assert loaded.num_labels == 5
     # Every option has been changed.
-    assert not set(CHANGED) ^ set(MSTransformerConfig.__annotations__)
+    every, inherited = ({field.name for field in fields(cls)} for cls in (MSTransformerConfig, PreTrainedConfig))
+    assert set(CHANGED) == every - inherited
     plain = MSTransformerConfig()
     assert not [name for name, value in CHANGED.items() if getattr(plain, name) == value]
 

@@ -14,7 +14,6 @@ from msattn import (
     MSTransformerConfig,
     MSTransformerModel,
 )
-from msattn.modeling.modeling_ms_transformer import classification_node
 from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_fresh, assert_load_without_msattn
 
 
@@ -123,22 +122,6 @@ class TestBiLSTMModel(BiLSTMTester):
 class TestBiLSTMForSequenceClassification(BiLSTMTester, ClassificationTester):
     model_class = BiLSTMForSequenceClassification
 
-    def test_reads_the_node(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        node = classification_node(model.bilstm(**inputs).last_hidden_state, inputs["attention_mask"])
-        torch.testing.assert_close(model(**inputs).logits, model.classifier(model.dense(node).relu()))
-
-    def test_each_sentence_of_a_pair_is_read_on_its_own(self):
-        model = self.build(sentence_pairs=True)
-        pair, types = torch.tensor([[2, 7, 8, 3, 9, 3]]), torch.tensor([[0, 0, 0, 0, 1, 1]])
-        u, v = (
-            classification_node(model.bilstm(torch.tensor([ids])).last_hidden_state)
-            for ids in ([2, 7, 8, 3], [2, 9, 3])
-        )
-        expected = model.classifier(model.dense(torch.cat([u, v, (u - v).abs(), u * v], dim=-1)).relu())
-        torch.testing.assert_close(model(pair, token_type_ids=types).logits, expected, **TOLERANCE)
-
 
 class TestBiLSTMForTokenClassification(BiLSTMTester):
     model_class = BiLSTMForTokenClassification
@@ -147,12 +130,6 @@ class TestBiLSTMForTokenClassification(BiLSTMTester):
     def labels(self, config):
         labels = torch.arange(33).view(3, 11) % config.num_labels
         return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
-
-    def test_reads_each_token(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        states = model.bilstm(**inputs).last_hidden_state
-        torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
 
 
 AUTO_CLASSES = [

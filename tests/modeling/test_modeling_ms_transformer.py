@@ -9,10 +9,6 @@ from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
-    DataCollatorWithPadding,
-    Trainer,
-    TrainingArguments,
-    pipeline,
 )
 
 from msattn import (
@@ -22,16 +18,8 @@ from msattn import (
     MSTransformerModel,
     scale_aware_attention,
 )
-from msattn.modeling.crf import crf_loss
-from msattn.modeling.modeling_ms_transformer import classification_node, layer_windows, sinusoids, split_pairs
-from tests.common import (
-    TOLERANCE,
-    ClassificationTester,
-    ModelTester,
-    assert_fresh,
-    assert_load_without_msattn,
-)
-from tests.tiny_models import tiny_tokenizer
+from msattn.modeling.modeling_ms_transformer import layer_windows
+from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_load_without_msattn
 
 
 def padded_batch(size, tokens):
@@ -149,13 +137,6 @@ class TestMSTransformerModel(MSTransformerTester):
         real = inputs["attention_mask"].bool()
         torch.testing.assert_close(model(**inputs).last_hidden_state[real], states[real], **TOLERANCE)
 
-    def test_words_and_waves_are_of_like_size(self):
-        model = self.build(position_embeddings="sinusoidal", embedding_size=None)
-        inputs = self.inputs(model.config, (6,))
-        words = model.get_input_embeddings()(inputs["input_ids"])
-        expected = words * 32**0.5 + sinusoids(torch.arange(6), 32)
-        torch.testing.assert_close(model.embeddings(None, words, inputs["attention_mask"]), expected)
-
     def test_reversed_words_give_reversed_states(self):
         model, words = self.build(), self.words(21)
         states = self.states(model, words)
@@ -206,11 +187,6 @@ class TestMSTransformerModel(MSTransformerTester):
         assert low == [3, 3, 3]
         assert high.tolist() == [[3, 100, 25], [3, 100, 4], [3, 100, 1]]
 
-    def test_too_many_tokens_for_learned_positions(self):
-        model = self.build(position_embeddings="learned", max_position_embeddings=10)
-        with pytest.raises(ValueError, match="11 tokens are more than the 10 learned positions"):
-            model(**self.inputs(model.config))
-
     def test_attention_mask_of_another_shape(self):
         model = self.build()
         inputs = self.inputs(model.config)
@@ -245,29 +221,6 @@ class TestMSTransformerModel(MSTransformerTester):
 class TestMSTransformerForSequenceClassification(MSTransformerTester, ClassificationTester):
     model_class = MSTransformerForSequenceClassification
 
-    def test_reads_the_node(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        states = model.ms_transformer(**inputs).last_hidden_state
-        nodes = [torch.cat([states[i, 0], states[i, 1:n].amax(dim=0)]) for i, n in enumerate(self.lengths)]
-        expected = model.classifier(model.dense(torch.stack(nodes)).relu())
-        torch.testing.assert_close(model(**inputs).logits, expected)
-
-    def test_dropout_of_the_classifier(self):
-        assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
-        assert self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
-
-    def test_one_batch_learned_by_heart(self):
-        model = self.build().train()
-        inputs = self.inputs(model.config)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        for _ in range(30):
-            loss = self.loss(model, inputs)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        assert loss < 0.05
-
 
 class TestMSTransformerForTokenClassification(MSTransformerTester):
     model_class = MSTransformerForTokenClassification
@@ -277,20 +230,6 @@ class TestMSTransformerForTokenClassification(MSTransformerTester):
         labels = torch.arange(33).view(3, 11) % config.num_labels
         return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
 
-    def test_loss_is_a_mean_over_tags(self):
-        model = self.build()
-        inputs, labels = self.inputs(model.config), self.labels(model.config)
-        outputs = model(**inputs, labels=labels)
-        expected = nn.functional.cross_entropy(outputs.logits.flatten(0, 1), labels.flatten(), reduction="sum")
-        torch.testing.assert_close(outputs.loss, expected / 24)
-        torch.testing.assert_close(model(**inputs, labels=labels, num_items_in_batch=48).loss, expected / 48)
-
-    def test_reads_each_token(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        states = model.ms_transformer(**inputs).last_hidden_state
-        torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
-
 
 class TestTaggerWithCRF(MSTransformerTester):
     model_class = MSTransformerForTokenClassification
@@ -299,43 +238,6 @@ class TestTaggerWithCRF(MSTransformerTester):
 
     def config(self, **changes):
         return super().config(crf=True, **changes)
-
-    def test_loss_is_a_mean_over_tags(self):
-        model = self.build()
-        inputs, labels = self.inputs(model.config), self.labels(model.config)
-        scores = model.classifier(model.ms_transformer(**inputs).last_hidden_state)
-        expected = crf_loss(model.crf, scores, labels, inputs["attention_mask"]).sum()
-        torch.testing.assert_close(model(**inputs, labels=labels).loss, expected / 24)
-        torch.testing.assert_close(model(**inputs, labels=labels, num_items_in_batch=48).loss, expected / 48)
-
-    def test_largest_logits_are_the_best_sequence(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        scores = model.train()(**inputs).logits
-        best = model.crf.decode(scores, inputs["attention_mask"].bool())
-        predicted = model.eval()(**inputs).logits.argmax(-1)
-        assert [predicted[row, : len(tags)].tolist() for row, tags in enumerate(best)] == best
-        assert not torch.equal(predicted, scores.argmax(-1))
-
-    def test_learns_what_single_tokens_do_not_say(self):
-        """The tag of a word changes each time that the word comes again."""
-        model = self.build(num_labels=2, scales=(1,), num_hidden_layers=1).train()
-        words = torch.full((1, 12), 7)
-        tags = torch.arange(12).unsqueeze(0) % 2
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        for _ in range(60):
-            optimizer.zero_grad()
-            model(words, labels=tags).loss.backward()
-            optimizer.step()
-        assert torch.equal(model.eval()(words).logits.argmax(-1), tags)
-
-    def test_a_checkpoint_without_crf_gets_a_fresh_one(self, tmp_path):
-        plain = TestMSTransformerForTokenClassification().build()
-        plain.save_pretrained(tmp_path)
-        model = self.model_class.from_pretrained(tmp_path, crf=True)
-        assert torch.equal(model.classifier.weight, plain.classifier.weight)
-        for name, weight in model.crf.named_parameters():
-            assert_fresh(name, weight, model.config.initializer_range)
 
     def test_compiles_to_one_graph(self):
         """But for the field, around which all lengths share what is compiled."""
@@ -351,101 +253,6 @@ class TestTaggerWithCRF(MSTransformerTester):
             torch.testing.assert_close(outputs.loss, expected.loss, **TOLERANCE)
             torch.testing.assert_close(outputs.logits, expected.logits, **TOLERANCE)
         assert graphs.frame_count <= 8
-
-
-class TestSentencePairs:
-    build = TestMSTransformerForSequenceClassification().build
-
-    def encoded(self, pairs: list[tuple[str, str]]) -> dict[str, torch.Tensor]:
-        return dict(tiny_tokenizer()(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt"))
-
-    def test_each_sentence_is_read_on_its_own(self):
-        model = self.build(sentence_pairs=True)
-        batch = self.encoded([("the author of a book", "dog"), ("a", "the author wrote the book .")])
-        logits = model(**batch).logits
-        for i, (first, second) in enumerate(zip(*self.sentences(batch), strict=True)):
-            u, v = (
-                classification_node(model.ms_transformer(ids.unsqueeze(0)).last_hidden_state)
-                for ids in (first, second)
-            )
-            expected = model.classifier(model.dense(torch.cat([u, v, (u - v).abs(), u * v], dim=-1)).relu())
-            torch.testing.assert_close(logits[i : i + 1], expected, **TOLERANCE)
-        vectors = model.get_input_embeddings()(batch.pop("input_ids"))
-        torch.testing.assert_close(model(**batch, inputs_embeds=vectors).logits, logits)
-
-    def sentences(self, batch) -> list[list[torch.Tensor]]:
-        real, types = batch["attention_mask"].bool(), batch["token_type_ids"]
-        types = torch.cat([torch.full_like(types[:, :1], -1), types[:, 1:]], dim=1)  # [CLS] stands before both
-        return [
-            [
-                ids[mask & ((of == side) | (of == -1))]
-                for ids, mask, of in zip(batch["input_ids"], real, types, strict=True)
-            ]
-            for side in (0, 1)
-        ]
-
-    def test_split(self):
-        input_ids = torch.tensor([[2, 7, 3, 8, 9], [2, 6, 5, 3, 0]])
-        mask, types = torch.tensor([[1] * 5, [1, 1, 1, 1, 0]]), torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 0]])
-        ids, _, real = split_pairs(input_ids, None, mask, types)
-        assert (ids * real).tolist() == [[2, 7, 3, 0], [2, 8, 9, 0], [2, 0, 0, 0], [2, 6, 5, 3]]
-        assert real.tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
-
-    def test_padding_and_neighbours_change_nothing(self):
-        model = self.build(sentence_pairs=True)
-        pairs = [("the author of a book", "dog"), ("a", "the author wrote the book ."), ("", "")]
-        together = model(**self.encoded(pairs)).logits
-        alone = torch.cat([model(**self.encoded([pair])).logits for pair in pairs])
-        torch.testing.assert_close(together, alone, **TOLERANCE)
-
-    def test_compiles_and_exports(self):
-        model = self.build(sentence_pairs=True)
-        batch = self.encoded([("the author of a book", "dog"), ("a", "the author wrote the book .")])
-        expected = model(**batch).logits
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        torch.testing.assert_close(compiled(**batch).logits, expected, **TOLERANCE)
-        program = torch.export.export(model, args=(), kwargs=batch, strict=False)
-        torch.testing.assert_close(program.module()(**batch).logits, expected, **TOLERANCE)
-
-    def test_without_token_types(self):
-        model = self.build(sentence_pairs=True)
-        with pytest.raises(ValueError, match="sentence_pairs=True needs token_type_ids, 0 in the first"):
-            model(input_ids=torch.ones(1, 4, dtype=torch.long))
-
-    def test_trainer_collator_and_pipeline(self, tmp_path):
-        """Pairs in the form that a tokenizer gives them reach the model through all of these."""
-        tokenizer = tiny_tokenizer()
-        model = self.build(sentence_pairs=True, num_labels=2)
-        texts = [("the author", "the book of a"), ("a dog in the house", "cat"), ("taxi", "a")]
-        rows = [{**tokenizer(*pair), "labels": i % 2} for i, pair in enumerate(texts)]
-        arguments = TrainingArguments(tmp_path, max_steps=2, per_device_train_batch_size=3, report_to=[], use_cpu=True)
-        trainer = Trainer(model, arguments, DataCollatorWithPadding(tokenizer), train_dataset=rows, eval_dataset=rows)
-        trainer.train()
-        logits = torch.tensor(trainer.predict(rows).predictions)
-        classifier = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
-        for pair, expected in zip(texts, logits.softmax(-1), strict=True):
-            found = classifier([{"text": pair[0], "text_pair": pair[1]}], top_k=None)[0]
-            scores = {row["label"]: row["score"] for row in found}
-            torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, **TOLERANCE)
-
-
-def test_node_reads_real_tokens_only():
-    states = torch.arange(20.0).view(2, 5, 2) - 30
-    mask = torch.tensor([[0, 1, 1, 1, 0], [0, 0, 1, 0, 0]])
-    assert classification_node(states, mask).tolist() == [[-28, -27, -24, -23], [-16, -15, 0, 0]]
-    assert not classification_node(states, torch.zeros(2, 5)).any()
-
-
-@pytest.mark.parametrize("width", [6, 7])
-def test_sinusoids(width):
-    found = sinusoids(torch.tensor([[0, 3]]), width)
-    assert found.shape == (1, 2, width)
-    half = (width + 1) // 2
-    for i in range(half):
-        angle = torch.tensor(3 / 10000 ** (2 * i / width))
-        torch.testing.assert_close(found[0, 1, i], angle.sin())
-        if half + i < width:
-            torch.testing.assert_close(found[0, :, half + i], torch.stack([torch.tensor(1.0), angle.cos()]))
 
 
 AUTO_CLASSES = [

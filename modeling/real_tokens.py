@@ -1,0 +1,57 @@
+"""Real tokens and padding, wherever in a sentence the padding is."""
+
+from __future__ import annotations
+
+import torch
+
+
+def checked_mask(
+    input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None, attention_mask: torch.Tensor | None
+) -> torch.Tensor:
+    """
+    The attention mask of a model's inputs; all ones if there is none.
+
+    Args:
+        input_ids (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Ids of the tokens.
+        inputs_embeds (`torch.Tensor` of shape `(batch, tokens, width)`, *optional*): Word vectors instead of ids.
+        attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, tokens)`
+
+    Raises:
+        ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+            `(batch, tokens)`.
+    """
+    inputs = input_ids if inputs_embeds is None else inputs_embeds
+    if inputs is None or (input_ids is not None and inputs_embeds is not None):
+        raise ValueError("the model takes exactly one of input_ids or inputs_embeds")
+    if attention_mask is None:
+        return torch.ones(inputs.shape[:2], dtype=torch.long, device=inputs.device)
+    if attention_mask.shape != inputs.shape[:2]:
+        raise ValueError(
+            f"attention_mask must be (batch, tokens) = {tuple(inputs.shape[:2])}, got {tuple(attention_mask.shape)}"
+        )
+    return attention_mask
+
+
+def first_token(attention_mask: torch.Tensor) -> torch.Tensor:
+    """True at the first real token of each sentence, `(batch, tokens)`."""
+    real = attention_mask.bool()
+    return real & (real.cumsum(dim=-1) == 1)
+
+
+def real_tokens_first(real: torch.Tensor) -> torch.Tensor:
+    """
+    An order of the tokens that puts padding at the end and changes nothing else.
+
+    Args:
+        real (`torch.BoolTensor` of shape `(batch, tokens)`): True for real tokens.
+
+    Returns:
+        `torch.LongTensor` of shape `(batch, tokens)`: The position that each token is taken from.
+    """
+    return (~real).long().argsort(dim=-1, stable=True)
+
+
+__all__ = ["checked_mask", "first_token", "real_tokens_first"]

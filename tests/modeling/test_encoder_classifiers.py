@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
+
+from msattn import (
+    BiLSTMForSequenceClassification,
+    BiLSTMForTokenClassification,
+    MSTransformerConfig,
+    MSTransformerForSequenceClassification,
+    MSTransformerForTokenClassification,
+)
+from msattn.modeling.classification_node import classification_node
+from msattn.modeling.crf import crf_loss
+from tests.common import TOLERANCE, ModelTester, assert_fresh
+from tests.tiny_models import tiny_tokenizer
+
+SIZES = {"vocab_size": 60, "embedding_size": 24, "hidden_size": 32, "num_hidden_layers": 2, "num_labels": 3}
+PAIRS = [("the author of a book", "dog"), ("a", "the author wrote the book ."), ("", "")]
+
+
+class Classifier(ModelTester):
+    """Builds models of one class; its checks run in the tests of the family."""
+
+    def __init__(self, model_class):
+        self.model_class = model_class
+
+    def config(self, **changes):
+        own: dict[str, Any] = {"hidden_dropout_prob": 0.0}
+        if self.model_class.config_class is MSTransformerConfig:
+            own |= {"num_attention_heads": 4, "scales": (1, "N/4", None)}
+        return self.model_class.config_class(**{**SIZES, **own, **changes})
+
+
+@pytest.fixture(params=[MSTransformerForSequenceClassification, BiLSTMForSequenceClassification])
+def sentences(request):
+    return Classifier(request.param)
+
+
+@pytest.fixture(params=[MSTransformerForTokenClassification, BiLSTMForTokenClassification])
+def tokens(request):
+    return Classifier(request.param)
+
+
+def tags(config, lengths) -> torch.Tensor:
+    labels = torch.arange(len(lengths) * 11).view(-1, 11) % config.num_labels
+    return labels.where(torch.arange(11) < torch.tensor(lengths).unsqueeze(-1), -100)
+
+
+def encoded(pairs) -> dict[str, torch.Tensor]:
+    return dict(tiny_tokenizer()(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt"))
+
+
+def test_classifier_reads_the_node(sentences):
+    model = sentences.build()
+    inputs = sentences.inputs(model.config)
+    states = model.base_model(**inputs).last_hidden_state
+    nodes = [torch.cat([states[i, 0], states[i, 1:n].amax(dim=0)]) for i, n in enumerate(sentences.lengths)]
+    expected = model.classifier(model.dense(torch.stack(nodes)).relu())
+    torch.testing.assert_close(model(**inputs).logits, expected)
+
+
+def test_dropout_of_the_classifier(sentences, tokens):
+    for tester in (sentences, tokens):
+        assert tester.build(hidden_dropout_prob=0.3).dropout.p == 0.3
+        assert tester.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
+
+
+def test_one_batch_learned_by_heart(sentences):
+    model = sentences.build().train()
+    inputs = sentences.inputs(model.config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(30):
+        loss = model(**inputs, labels=torch.arange(3)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.05
+
+
+class TestSentencePairs:
+    def test_each_sentence_is_read_on_its_own(self, sentences):
+        model = sentences.build(sentence_pairs=True)
+        batch = encoded(PAIRS[:2])
+        logits = model(**batch).logits
+        for i, (first, second) in enumerate(zip(*self.parts(batch), strict=True)):
+            u, v = (
+                classification_node(model.base_model(ids.unsqueeze(0)).last_hidden_state) for ids in (first, second)
+            )
+            expected = model.classifier(model.dense(torch.cat([u, v, (u - v).abs(), u * v], dim=-1)).relu())
+            torch.testing.assert_close(logits[i : i + 1], expected, **TOLERANCE)
+        vectors = model.get_input_embeddings()(batch.pop("input_ids"))
+        torch.testing.assert_close(model(**batch, inputs_embeds=vectors).logits, logits)
+
+    def parts(self, batch) -> list[list[torch.Tensor]]:
+        real, types = batch["attention_mask"].bool(), batch["token_type_ids"]
+        types = torch.cat([torch.full_like(types[:, :1], -1), types[:, 1:]], dim=1)  # [CLS] stands before both
+        return [
+            [
+                ids[mask & ((of == side) | (of == -1))]
+                for ids, mask, of in zip(batch["input_ids"], real, types, strict=True)
+            ]
+            for side in (0, 1)
+        ]
+
+    def test_padding_and_neighbours_change_nothing(self, sentences):
+        model = sentences.build(sentence_pairs=True)
+        together = model(**encoded(PAIRS)).logits
+        alone = torch.cat([model(**encoded([pair])).logits for pair in PAIRS])
+        torch.testing.assert_close(together, alone, **TOLERANCE)
+
+    def test_compiles_and_exports(self):
+        model = Classifier(MSTransformerForSequenceClassification).build(sentence_pairs=True)
+        batch = encoded(PAIRS[:2])
+        expected = model(**batch).logits
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(**batch).logits, expected, **TOLERANCE)
+        program = torch.export.export(model, args=(), kwargs=batch, strict=False)
+        torch.testing.assert_close(program.module()(**batch).logits, expected, **TOLERANCE)
+
+    def test_without_token_types(self, sentences):
+        model = sentences.build(sentence_pairs=True)
+        with pytest.raises(ValueError, match="sentence_pairs=True needs token_type_ids, 0 in the first"):
+            model(input_ids=torch.ones(1, 4, dtype=torch.long))
+
+    def test_trainer_collator_and_pipeline(self, sentences, tmp_path):
+        """Pairs in the form that a tokenizer gives them reach the model through all of these."""
+        tokenizer = tiny_tokenizer()
+        model = sentences.build(sentence_pairs=True, num_labels=2)
+        texts = [("the author", "the book of a"), ("a dog in the house", "cat"), ("taxi", "a")]
+        rows = [{**tokenizer(*pair), "labels": i % 2} for i, pair in enumerate(texts)]
+        arguments = TrainingArguments(tmp_path, max_steps=2, per_device_train_batch_size=3, report_to=[], use_cpu=True)
+        trainer = Trainer(model, arguments, DataCollatorWithPadding(tokenizer), train_dataset=rows, eval_dataset=rows)
+        trainer.train()
+        logits = torch.tensor(trainer.predict(rows).predictions)
+        classifier = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")
+        for pair, expected in zip(texts, logits.softmax(-1), strict=True):
+            found = classifier([{"text": pair[0], "text_pair": pair[1]}], top_k=None)[0]
+            scores = {row["label"]: row["score"] for row in found}
+            torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, **TOLERANCE)
+
+
+def test_tagger_reads_each_token(tokens):
+    model = tokens.build()
+    inputs = tokens.inputs(model.config)
+    states = model.base_model(**inputs).last_hidden_state
+    torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_loss_is_a_mean_over_tags(tokens, crf):
+    model = tokens.build(crf=crf)
+    inputs, labels = tokens.inputs(model.config), tags(model.config, tokens.lengths)
+    scores = model.classifier(model.base_model(**inputs).last_hidden_state)
+    if crf:
+        expected = crf_loss(model.crf, scores, labels, inputs["attention_mask"]).sum()
+    else:
+        expected = nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="sum")
+    torch.testing.assert_close(model(**inputs, labels=labels).loss, expected / 24)
+    torch.testing.assert_close(model(**inputs, labels=labels, num_items_in_batch=48).loss, expected / 48)
+
+
+class TestConditionalRandomField:
+    def test_largest_logits_are_the_best_sequence(self, tokens):
+        model = tokens.build(crf=True)
+        inputs = tokens.inputs(model.config)
+        scores = model.train()(**inputs).logits
+        best = model.crf.decode(scores, inputs["attention_mask"].bool())
+        predicted = model.eval()(**inputs).logits.argmax(-1)
+        assert [predicted[row, : len(sequence)].tolist() for row, sequence in enumerate(best)] == best
+
+    def test_best_sequence_is_not_that_of_the_best_tags(self, tokens):
+        model = tokens.build(crf=True)
+        with torch.no_grad():
+            model.crf.transitions.fill_(-9.0).fill_diagonal_(9.0)
+        inputs = tokens.inputs(model.config)
+        scores, best = model.train()(**inputs).logits.argmax(-1), model.eval()(**inputs).logits.argmax(-1)
+        assert all(row[:n].unique().numel() == 1 for row, n in zip(best, tokens.lengths, strict=True))
+        assert not torch.equal(best, scores)
+
+    def test_learns_what_single_tokens_do_not_say(self):
+        """The tag of a word changes each time that the word comes again."""
+        tester = Classifier(MSTransformerForTokenClassification)
+        model = tester.build(crf=True, num_labels=2, scales=(1,), num_hidden_layers=1).train()
+        words = torch.full((1, 12), 7)
+        labels = torch.arange(12).unsqueeze(0) % 2
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(60):
+            optimizer.zero_grad()
+            model(words, labels=labels).loss.backward()
+            optimizer.step()
+        assert torch.equal(model.eval()(words).logits.argmax(-1), labels)
+
+    def test_a_checkpoint_without_crf_gets_a_fresh_one(self, tokens, tmp_path):
+        plain = tokens.build()
+        plain.save_pretrained(tmp_path)
+        model = tokens.model_class.from_pretrained(tmp_path, crf=True)
+        assert torch.equal(model.classifier.weight, plain.classifier.weight)
+        for name, weight in model.crf.named_parameters():
+            assert_fresh(name, weight, model.config.initializer_range)
