@@ -73,8 +73,6 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
 
     new_layers = ("fusion",)
 
-    new_layers = ("fusion",)
-
     def __init__(self, config: MultiScaleBertConfig, add_pooling_layer: bool = False):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
         self.fusion = nn.ModuleList(
@@ -161,7 +159,6 @@ class _MultiScaleClassifier(MultiScaleBertPreTrainedModel):
         ValueError: `config.pooling` is not among the `poolings` of the class.
     """
 
-    new_layers = ("bert.fusion",)
     default_pooling: str
     poolings: tuple[str, ...]
 

@@ -6,9 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msattn.errors import UserError
-
-from .semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
-from .submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
+from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
+from msattn.metrics.submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
 
 if TYPE_CHECKING:
     import evaluate

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msattn.errors import UserError
-
-from .semeval import SEMEVAL_LABELS
+from msattn.metrics.semeval import SEMEVAL_LABELS
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 PAIR_LABELS = ("entailment", "not_entailment")

@@ -149,7 +149,7 @@ OPTIONS = {
     "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
     "no such file": ({"train_file": "missing.txt"}, "--train_file missing.txt: there is no such file."),
     "no data": ({"train_file": None}, "--do_train needs training data: give --train_file or --dataset_name."),
-    "no development data": ({"eval_strategy": "epoch"}, "--do_eval needs validation data: give --validation_file or --dataset_name."),
+    "no development data": ({"eval_strategy": "epoch"}, "--do_eval needs validation data: give --validation_file"),
     "no best model": ({"early_stopping_patience": 2}, "--early_stopping_patience needs --load_best_model_at_end"),
     "no checkpoint": (
         {"resume_from_checkpoint": "missing"},
