@@ -9,7 +9,7 @@ RUN = "$(VENV)/bin/python"
 LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
 # The editable package is a tree of links to these files: another list of them is another tree.
 FILES := $(shell find configuration model_cards modeling plugin -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
-# Models as small as those of the tests gain nothing from a second thread.
+# Models as small as those of the tests and the demo gain nothing from a second thread.
 # A file stays in one process: it shares what is dear to build.
 PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile --durations 15
 
@@ -37,13 +37,13 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
-	@$(RUN) run_re.py
+	@OMP_NUM_THREADS=1 $(RUN) run_re.py
 
 test: .venv/.tools .venv/.links-$(FILES) ## run the tests and print their coverage
 	@$(PYTEST) -m "not slow" --cov
 
-test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests that start no processes, in under two minutes
-	@$(PYTEST) -m "not slow and not processes"
+test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests that neither start processes nor compile
+	@$(PYTEST) -m "not slow and not heavy"
 
 test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DATA=folder ENCODER=folder)
 	@data=$$(cd "$(DATA)" && pwd) && encoder=$$(cd "$(ENCODER)" && pwd) && \

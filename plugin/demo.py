@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
+from transformers.utils import logging
+
 from msattn.data.corpora.demo_corpus import DEMO_SENTENCE, write_demo
 from msattn.run import run
 from msattn.tasks.relation_extraction import RelationExtraction
@@ -31,8 +34,11 @@ def run_demo() -> None:
     """Trains a small relation extractor; shows its score, a relation that it finds, and what it attends to."""
     model, picture = FOLDER / "model", FOLDER / "attention.png"
     print("Training a small BERT-MS to find the relation between two entities, on generated sentences ...", flush=True)
-    with open(FOLDER.with_suffix(".log"), "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
-        run(RelationExtraction, demo_arguments(FOLDER / "data", model))
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()
+    arguments = demo_arguments(FOLDER / "data", model)
+    with open(FOLDER / "training.log", "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
+        run(RelationExtraction, arguments)
     scores = json.loads((model / "all_results.json").read_text(encoding="utf-8"))
     print(f"Score on {scores['test_samples']} test sentences: {scores['test_f1']:.1f} (official macro-F1, of 100).")
     print(f"\n{DEMO_SENTENCE}", flush=True)

@@ -264,6 +264,7 @@ class ModelTester:
         assert (result - exact).abs().mean() < 0.1 * exact.std()
         assert all(weight.grad.isfinite().all() for weight in model.parameters() if weight.requires_grad)
 
+    @pytest.mark.heavy
     def test_compiles_to_one_graph(self):
         model = self.build(num_hidden_layers=1)
         inputs = self.inputs(model.config)

@@ -113,6 +113,7 @@ class TestSentencePairs:
         alone = torch.cat([model(**encoded([pair])).logits for pair in PAIRS])
         torch.testing.assert_close(together, alone, **TOLERANCE)
 
+    @pytest.mark.heavy
     def test_compiles_and_exports(self):
         model = Classifier(MSTransformerForSequenceClassification).build(sentence_pairs=True)
         batch = encoded(PAIRS[:2])

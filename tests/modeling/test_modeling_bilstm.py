@@ -35,10 +35,12 @@ class BiLSTMTester(ModelTester):
         left = model(**self.inputs(model.config, (6, 6), left=4))[self.result]
         torch.testing.assert_close(left[:, 4:] if left.shape[1] == 10 else left, right, **TOLERANCE)
 
+    @pytest.mark.heavy
     def test_compiles_to_one_graph(self):
         with torch._dynamo.config.patch(allow_rnn=True):
             super().test_compiles_to_one_graph()
 
+    @pytest.mark.heavy
     def test_compiles_around_the_lstm(self):
         model = self.build()
         inputs = self.inputs(model.config)
@@ -147,6 +149,7 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
     assert type(auto_class.from_pretrained(tmp_path)) is model_class
 
 
+@pytest.mark.heavy
 def test_checkpoints_load_without_msattn(tmp_path):
     testers = TestBiLSTMForSequenceClassification(), TestBiLSTMForTokenClassification()
     assert_load_without_msattn([tester.build() for tester in testers], tmp_path)

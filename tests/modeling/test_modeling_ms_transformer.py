@@ -205,6 +205,7 @@ class TestMSTransformerModel(MSTransformerTester):
             states = program(**inputs).last_hidden_state
             torch.testing.assert_close(states, model(**inputs).last_hidden_state, **TOLERANCE)
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("scales", [(3,), (1, "N/4")])
     def test_compiles_for_all_lengths(self, scales):
         model = self.build(scales=scales, num_hidden_layers=1)
@@ -239,6 +240,7 @@ class TestTaggerWithCRF(MSTransformerTester):
     def config(self, **changes):
         return super().config(crf=True, **changes)
 
+    @pytest.mark.heavy
     def test_compiles_to_one_graph(self):
         """But for the field, around which all lengths share what is compiled."""
         model = self.build(num_hidden_layers=1)
@@ -270,6 +272,7 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
     assert type(auto_class.from_pretrained(tmp_path)) is model_class
 
 
+@pytest.mark.heavy
 def test_checkpoints_load_without_msattn(tmp_path):
     testers = TestMSTransformerForSequenceClassification(), TestMSTransformerForTokenClassification()
     models = [tester.build(norm="pre", intermediate_size=8) for tester in testers]

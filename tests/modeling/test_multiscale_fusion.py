@@ -274,6 +274,7 @@ def test_half_precision_keeps_gates_of_nearly_uniform_attention(dtype):
     assert (gates == exact).float().mean() > 0.99
 
 
+@pytest.mark.heavy
 def test_compiles_to_one_graph():
     layer = build((3, 5), mask_mode="ste", num_heads=2)
     hidden_states, attention_mask = ragged()
@@ -288,6 +289,7 @@ def test_compiles_to_one_graph():
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.heavy
 def test_compiles_without_convolutions():
     """The default backend would compile their gradients for every length anew."""
     operations = []

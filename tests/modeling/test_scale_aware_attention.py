@@ -218,6 +218,7 @@ def test_heads_of_a_window_are_one_group(per_sentence, monkeypatch):
     [("banded", [1, 1, 7, 7]), ("dense", [1, 3, 7, None]), (None, torch.tensor(PER_SENTENCE[0]))],
     ids=str,
 )
+@pytest.mark.heavy
 def test_compiles_to_one_graph(method, windows):
     compiled = torch.compile(scale_aware_attention, fullgraph=True, backend="aot_eager")
     results = []

@@ -113,6 +113,7 @@ def test_public_names():
         _ = msattn.nothing
 
 
+@pytest.mark.heavy
 def test_the_import_is_cheap():
     # What Transformers itself imports depends on its release.
     code = (

@@ -59,6 +59,7 @@ def test_auto_classes_build():
         assert type(auto_class.from_config(config)) is BertPairwiseForRelationClassification
 
 
+@pytest.mark.heavy
 def test_checkpoints_load_without_msattn(tmp_path):
     folders = []
     for model_class, extra in INPUTS.items():

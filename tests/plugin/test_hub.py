@@ -13,6 +13,8 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from tests.hub_double import TOKEN, HubDouble
 
+pytestmark = pytest.mark.heavy
+
 SENTENCE = "The <e1>author</e1> of a <e2>book</e2>."
 
 WITH_MSATTN = """

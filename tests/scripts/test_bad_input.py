@@ -219,6 +219,7 @@ def test_a_checkpoint_that_lacks_a_file(name, checkpoint, demo, tmp_path, compla
     assert line.startswith(f"{checkpoint}: ")
 
 
+@pytest.mark.heavy
 def test_a_run_of_its_own_says_one_line_too(demo, tmp_path):
     done = launch(SCRIPT, arguments(demo, tmp_path, "do_train", train_file=tmp_path / "missing.txt"))
     assert (done.returncode, done.stdout) == (2, "")
@@ -262,6 +263,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(share, trained, demo, tmp_p
     assert same_weights(trained, good)
 
 
+@pytest.mark.heavy
 def test_a_full_disk_of_a_run_of_its_own(trained, demo):
     before = (trained / "model.safetensors").read_bytes()
     limited = f"""

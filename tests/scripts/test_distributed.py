@@ -13,6 +13,8 @@ from msattn import AutoModelForRelationExtraction
 from msattn.data.corpora.demo_corpus import DemoPaths
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
 
+pytestmark = pytest.mark.heavy
+
 SCRIPT = str(ROOT / "run_re.py")
 CONFIGS = ROOT / "accelerate_configs"
 ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch", "--config_file"]

@@ -10,6 +10,8 @@ from huggingface_hub import ModelCard
 from tests.hub_double import TOKEN, HubDouble
 from tests.scripts.relation_runs import ROOT, arguments, launch
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture
 def pushed(demo, tmp_path, monkeypatch) -> list[dict[str, bytes]]:

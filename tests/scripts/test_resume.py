@@ -9,6 +9,8 @@ import pytest
 
 from tests.scripts.relation_runs import arguments, launch, logged, run, same_weights
 
+pytestmark = pytest.mark.heavy
+
 # The run dies while it writes its second checkpoint: the model and the optimizer are there, the rest is not.
 KILLED = """
 import os, signal

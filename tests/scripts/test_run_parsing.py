@@ -164,6 +164,7 @@ def test_resumed_ends_in_the_same_weights(run, write, tmp_path):
     assert same_weights(tmp_path / "out", tmp_path / "whole")
 
 
+@pytest.mark.heavy
 def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
     encoder = shutil.copytree(encoder, tmp_path / "encoder")
     config = json.loads((encoder / "config.json").read_text())

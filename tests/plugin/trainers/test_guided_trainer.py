@@ -363,6 +363,7 @@ def test_a_second_training_logs_its_own_steps(tmp_path):
         {"torch_compile": True, "torch_compile_backend": "aot_eager"},
     ],
 )
+@pytest.mark.heavy
 def test_checkpointing_and_compilation_change_nothing(options, tmp_path):
     expected = moves(trainer_of(build(FAMILIES["bert"]), tmp_path))
     trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, **options)
