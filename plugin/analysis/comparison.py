@@ -22,7 +22,7 @@ class ComparisonArguments:
     """Arguments of `python -m msattn.analysis compare`."""
 
     folders: list[str] = field(
-        metadata={"help": "The --output_dir of two or more runs with --seeds; the first one is the baseline."}
+        metadata={"help": "The --output_dir of runs with --seeds; the first one is the baseline."}
     )
     metric: str | None = field(
         default=None,
