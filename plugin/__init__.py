@@ -45,7 +45,7 @@ __version__ = version("msattn")
 
 auto.register()
 
-# What needs matplotlib, datasets, scikit-learn or the Trainer is imported when it is first used.
+# Modules that need matplotlib, datasets, scikit-learn or the Trainer are imported on first use.
 _LAZY = {
     "analysis": "msattn.analysis",
     "data": "msattn.data",

@@ -1,4 +1,4 @@
-"""The model families that Transformers learns of: Auto classes, attention implementations and pipelines."""
+"""Registration in Transformers: Auto classes, attention implementations and pipelines."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
 class OneOf(tuple):
     """
-    Classes for a configuration, of which a checkpoint's `architectures` names one; else it is the first.
+    Several model classes for a configuration: the one that the checkpoint's `architectures` names, or else the first.
 
-    Early releases of Transformers 5 take every class that was registered for sentences by its name, in all their text
-    classification, and fail at a plain tuple.
+    Early releases of Transformers 5 read the `__name__` of every registered sequence classifier, which a plain tuple
+    lacks.
     """
 
     @property
@@ -59,8 +59,9 @@ class OneOf(tuple):
 
 class AutoModelForRelationExtraction(_BaseAutoModelClass):
     """
-    Loads the relation extraction model that a checkpoint or a configuration asks for, as the Auto classes of
-    Transformers do: `from_pretrained`, `from_config` and `register` take the same arguments.
+    Auto class for relation extraction. Loads the model class that a checkpoint or configuration names.
+
+    It has `from_pretrained`, `from_config` and `register` like all Auto classes of Transformers.
 
     Example:
 
@@ -68,14 +69,15 @@ class AutoModelForRelationExtraction(_BaseAutoModelClass):
     >>> from msattn import AutoModelForRelationExtraction
 
     >>> model = AutoModelForRelationExtraction.from_pretrained("outputs/semeval")
-    ```"""
+    ```
+    """
 
     _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
 
 
 class AutoModelForDependencyParsing(_BaseAutoModelClass):
     """
-    Loads the dependency parser that a checkpoint or a configuration asks for; see [`AutoModelForRelationExtraction`].
+    Auto class for dependency parsing; see [`AutoModelForRelationExtraction`].
 
     Example:
 
@@ -83,13 +85,20 @@ class AutoModelForDependencyParsing(_BaseAutoModelClass):
     >>> from msattn import AutoModelForDependencyParsing
 
     >>> model = AutoModelForDependencyParsing.from_pretrained("outputs/ewt")
-    ```"""
+    ```
+    """
 
     _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
 
 
 class Family(NamedTuple):
-    """A configuration, and the classes that the Auto classes have for it."""
+    """
+    A model family.
+
+    Args:
+        config (`type[PreTrainedConfig]`): The configuration class.
+        models (`Mapping[type, type]`): The model class, or [`OneOf`] several, by Auto class.
+    """
 
     config: type[PreTrainedConfig]
     models: Mapping[type[_BaseAutoModelClass], type[PreTrainedModel] | OneOf]
@@ -137,9 +146,9 @@ PIPELINES: Mapping[str, tuple[type[Pipeline], type[_BaseAutoModelClass]]] = {
 
 
 def register() -> None:
-    """Makes all of this known to Transformers; a second call changes nothing."""
+    """Registers all model families, attention implementations and pipelines in Transformers. It is idempotent."""
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
-        # Transformers looks here whether the name of an Auto class in a checkpoint's `auto_map` is one.
+        # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
     AttentionInterface.register("received", received_attention_forward)
     AttentionMaskInterface.register("received", sdpa_mask)
@@ -150,5 +159,5 @@ def register() -> None:
     for task, (pipeline, auto_class) in PIPELINES.items():
         if task not in PIPELINE_REGISTRY.get_supported_tasks():
             PIPELINE_REGISTRY.register_pipeline(task, pipeline, pt_model=auto_class, type="text")
-            # With it, a saved pipeline would ask for trust in code that stands on msattn anyway.
+            # Otherwise saved pipelines would ship their code and require trust_remote_code, though they import msattn.
             del pipeline._registered_impl

@@ -1,4 +1,4 @@
-"""What every script of the project does around its work: arguments in, one sentence out when they are wrong."""
+"""Command-line handling of all scripts: argument parsing, one-line error messages and logging."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from transformers.integrations import get_reporting_integration_callbacks
 
 from msattn.errors import UserError
 
-# How torch.save, safetensors and tokenizers tell of a full disk, in exceptions that say no more by their type.
+# Messages of torch.save, safetensors and tokenizers for a full disk, whose exception types are too generic.
 WRITE_FAILURES = ("PytorchStreamWriter", "unexpected pos", "iostream error", "os error")
 
 
 def run_cli(main: Callable[[], Any]) -> None:
     """
-    Runs a script's `main`; a mistake of the user, or a full disk, becomes one line and the exit code 2.
+    Runs the `main` function of a script. User errors and a full disk become one line on stderr and exit code 2.
 
-    Of the processes of a distributed run only the main one of a machine says it.
+    In distributed runs, only the local main process prints the message.
+
+    Args:
+        main (`Callable[[], Any]`): The function to run.
     """
     try:
         main()
@@ -45,15 +48,16 @@ def run_cli(main: Callable[[], Any]) -> None:
     if os.environ.get("LOCAL_RANK", "0") in ("0", "-1"):
         print(f"error: {' '.join(reason.split())}", file=sys.stderr)
     else:
-        # Launchers end all processes when the first one fails, which may be the main one before its last word.
+        # Launchers kill all processes when one fails: give the main process time to print the message.
         time.sleep(5)
     sys.exit(2)
 
 
 class ArgumentParser(HfArgumentParser):
-    """An [`HfArgumentParser`] that raises what it has to say, without the list of some two hundred arguments."""
+    """An [`HfArgumentParser`] that raises `UserError` instead of printing a usage of some two hundred arguments."""
 
     def error(self, message: str) -> NoReturn:
+        """Raises `UserError` with the message."""
         raise UserError(f"{message} (--help lists the arguments)")
 
 
@@ -61,22 +65,25 @@ def parse_arguments(
     dataclass_types: Sequence[type], argv: Sequence[str] | None = None, prog: str | None = None
 ) -> tuple[Any, ...]:
     """
-    Reads dataclasses from the command line, or from the one JSON or YAML file that it names.
+    Parses dataclasses from the command line, or from a JSON or YAML file if that is the only argument.
 
     Args:
         dataclass_types (`Sequence[type]`): Dataclasses whose fields are the arguments.
-        argv (`Sequence[str]`, *optional*): Arguments in place of the command line's.
-        prog (`str`, *optional*): What `--help` calls the command, if not by the name of the script.
+        argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
+        prog (`str`, *optional*): The name of the command in `--help`. Default: the name of the script.
+
+    Returns:
+        `tuple[Any, ...]`: One instance per dataclass.
 
     Raises:
-        UserError: The file is missing, broken or has an unknown key, or the values do not go together.
+        UserError: An argument is unknown, missing or has an invalid value, or the file is missing or malformed.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    # An abbreviated argument would be one more way to mistype another.
+    # No abbreviations: they turn typing errors into other arguments.
     description = getattr(sys.modules["__main__"], "__doc__", None)
     parser = ArgumentParser(list(dataclass_types), prog=prog, allow_abbrev=False, description=description)
     given = [field for dataclass_type in dataclass_types for field in fields(dataclass_type) if field.init]
-    # By the name of an argument, or an old name of it, its name.
+    # Names of arguments by name and alias.
     names = {field.name: field.name for field in given}
     names |= {old.lstrip("-"): field.name for field in given for old in field.metadata.get("aliases", ())}
     source = ""
@@ -87,7 +94,7 @@ def parse_arguments(
             if name not in names:
                 raise UserError(f"{source}{_unknown(str(name), names)}")
             content[names[name]] = value
-        # All else takes the way of the command line, so that it is checked as there.
+        # All other values go through the command-line parser, which validates them.
         parser.set_defaults(**{name: value for name, value in content.items() if isinstance(value, (list, dict))})
         argv = [
             f"--{name}={value}" for name, value in content.items() if not isinstance(value, (list, dict, type(None)))
@@ -121,10 +128,13 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 def set_up_logging(args: TrainingArguments) -> None:
     """
-    Log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas.
+    Sets the log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas.
+
+    Args:
+        args (`TrainingArguments`): With `report_to` and the log levels.
 
     Raises:
-        UserError: The package behind `--report_to` is missing.
+        UserError: The package for `--report_to` is not installed.
     """
     try:
         for reporter in get_reporting_integration_callbacks(args.report_to):
@@ -141,7 +151,19 @@ def set_up_logging(args: TrainingArguments) -> None:
 
 
 def existing_file(path: str | None, argument: str) -> str | None:
-    """`path` itself; an error that names the argument where there is no such file."""
+    """
+    Checks that a file exists.
+
+    Args:
+        path (`str` or `None`): The file; `None` if the argument is not given.
+        argument (`str`): The name of the argument, for the error message.
+
+    Returns:
+        `str` or `None`: `path`.
+
+    Raises:
+        UserError: The file does not exist.
+    """
     if path is not None and not Path(path).is_file():
         raise UserError(f"--{argument} {path}: there is no such file.")
     return path

@@ -1,4 +1,4 @@
-"""The demonstration of `run_re.py`: a corpus and an encoder made on the spot, trained, reloaded and looked at."""
+"""The demonstration of `run_re.py`: trains a relation extractor on a generated corpus, reloads and visualizes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msattn.run import run
 from msattn.tasks.relation_extraction import RelationExtraction
 
 FOLDER = Path("outputs/demo")
-# In a process of its own, as a stranger would use the model.
+# Runs in a separate process, to show that the saved model works on its own.
 USE = """
 import msattn
 from transformers import pipeline
@@ -31,7 +31,7 @@ print(f"{{best['head']['text']}} -- {{best['label']}} ({{best['score']:.0%}}) ->
 
 
 def run_demo() -> None:
-    """Trains a small relation extractor; shows its score, a relation that it finds, and what it attends to."""
+    """Trains a small relation extractor, prints its score and a prediction, and plots its attention."""
     model, picture = FOLDER / "model", FOLDER / "attention.png"
     print("Training a small BERT-MS to find the relation between two entities, on generated sentences ...", flush=True)
     datasets.disable_progress_bars()
@@ -51,7 +51,16 @@ def run_demo() -> None:
 
 
 def demo_arguments(data: Path, output: Path) -> list[str]:
-    """Writes the demonstration's files and returns the arguments that `run_re.py` trains with on them."""
+    """
+    Writes the corpus and the encoder of the demonstration.
+
+    Args:
+        data (`Path`): The folder for corpus and encoder.
+        output (`Path`): The folder for the trained model.
+
+    Returns:
+        `list[str]`: Command-line arguments of `run_re.py`.
+    """
     paths = write_demo(data)
     return [
         *("--model_name_or_path", str(paths.encoder)),

@@ -1,7 +1,7 @@
-"""What the user gave is wrong: one sentence instead of a traceback."""
+"""The exception for user errors, which scripts print as one line instead of a traceback."""
 
 from __future__ import annotations
 
 
 class UserError(ValueError):
-    """A mistake in the user's input. The message names the file, the line and what would be right."""
+    """An error in the user's input. The message has the form `FILE:LINE: what is wrong; what would be right.`"""

@@ -1,4 +1,4 @@
-"""What runs leave behind as numbers: over several seeds, and at the points of a study."""
+"""Results of runs: means over seeds, tables, and studies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from typing import Any, ClassVar
 
 from msattn.errors import UserError
 
-# Of the domains of MTL-16.
+# Scores of the MTL-16 domains.
 TEST_ACCURACY = ("test_accuracy", "test_accuracy_std")
 ACCURACIES = ("eval_accuracy", "test_accuracy", "test_unseen_accuracy")
 
 
 def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean of every number over the runs, and, as `*_std`, its sample standard deviation."""
+    """
+    Averages the metrics of several runs.
+
+    Args:
+        runs (`Sequence[Mapping[str, float]]`): The metrics of each run. Metrics that some runs lack are dropped.
+
+    Returns:
+        `dict[str, float]`: The means, and the sample standard deviations as `*_std` (0 for a single run).
+    """
     summary = {}
     for name in runs[0]:
         values = [run[name] for run in runs if isinstance(run.get(name), (int, float))]
@@ -29,7 +37,7 @@ def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def score_names(results: Mapping[str, float]) -> list[str]:
-    """The names of the scores; timings, counts and standard deviations are left out."""
+    """The names of the scores among metrics, without timings, counts and standard deviations."""
     return [
         name
         for name in results
@@ -41,14 +49,14 @@ def score_names(results: Mapping[str, float]) -> list[str]:
 
 def common_score(scores: Sequence[Collection[str]], wanted: str | None = None) -> str:
     """
-    The score to show, of those that all have: the first, which is not a loss if possible.
+    Selects a score that all runs have.
 
     Args:
-        scores (`Sequence[Collection[str]]`): The names of each one's scores.
-        wanted (`str`, *optional*): This one.
+        scores (`Sequence[Collection[str]]`): The names of the scores of each run.
+        wanted (`str`, *optional*): The score to select. Default: the first common one, preferably not a loss.
 
     Raises:
-        UserError: There is none, or not the one that is wanted.
+        UserError: The runs have no score in common, or some lack `wanted`.
     """
     common = [name for name in scores[0] if all(name in others for others in scores)]
     if not common:
@@ -61,7 +69,12 @@ def common_score(scores: Sequence[Collection[str]], wanted: str | None = None) -
 
 
 def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
-    """A Markdown table of the scores: a row a seed, then mean and standard deviation."""
+    """
+    A Markdown table of scores, with one row per seed, the mean and the standard deviation.
+
+    Args:
+        runs (`Mapping[int, Mapping[str, float]]`): The metrics by seed.
+    """
     summary = summarize(list(runs.values()))
     names = score_names(summary)
     rows: list[Sequence[Any]] = [(seed, *(f"{run[name]:.4g}" for name in names)) for seed, run in runs.items()]
@@ -73,29 +86,32 @@ def seed_table(runs: Mapping[int, Mapping[str, float]]) -> str:
 @dataclass
 class Study:
     """
-    What an experiment came to at several points.
+    The results of a study: an experiment at several values of a variable.
 
     Args:
-        variable (`str`): What the points differ in, `"train_fraction"` or `"guided_layer"`.
-        points (`list[dict[str, float]]`):
-            The value of the variable and the metrics of the runs there; over several seeds their means, with their
-            standard deviations as `*_std`.
+        variable (`str`): The variable, `"train_fraction"` or `"guided_layer"`.
+        points (`list[dict[str, Any]]`, *optional*, defaults to `[]`):
+            The value of the variable and the metrics of each point. Over several seeds, metrics are means, with their
+            sample standard deviations as `*_std`.
     """
 
     variable: str
     points: list[dict[str, Any]] = field(default_factory=list)
 
     stem: ClassVar[str] = "study"
-    # The folder of a point is named after its value.
+    # Prefixes of the sub-folders of points, which end in the value.
     folders: ClassVar[dict[str, str]] = {"train_fraction": "fraction-", "guided_layer": "layer-"}
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Study:
         """
-        Reads `study.json`.
+        Reads the results of a study from its folder.
+
+        Args:
+            folder (`str` or `Path`): The `--output_dir` of the study.
 
         Raises:
-            UserError: There is none in the folder, or another file of this name.
+            UserError: The JSON file of the study is missing, cannot be read or does not hold a study.
         """
         path = Path(folder) / f"{cls.stem}.json"
         content = read_json(path)
@@ -106,14 +122,14 @@ class Study:
 
     def after_epoch(self, folder: str | Path, epoch: int) -> Study:
         """
-        The study as its runs logged it after an epoch, with `--eval_strategy epoch`.
+        The results after an epoch, from the logs of runs with `--eval_strategy epoch`.
 
         Args:
-            folder (`str` or `Path`): The folder of the study.
-            epoch (`int`): From 1.
+            folder (`str` or `Path`): The `--output_dir` of the study.
+            epoch (`int`): The epoch, from 1.
 
         Raises:
-            UserError: A run has no scores of that epoch.
+            UserError: The log of a run is missing or has no scores for this epoch.
         """
         points = []
         for point in self.points:
@@ -125,11 +141,11 @@ class Study:
         return type(self)(self.variable, points)
 
     def point_folder(self, value: Any) -> str:
-        """The name of the folder of a point, inside that of the study."""
+        """The name of the sub-folder of a point."""
         return f"{self.folders[self.variable]}{value}"
 
     def to_dict(self) -> dict[str, Any]:
-        """What `study.json` holds."""
+        """The content of `study.json`."""
         return asdict(self)
 
     @property
@@ -138,7 +154,7 @@ class Study:
         return [name for name in score_names(self.points[0]) if all(name in point for point in self.points)]
 
     def table(self) -> str:
-        """A Markdown table: a row a point, and mean ± standard deviation where there are several seeds."""
+        """A Markdown table with one row per point; over several seeds, mean ± standard deviation."""
         counts = ["train_samples"] if self.variable == "train_fraction" else []
         header = [self.variable, *counts, *self.scores]
         return markdown_table(header, [[_cell(point, name) for name in header] for point in self.points])
@@ -146,7 +162,7 @@ class Study:
 
 @dataclass
 class DomainStudy(Study):
-    """What an experiment came to in the domains of MTL-16."""
+    """The results of an experiment in the domains of MTL-16."""
 
     variable: str = "domain"
 
@@ -155,10 +171,11 @@ class DomainStudy(Study):
 
     def average(self) -> dict[str, float]:
         """
-        The mean accuracy on each set that all domains have and, over several seeds, its standard deviation: that of a
-        mean of independent numbers, for each domain draws weights of its own.
+        The mean accuracies over the domains, for each set that all domains have.
 
-        `test_unseen` is the test without reviews that the training data have. Where it is missing, there are none.
+        Over several seeds, `*_std` is the standard deviation of the mean, with the domains as independent:
+        sqrt(Σ std²) / domains. If a domain has no `test_unseen` accuracy, no test review occurs in its training data,
+        and its `test` accuracy is used.
         """
         rows = [_accuracies(point) for point in self.points]
         average = {}
@@ -173,7 +190,7 @@ class DomainStudy(Study):
         return {**super().to_dict(), "average": self.average()}
 
     def table(self) -> str:
-        """A Markdown table of accuracies in per cent: a row a domain, and the average."""
+        """A Markdown table of accuracies in percent, with one row per domain and the average."""
         average = self.average()
         names = [name for name in ACCURACIES if name in average]
         rows = [
@@ -212,23 +229,38 @@ def _cell(point: Mapping[str, float], name: str) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
+    """
+    Formats a Markdown table.
+
+    Args:
+        header (`Sequence[str]`): The column names.
+        rows (`Sequence[Sequence[Any]]`): The cells of each row.
+    """
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def write_json(path: Path, content: Mapping) -> None:
-    """Writes a JSON file, and the folder that it lies in."""
+    """
+    Writes a JSON file, and creates its folder if needed.
+
+    Args:
+        path (`Path`): The file to write.
+        content (`Mapping`): The JSON object.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """
-    Reads a JSON file that a run has left.
+    Reads a JSON file of a finished run.
+
+    Args:
+        path (`Path`): The file.
 
     Raises:
-        UserError: There is no such file, or another one of this name.
+        UserError: The file does not exist, is not JSON or does not hold an object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

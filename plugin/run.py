@@ -1,4 +1,4 @@
-"""A task from the command line: what the scripts `run_*.py` call."""
+"""Runs a task from the command line; the entry point of the scripts `run_*.py`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from msattn.tasks.task import Task
 
 def run(task_class: type[Task], argv: Sequence[str] | None = None) -> None:
     """
-    Trains, evaluates and predicts as a command line asks for; a mistake in it ends in one sentence and exit code 2.
+    Trains, evaluates and predicts according to the command line. User errors give one line and exit code 2.
 
     Args:
-        task_class (`type[Task]`): What is learned; its `argument_classes` are part of the command line.
-        argv (`Sequence[str]`, *optional*): Arguments in place of the command line's.
+        task_class (`type[Task]`): The task, whose `argument_classes` are part of the command line.
+        argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
     """
 
     def main() -> None:

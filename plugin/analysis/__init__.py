@@ -1,4 +1,4 @@
-"""Looking into models: what they attend to, how far, how their heads differ, and how diverse their attention is."""
+"""Analysis of models: attention maps, attention distances, diversity of heads, probing, and figures of studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and measures of attention: `python -m msattn.analysis` lists them."""
+"""The analysis commands; `python -m msattn.analysis` lists them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from msattn.command_line import parse_arguments, run_cli
 from msattn.errors import UserError
 
 PROGRAM = "python -m msattn.analysis"
-# The arguments, and what is done with them. The first line of its docstring is what the list says.
+# Arguments and function of each command. The first docstring line of the function is its description.
 COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "fused": (FusedFigureArguments, draw_fused_attention),
     "map": (MapFigureArguments, draw_attention_maps),
@@ -35,6 +35,15 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """
+    Runs a command, or lists all commands without one.
+
+    Args:
+        argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
+
+    Raises:
+        UserError: The command is unknown or fails.
+    """
     name, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         print(f"usage: {PROGRAM} COMMAND ... ({PROGRAM} COMMAND --help lists its arguments)\n")

@@ -1,4 +1,4 @@
-"""A dependency tree as arcs above its words."""
+"""Draws dependency trees as arc diagrams."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from msattn.analysis.pictures import COLORS, FONTS, INK, MUTED
 from msattn.errors import UserError
 
 WORD_SIZE, LABEL_SIZE = 15, 11
-# Between words; between the feet of arcs at a word; from an arc to the next one above; of its corners; of its head.
+# In pixels: word spacing, spacing of arc ends at a word, height of a level, corner radius, size of an arrowhead.
 GAP, FOOT, LEVEL, CORNER, HEAD = 22, 9, 26, 10, 6
 MARGIN = 14
 
 
 class _Arc(NamedTuple):
-    """From one word to another on its right, or from the root to a word; the places of both feet."""
+    """An arc from word `left` to word `right`, in either direction; for the arc from the root, both are equal."""
 
     left: int
     right: int
@@ -31,20 +31,27 @@ class _Arc(NamedTuple):
 
 def arc_diagram(words: Sequence[Mapping[str, Any]], path: str | os.PathLike | None = None) -> str:
     """
-    Draws a tree as SVG. An arc goes from a head to its dependent, where its arrow is; one comes from above, to the
-    dependent of the root.
+    Draws a dependency tree as SVG. Arrows point from heads to dependents; the arc of the root comes from above.
 
     Args:
-        words (`Sequence[Mapping]`):
-            What the pipeline `"dependency-parsing"` returns for a sentence: the `word`, its `head`, `relation` and, if
-            there is one, the `score`, which is shown when the mouse rests on the arc.
-        path (`str` or `os.PathLike`, *optional*): A file to save it as, which ends in `.svg`.
+        words (`Sequence[Mapping[str, Any]]`):
+            The result of the pipeline `"dependency-parsing"` for a sentence: `word`, `head`, `relation` and optionally
+            `score`, which is shown as a tooltip.
+        path (`str` or `os.PathLike`, *optional*): The `.svg` file to write.
 
     Returns:
-        `str`: The picture.
+        `str`: The SVG document.
 
     Raises:
-        UserError: The path ends in something else.
+        UserError: `path` does not end in `.svg`.
+
+    Example:
+
+    ```python
+    >>> from msattn.analysis import arc_diagram
+
+    >>> svg = arc_diagram(parse("Dogs sleep."), "tree.svg")  # parse = pipeline("dependency-parsing", ...)
+    ```
     """
     if path is not None and Path(path).suffix.lower() != ".svg":
         raise UserError(f"{os.fspath(path)}: an arc diagram is saved as .svg.")
@@ -55,14 +62,14 @@ def arc_diagram(words: Sequence[Mapping[str, Any]], path: str | os.PathLike | No
 
 
 def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
-    """The shortest first. The root is the word before the first one."""
+    """The arcs of a tree, shortest first."""
     arcs = []
     for dependent, word in enumerate(words):
         head = word["head"] - 1
         score = word.get("score")
         source = words[head]["word"] if head >= 0 else "ROOT"
         title = f"{source} → {word['word']}: {word['relation']}" + ("" if score is None else f" ({score:.2f})")
-        # That of the root stands above its dependent.
+        # The arc of the root is vertical, above its dependent.
         other = head if head >= 0 else dependent
         arcs.append(_Arc(min(other, dependent), max(other, dependent), dependent, word["relation"], title))
     return sorted(arcs, key=lambda arc: (arc.right - arc.left, arc.left))
@@ -99,7 +106,7 @@ def _picture(words: list[str], arcs: list[_Arc]) -> str:
 
 
 def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
-    """Where at a word each arc stands: the longer, the nearer to the middle, so that nested arcs do not cross."""
+    """The horizontal offset of each arc end from its word: longer arcs nearer to the middle, so that none cross."""
     at: dict[int, list[tuple[tuple[int, int], _Arc]]] = defaultdict(list)
     for arc in arcs:
         length = arc.right - arc.left
@@ -107,7 +114,7 @@ def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
         if length:
             at[arc.left].append(((2, -length), arc))
     for here in at.values():
-        # The arc of the root stands between those to the left and those to the right.
+        # The arc of the root is between the arcs to the left and to the right.
         here.sort(key=lambda entry: (1, 0) if entry[1].left == entry[1].right else entry[0])
     return {
         (arc, word): FOOT * (number - (len(here) - 1) / 2)
@@ -117,7 +124,7 @@ def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
 
 
 def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, int], float]) -> list[float]:
-    """As narrow as words, feet and the labels of the arcs allow."""
+    """The centre of each word, as close as words, arc ends and labels allow."""
     ending: dict[int, list[_Arc]] = defaultdict(list)
     feet: dict[int, float] = defaultdict(float)
     for arc in arcs:
@@ -142,7 +149,7 @@ def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, in
 
 
 def _levels(arcs: list[_Arc], spans: Mapping[_Arc, tuple[float, float]]) -> dict[_Arc, int]:
-    """How high each arc is: above all shorter ones between its feet. That of the root is above all."""
+    """The level of each arc: above all shorter arcs that it spans. The arc of the root is the highest."""
     levels: dict[_Arc, int] = {}
     for arc in sorted(arcs, key=lambda arc: spans[arc][1] - spans[arc][0] or float("inf")):
         left, right = spans[arc]
@@ -177,7 +184,7 @@ def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> l
 
 
 def _width(text: str, size: float) -> float:
-    """About how wide a text is in a sans-serif font."""
+    """The approximate width of a text in a sans-serif font."""
     return size * sum(_letter_width(letter) for letter in text)
 
 

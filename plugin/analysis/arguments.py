@@ -1,4 +1,4 @@
-"""What the commands read: encoders, and texts from the command line or from a file."""
+"""Encoders and texts of the analysis commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from msattn.data.corpora.sentences import read_sentences
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
-# How a file of JSON begins, and hardly a sentence.
+# The start of a JSON file, which a sentence is unlikely to match.
 JSON = re.compile(r'\[\s*(\{|$)|\{\s*("|\}|$)')
 
 
@@ -28,19 +28,22 @@ class EncoderArguments:
     """Arguments of the commands that run encoders on texts."""
 
     model: list[str] = field(
-        metadata={"help": "Encoders, side by side: folders, or names on the Hub. Heads of a task are left out."}
+        metadata={"help": "One or more encoders: local folders or names on the Hub. Task heads are dropped."}
     )
     titles: list[str] | None = field(
-        default=None, metadata={"help": "What to call the encoders [the parts of their names that differ]."}
+        default=None, metadata={"help": "Titles of the encoders. Default: the parts of their names that differ."}
     )
-    text: str | None = field(default=None, metadata={"help": "The sentence."})
-    text_pair: str | None = field(default=None, metadata={"help": "The second sentence of a pair."})
+    text: str | None = field(default=None, metadata={"help": "Sentence to analyse."})
+    text_pair: str | None = field(default=None, metadata={"help": "Second sentence of a pair."})
     file: str | None = field(
         default=None,
-        metadata={"help": "In place of --text: a sentence a line, or CSV, TSV, JSON, JSON lines or Parquet."},
+        metadata={
+            "help": "File of sentences, instead of --text: one per line, or CSV, TSV, JSON, JSON lines or Parquet."
+        },
     )
     text_column_names: list[str] | None = field(
-        default=None, metadata={"help": "The one or two columns of text in the file [the first that hold text]."}
+        default=None,
+        metadata={"help": "One or two text columns of --file. Default: the first columns that hold text."},
     )
 
     def __post_init__(self) -> None:
@@ -60,10 +63,10 @@ class EncoderArguments:
 
     def read_texts(self) -> list[Text]:
         """
-        The sentence or pair, or those of the file.
+        The texts of `--text` or `--file`.
 
         Raises:
-            UserError: The file cannot be read, or there is no text in it.
+            UserError: The file cannot be read or has no text.
         """
         if self.text is not None:
             return [(self.text,) if self.text_pair is None else (self.text, self.text_pair)]
@@ -72,14 +75,17 @@ class EncoderArguments:
 
 def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
     """
-    Reads a table, as [`~msattn.data.corpora.sentences.read_sentences`] does, or a sentence a line.
+    Reads texts from a file with one sentence per line, or from a table.
 
     Args:
-        path (`str`): The file, in UTF-8.
-        columns (`Sequence[str]`, *optional*): The one or two columns of text of a table.
+        path (`str`): The file, in UTF-8; tables as in [`~msattn.data.corpora.sentences.read_sentences`].
+        columns (`Sequence[str]`, *optional*): The one or two text columns of a table.
+
+    Returns:
+        `list[tuple[str, ...]]`: Sentences `(text,)` or pairs `(text, text_pair)`.
 
     Raises:
-        UserError: The file cannot be read, or there is no text in it.
+        UserError: The file cannot be read or has no text.
     """
     first = ""
     if Path(path).suffix.lower() not in (".csv", ".tsv", ".parquet"):
@@ -95,8 +101,14 @@ def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
 
 def load_config(name: str, argument: str = "model") -> PreTrainedConfig:
     """
+    Loads the configuration of a model.
+
+    Args:
+        name (`str`): A local folder or a name on the Hub.
+        argument (`str`, *optional*, defaults to `"model"`): The argument to name in the error message.
+
     Raises:
-        UserError: There is no such model.
+        UserError: The model does not exist.
     """
     try:
         return AutoConfig.from_pretrained(name)
@@ -106,10 +118,18 @@ def load_config(name: str, argument: str = "model") -> PreTrainedConfig:
 
 def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """
-    The encoder of a checkpoint, without the head of a task, and its tokenizer; on a GPU if there is one.
+    Loads the encoder of a checkpoint, without its task head, and its tokenizer. Uses a GPU if available.
+
+    Args:
+        name (`str`): A local folder or a name on the Hub.
+        argument (`str`, *optional*, defaults to `"model"`): The argument to name in error messages.
+
+    Returns:
+        `tuple[PreTrainedModel, PreTrainedTokenizerBase]`: The encoder, in float32 and evaluation mode, and the
+        tokenizer.
 
     Raises:
-        UserError: There is no such model, or no fast tokenizer beside it.
+        UserError: The model does not exist, cannot be loaded or has no fast tokenizer.
     """
     load_config(name, argument)
     args = ModelArguments(model_name_or_path=name)
@@ -117,15 +137,15 @@ def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, P
     model = load_model(AutoModel, args, len(tokenizer)).float().eval()
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
-    if tokenizer.pad_token is None:  # it is masked: any token will do
+    if tokenizer.pad_token is None:  # padding is masked, so any token works
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if isinstance(model.config, BertPairwiseConfig):
-        model = model.base_model  # AutoModel has nothing below their heads
+        model = model.base_model  # AutoModel loads these with their heads
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The parts of paths that differ, without what all begin or end with; of one path, or of equal ones, the end."""
+    """Shortens paths to the parts that differ, without common beginnings and ends; equal paths to the last part."""
     paths = [Path(os.path.abspath(name)).parts for name in names]
     if len(set(paths)) == 1:
         return [path[-1] for path in paths]

@@ -1,4 +1,4 @@
-"""The attention of any encoder: full maps of a text, what tokens receive in many texts, and the form of bertviz."""
+"""The attention of any encoder: full maps of a text, received attention over many texts, and input for bertviz."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedModel
 
 from msattn.errors import UserError
 
-# A sentence, or a pair of them.
+# A sentence or a sentence pair.
 Text = tuple[str, ...]
-# Full maps of a batch have at most so many weights in each head: 32 texts of 128 tokens, or two of 512.
+# Maximum number of attention weights per head in a batch: 32 texts of 128 tokens, or two of 512.
 LARGEST_BATCH = 2**19
 
 
 class AttentionMaps(NamedTuple):
     """
-    All maps of one text.
+    The attention maps of a text.
 
     Args:
-        maps (`torch.Tensor` of shape `(layers, heads, N, N)`): Weights `[query, key]`.
-        tokens (`list[str]`): The N tokens, as one reads them.
-        sentence_b_start (`int`, *optional*): Where the second text of a pair begins.
+        maps (`torch.Tensor` of shape `(layers, heads, N, N)`): Attention weights `[query, key]`.
+        tokens (`list[str]`): The N tokens, decoded.
+        sentence_b_start (`int`, *optional*): The index of the first token of the second text of a pair.
     """
 
     maps: torch.Tensor
@@ -38,23 +38,35 @@ def attention_maps(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str, text_pair: str | None = None
 ) -> AttentionMaps:
     """
-    Runs an encoder with eager attention on a text, or a pair of them, cut to what the model can read.
+    Computes the attention maps of a text or text pair with eager attention.
 
     Args:
-        model (`PreTrainedModel`): Any encoder. It is left as it came.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        text (`str`): The sentence.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        text (`str`): The sentence, truncated to the limit of the model.
         text_pair (`str`, *optional*): The second sentence.
+
+    Returns:
+        `AttentionMaps`: The maps and tokens.
 
     Raises:
         UserError: The model returns no attention maps.
+
+    Example:
+
+    ```python
+    >>> from msattn.analysis import attention_maps
+
+    >>> attention_maps(model, tokenizer, "A cat sat.").maps.shape
+    torch.Size([12, 12, 6, 6])
+    ```
     """
     encoded = _encode(model, tokenizer, [(text,) if text_pair is None else (text, text_pair)])
     with attention_implementation(model, "eager"):
         layers = _attentions(model, {name: torch.tensor(value) for name, value in encoded.items()})
     _check_maps(model, layers)
     ids = encoded["input_ids"][0]
-    # Decoded, the tokens of byte-level vocabularies are readable; a lone word boundary is empty.
+    # Decoding makes byte-level tokens readable; a token that is only a word boundary decodes to nothing.
     tokens = [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids]
     sequences = encoded.sequence_ids(0)
     return AttentionMaps(
@@ -66,16 +78,16 @@ def received_maps(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """
-    What each token of each text receives in each map, batch by batch, the longest texts first.
+    Computes the attention that each token receives in each map, batch by batch, longest texts first.
 
-    The model runs with the attention implementation `"received"` and holds no attention matrix; a model outside the
-    attention interface of Transformers runs with eager attention, whose maps are summed. It is left as it came.
+    The attention implementation `"received"` stores no attention matrix. Models outside the attention interface of
+    Transformers run with eager attention, and their maps are summed.
 
     Args:
-        model (`PreTrainedModel`): Any encoder.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
-        batch_size (`int`, *optional*, defaults to 32): Texts at a time.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
+        batch_size (`int`, *optional*, defaults to 32): Number of texts per batch.
 
     Yields:
         `tuple[torch.Tensor, torch.Tensor]`: Received attention of shape `(batch, layers, heads, tokens)`, zero at
@@ -97,17 +109,17 @@ def eager_maps(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
 ) -> Iterator[tuple[list[torch.Tensor], torch.Tensor]]:
     """
-    All maps of each text, batch by batch, the longest texts first. Long texts come in smaller batches.
+    Computes the full attention maps of texts with eager attention, batch by batch, longest texts first.
 
     Args:
-        model (`PreTrainedModel`): Any encoder. It runs with eager attention, and is left as it came.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
-        batch_size (`int`, *optional*, defaults to 32): Texts at a time.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
+        batch_size (`int`, *optional*, defaults to 32): Maximum number of texts per batch; fewer if they are long.
 
     Yields:
-        `tuple[list[torch.Tensor], torch.Tensor]`: Of each layer the weights `[query, key]`, `(batch, heads, tokens,
-        tokens)`, and the mask of tokens that are neither padding nor special, `(batch, tokens)`.
+        `tuple[list[torch.Tensor], torch.Tensor]`: The attention weights `[query, key]` of each layer, `(batch, heads,
+        tokens, tokens)`, and the mask of tokens that are neither padding nor special, `(batch, tokens)`.
 
     Raises:
         UserError: The model returns no attention maps.
@@ -123,17 +135,17 @@ def bertviz_attention(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str, text_pair: str | None = None
 ) -> tuple[Any, ...]:
     """
-    The attention of a text in the form that the `head_view` and `model_view` of bertviz read.
+    Computes the attention of a text as arguments of `head_view` and `model_view` of bertviz.
 
     Args:
-        model (`PreTrainedModel`): Any encoder. It is left as it came.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
         text (`str`): The sentence.
         text_pair (`str`, *optional*): The second sentence.
 
     Returns:
-        `tuple`: The attention, a tuple of one `(1, heads, N, N)` tensor a layer; the tokens, a list of strings; and,
-        for a pair, the number of the first token of the second text.
+        `tuple[Any, ...]`: A tuple with one tensor of shape `(1, heads, N, N)` per layer; the list of tokens; and, for
+        a pair, the index of the first token of the second text.
 
     Raises:
         UserError: The model returns no attention maps.
@@ -144,7 +156,8 @@ def bertviz_attention(
     >>> from bertviz import head_view  # pip install bertviz; in a notebook
 
     >>> head_view(*bertviz_attention(model, tokenizer, "A cat sat.", "It slept."))
-    ```"""
+    ```
+    """
     maps, tokens, start = attention_maps(model, tokenizer, text, text_pair)
     attention = maps.cpu().split(1)
     return (attention, tokens) if start is None else (attention, tokens, start)
@@ -172,7 +185,15 @@ def _batches(
 def padded_batches(
     features: Sequence[Mapping[str, Any]], collator: Callable[..., Any], batch_size: int, largest: int | None = None
 ) -> Iterator[Any]:
-    """The longest texts first. `largest` is the most tokens², all texts of a batch together."""
+    """
+    Collates encoded texts into batches, longest texts first.
+
+    Args:
+        features (`Sequence[Mapping[str, Any]]`): The encoded texts, with `input_ids`.
+        collator (`Callable`): Pads a list of features to a batch.
+        batch_size (`int`): Maximum number of texts per batch.
+        largest (`int`, *optional*): Maximum of texts · tokens² per batch. Default: no limit.
+    """
     features = sorted(features, key=lambda feature: len(feature["input_ids"]), reverse=True)
     with tqdm(total=len(features), desc="Reading attention", unit="text", delay=2, leave=False) as bar:
         while features:
@@ -190,7 +211,13 @@ def _check_maps(model: PreTrainedModel, layers: Sequence[torch.Tensor]) -> None:
 
 @contextmanager
 def attention_implementation(model: PreTrainedModel, implementation: str) -> Iterator[None]:
-    """Sets an attention implementation, where the model lets it be set, and switches dropout off."""
+    """
+    A context with another attention implementation, if the model supports it, and without dropout.
+
+    Args:
+        model (`PreTrainedModel`): The model. Its attention implementation and mode are restored on exit.
+        implementation (`str`): The attention implementation, such as `"eager"`.
+    """
     own, training = model.config._attn_implementation, model.training
     if own != implementation:
         model.set_attn_implementation(implementation)
@@ -207,15 +234,15 @@ def encoder_outputs(
     model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """
-    Runs an encoder within [`attention_implementation`] `"eager"`, without gradients.
+    Runs an encoder without gradients. Call it within [`attention_implementation`] `"eager"`.
 
     Args:
         model (`PreTrainedModel`): Any encoder.
-        inputs (`Mapping[str, torch.Tensor]`): A batch. What the model does not know is left out.
+        inputs (`Mapping[str, torch.Tensor]`): A batch. Columns that `forward` does not take are dropped.
 
     Returns:
-        `tuple[torch.Tensor, list[torch.Tensor]]`: The last hidden states, `(batch, tokens, width)`, and of each layer
-        the weights `[query, key]`, `(batch, heads, tokens, tokens)`.
+        `tuple[torch.Tensor, list[torch.Tensor]]`: The last hidden states, `(batch, tokens, width)`, and the attention
+        weights `[query, key]` of each layer, `(batch, heads, tokens, tokens)`.
 
     Raises:
         UserError: The model returns no hidden states or no attention maps.
@@ -230,12 +257,12 @@ def encoder_outputs(
 
 
 def _attentions(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-    """Of each layer, `(batch, heads, tokens, tokens)`, or `(batch, heads, tokens)` where it is received attention."""
+    """The attention of each layer: `(batch, heads, tokens, tokens)`, or received, `(batch, heads, tokens)`."""
     return _maps(model, inputs, _outputs(model, inputs))
 
 
 def _outputs(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> Any:
-    """What the model returns; `None` if it cannot be asked for attentions."""
+    """The model outputs; `None` if `forward` does not take `output_attentions`."""
     parameters = inspect.signature(model.forward).parameters
     takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     if not takes_any and "output_attentions" not in parameters:

@@ -1,4 +1,4 @@
-"""Runs over several seeds side by side: their means, and whether they differ by more than their seeds."""
+"""Compares runs over several seeds: means, standard deviations and paired t-tests."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class ComparisonArguments:
     """Arguments of `python -m msattn.analysis compare`."""
 
     folders: list[str] = field(
-        metadata={"help": "The --output_dir of runs with --seeds; the first is what the others are compared with."}
+        metadata={"help": "The --output_dir of runs with --seeds; the first one is the baseline."}
     )
     metric: str | None = field(
-        default=None, metadata={"help": "The score to compare, such as test_accuracy [the first that all have]."}
+        default=None,
+        metadata={"help": "Score to compare, such as test_accuracy. Default: the first one that all runs have."},
     )
-    names: list[str] | None = field(default=None, metadata={"help": "Names for the rows [the folders']."})
+    names: list[str] | None = field(default=None, metadata={"help": "Names of the rows. Default: the folders."})
 
 
 def show_comparison(args: ComparisonArguments) -> None:
-    """A score of runs over several seeds: mean, spread, difference from the first, paired t-test and time."""
+    """Compare runs over several seeds: mean, standard deviation, difference, paired t-test and time."""
     names = args.names or short_names(args.folders)
     if len(names) != len(args.folders):
         raise UserError(f"--names: there are {len(names)} for {len(args.folders)} folders.")
@@ -43,13 +44,16 @@ def show_comparison(args: ComparisonArguments) -> None:
 
 def read_seeds(folder: str | Path) -> dict[int, dict[str, float]]:
     """
-    The results of a run with `--seeds`, by seed.
+    Reads the results of a run with `--seeds`.
 
     Args:
-        folder (`str` or `Path`): Its `--output_dir`, with folders `seed-1` and so on.
+        folder (`str` or `Path`): The `--output_dir` of the run, with sub-folders `seed-N`.
+
+    Returns:
+        `dict[int, dict[str, float]]`: The metrics by seed.
 
     Raises:
-        UserError: There are none, or they cannot be read.
+        UserError: There is no sub-folder `seed-N`, or its `all_results.json` cannot be read.
     """
     places = {int(path.name[5:]): path for path in Path(folder).glob("seed-*") if path.name[5:].isdecimal()}
     if not places:
@@ -59,15 +63,19 @@ def read_seeds(folder: str | Path) -> dict[int, dict[str, float]]:
 
 def comparison_table(runs: Mapping[str, Runs], metric: str | None = None) -> str:
     """
-    A Markdown table with a row a setting. The test is the two-sided paired t-test over the seeds that a setting has in
-    common with the first.
+    A Markdown table that compares settings with the first one.
+
+    The p-value is that of a two-sided paired t-test over the seeds that a setting shares with the first one.
 
     Args:
-        runs (`Mapping[str, Mapping[int, Mapping[str, float]]]`): The results of each seed, under each setting's name.
-        metric (`str`, *optional*): The score; by default the first that all have, which is not a loss if possible.
+        runs (`Mapping[str, Mapping[int, Mapping[str, float]]]`): The metrics by seed, by the name of the setting.
+        metric (`str`, *optional*): The score. Default: the first one that all runs have, preferably not a loss.
+
+    Returns:
+        `str`: The table, with one row per setting.
 
     Raises:
-        UserError: The runs do not all have this score, or none in common.
+        UserError: Some runs lack `metric`, or the runs have no score in common.
     """
     metric = common_score([score_names(run) for seeds in runs.values() for run in seeds.values()], metric)
     scores = {name: {seed: run[metric] for seed, run in seeds.items()} for name, seeds in runs.items()}
@@ -83,13 +91,13 @@ def comparison_table(runs: Mapping[str, Runs], metric: str | None = None) -> str
 
 
 def _paired(found: Mapping[int, float], first: Mapping[int, float]) -> tuple[str, str]:
-    """The mean difference over the seeds in common, and the p-value; of one seed, or of equal differences, none."""
+    """The mean difference over common seeds and the p-value, which is empty for one seed or equal differences."""
     common = [seed for seed in found if seed in first]
     if not common:
         return "", ""
     ours, others = [found[seed] for seed in common], [first[seed] for seed in common]
     differences = [a - b for a, b in zip(ours, others, strict=True)]
-    equal = np.ptp(differences) <= 1e-9 * max(map(abs, (*ours, *others)))  # but for their rounding
+    equal = np.ptp(differences) <= 1e-9 * max(map(abs, (*ours, *others)))  # up to rounding
     test = "" if equal else f"{ttest_rel(ours, others).pvalue:.2g}"
     return f"{statistics.fmean(differences):+.2g}", test
 

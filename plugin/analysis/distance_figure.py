@@ -1,4 +1,4 @@
-"""A table and a figure of how far the heads of encoders look, beside uniform attention."""
+"""A table and a figure of the attention distances of encoders, compared with uniform attention."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from msattn.analysis.pictures import (
 )
 from msattn.errors import UserError
 
-# Of uniform attention: the distances that are drawn hold this share of it.
+# The x-axis ends where uniform attention has reached this cumulative share.
 SHOWN = 0.98
 
 
@@ -40,26 +40,33 @@ class DistanceArguments(EncoderArguments):
     """Arguments of `python -m msattn.analysis distances`."""
 
     output: list[str] | None = field(
-        default=None, metadata={"help": "Files to write: .json or .csv for the numbers, .png or .svg for a picture."}
+        default=None, metadata={"help": "Output files: .json or .csv for the numbers, .png or .svg for a figure."}
     )
     per_pair: bool = field(
         default=False,
-        metadata={"help": "Mean over the pairs of tokens at a distance, not their sum: near pairs are more than far."},
+        metadata={
+            "help": "Average over the token pairs at a distance instead of summing, as there are more near pairs."
+        },
     )
     layer: int | None = field(
-        default=None, metadata={"help": "The layer whose heads are drawn, from 0 [that whose heads differ most]."}
+        default=None,
+        metadata={"help": "Layer whose heads are plotted, from 0. Default: the one whose heads differ most."},
     )
     heads: list[int] | None = field(
-        default=None, metadata={"help": "These heads, from 0 [the nearest, the median and the farthest one]."}
+        default=None,
+        metadata={"help": "Heads of that layer to plot, from 0. Default: the nearest, median and farthest one."},
     )
     layers: list[int] | None = field(
-        default=None, metadata={"help": "The layers drawn with all heads together [the first, middle and last one]."}
+        default=None,
+        metadata={"help": "Layers to plot, averaged over heads. Default: the first, middle and last one."},
     )
-    batch_size: int = field(default=32, metadata={"help": "Texts at a time, if they are short."})
+    batch_size: int = field(
+        default=32, metadata={"help": "Maximum number of texts per batch; fewer if they are long."}
+    )
 
 
 def show_distances(args: DistanceArguments) -> None:
-    """How far the heads and layers of encoders look, in a file of sentences."""
+    """Measure the attention distances of the heads and layers of encoders."""
     for path in args.output or ():
         check_output(path, (*SUFFIXES, ".json", ".csv"))
     if args.batch_size < 1:
@@ -81,11 +88,12 @@ def show_distances(args: DistanceArguments) -> None:
 
 def distance_table(encoders: Sequence[AttentionDistances], titles: Sequence[str]) -> str:
     """
-    A Markdown table of mean distances: a row a layer, one for all of them and one for uniform attention.
+    A Markdown table of mean attention distances, with one row per layer, one for all layers and one for uniform
+    attention.
 
     Args:
-        encoders (`Sequence[AttentionDistances]`): As from [`attention_distances`].
-        titles (`Sequence[str]`): What to call them, if they are several.
+        encoders (`Sequence[AttentionDistances]`): The results of [`attention_distances`].
+        titles (`Sequence[str]`): Titles of the encoders, shown if there are several.
     """
     header = ["layer", "mean distance", "nearest head", "farthest head"]
     rows = [header, ["---", *["---:"] * 3]]
@@ -109,22 +117,24 @@ def plot_distances(
     layers: Sequence[int] | None = None,
 ) -> Figure:
     """
-    Draws, a row an encoder, the distances of heads of one layer, those of layers, and the mean distance of every head
-    ("Multi-Scale Self-Attention for Text Classification", AAAI 2020). Dashed: uniform attention.
+    Plots attention distances ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
+
+    Each encoder has one row of panels: distance distributions of some heads of a layer, distributions of some layers,
+    and a heat map of the mean distance of all heads. Dashed lines are uniform attention.
 
     Args:
-        encoders (`Sequence[AttentionDistances]`): As from [`attention_distances`].
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        encoders (`Sequence[AttentionDistances]`): The results of [`attention_distances`].
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
         titles (`Sequence[str]`, *optional*): A title for each row.
-        layer (`int`, *optional*): The layer of the heads; by default that whose heads differ most.
-        heads (`Sequence[int]`, *optional*): The heads; by default the nearest, the median and the farthest one.
-        layers (`Sequence[int]`, *optional*): The layers; by default the first, the middle and the last one.
+        layer (`int`, *optional*): The layer of the heads. Default: the one whose heads differ most.
+        heads (`Sequence[int]`, *optional*): The heads. Default: the nearest, the median and the farthest one.
+        layers (`Sequence[int]`, *optional*): The layers. Default: the first, the middle and the last one.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: There is no such layer or head, or the path ends in something else.
+        UserError: A layer or head does not exist, or `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     choices = [_choice(encoder.scales, layer, heads, layers) for encoder in encoders]
@@ -150,7 +160,7 @@ def plot_distances(
 def _choice(
     scales: np.ndarray, layer: int | None, heads: Sequence[int] | None, layers: Sequence[int] | None
 ) -> tuple[int, list[int], list[int]]:
-    """The layer of the heads, the heads, and the layers that are drawn."""
+    """The layer of the heads, the heads and the layers to plot."""
     last = len(scales) - 1
     for name, places, count in (
         ("layer", [*([] if layer is None else [layer]), *(layers or ())], len(scales)),
@@ -215,7 +225,7 @@ def _results(name: str, encoder: AttentionDistances) -> dict[str, Any]:
 
 
 def _write_csv(path: str, names: Sequence[str], encoders: Sequence[AttentionDistances]) -> None:
-    """A row a head."""
+    """Writes one row per head."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["model", "layer", "head", "mean_distance", "uniform_mean_distance"])

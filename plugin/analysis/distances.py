@@ -1,4 +1,4 @@
-"""How far heads look: the distances over which they attend, and those of uniform attention."""
+"""Attention distances: how far apart queries and keys are, compared with uniform attention."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ def distance_distribution(
     attention: torch.Tensor, keep: torch.Tensor | None = None, per_pair: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     r"""
-    The share of attention over each distance, P(δ) = Σ_{|i-j|=δ} A_ij / Σ_ij A_ij, and that of uniform attention.
+    The distribution of attention over distances, P(δ) = Σ_{|i-j|=δ} A_ij / Σ_ij A_ij, and that of uniform attention.
 
-    Tokens that are not kept are left out of the text: those around them are neighbours, and their attention counts no
-    more. Of n tokens, uniform attention has P(δ) = 2(n-δ) / n² (1/n for δ = 0), and the mean distance (n²-1) / (3n).
+    Tokens that are not kept are removed from the text, so that the tokens around them become neighbours. For n tokens,
+    uniform attention has P(δ) = 2(n-δ) / n² (1/n for δ = 0) and the mean distance (n²-1) / (3n).
 
     Args:
-        attention (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Weights `[query, key]`.
-        keep (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 or true at the tokens that count.
+        attention (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Attention weights `[query, key]`.
+        keep (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 or true at tokens to keep. Default: all.
         per_pair (`bool`, *optional*, defaults to `False`):
-            Take the mean over the pairs at a distance in place of their sum, for there are more near pairs than far
-            ones. Uniform attention is then the same at every distance.
+            Whether to average over the pairs at a distance instead of summing, as there are more near pairs than far
+            ones. Uniform attention is then equal at all distances.
 
     Returns:
-        `tuple[torch.Tensor, torch.Tensor]`: In float64, `(batch, heads, tokens)` and, uniform, `(batch, tokens)`: the
-        shares of the distances 0, 1, ...; they add up to 1, or are 0 where no token is kept.
+        `tuple[torch.Tensor, torch.Tensor]`: The distributions over the distances 0, 1, ..., `(batch, heads, tokens)`,
+        and those of uniform attention, `(batch, tokens)`, in float64. They sum to 1, or to 0 if no token is kept.
 
     Raises:
-        ValueError: Shapes that do not fit.
+        ValueError: `attention` is not `(batch, heads, tokens, tokens)`, or `keep` is not `(batch, tokens)`.
     """
     if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention must be (batch, heads, tokens, tokens), got {tuple(attention.shape)}")
@@ -61,13 +61,14 @@ def distance_distribution(
 @dataclass(frozen=True)
 class AttentionDistances:
     """
-    Means over texts.
+    Attention distances, averaged over texts.
 
     Args:
-        distributions (`np.ndarray` of shape `(layers, heads, distances)`): What [`distance_distribution`] gives.
-        uniform (`np.ndarray` of shape `(distances,)`): The same of uniform attention.
-        texts (`int`): How many texts were read.
-        per_pair (`bool`): Whether a distance counts by the mean of its pairs.
+        distributions (`np.ndarray` of shape `(layers, heads, distances)`):
+            The mean distributions; see [`distance_distribution`].
+        uniform (`np.ndarray` of shape `(distances,)`): The mean distribution of uniform attention.
+        texts (`int`): Number of texts.
+        per_pair (`bool`, *optional*, defaults to `False`): Whether attention is averaged over pairs.
     """
 
     distributions: np.ndarray
@@ -82,7 +83,7 @@ class AttentionDistances:
 
     @property
     def uniform_scale(self) -> float:
-        """That of uniform attention."""
+        """The mean distance of uniform attention."""
         return float(self.uniform @ np.arange(len(self.uniform)))
 
 
@@ -94,17 +95,21 @@ def attention_distances(
     batch_size: int = 32,
 ) -> AttentionDistances:
     """
-    Measures how far the heads of an encoder look ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
+    Measures the attention distances of an encoder ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
 
-    Special tokens are left out, for what heads have no use for goes to [SEP], however far it is; so are texts of fewer
-    than two other tokens. Each text counts the same, whatever its length. Only the maps of a batch are held at a time.
+    Special tokens are excluded, as heads send unused attention to [SEP] regardless of its distance. Texts with fewer
+    than two other tokens are skipped. All texts have the same weight. Runs with eager attention and keeps the maps of
+    one batch at a time.
 
     Args:
-        model (`PreTrainedModel`): Any encoder. It runs with eager attention, and is left as it came.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`, read as one text.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`, read as one text.
         per_pair (`bool`, *optional*, defaults to `False`): See [`distance_distribution`].
-        batch_size (`int`, *optional*, defaults to 32): Texts at a time, if they are short.
+        batch_size (`int`, *optional*, defaults to 32): Maximum number of texts per batch; fewer if they are long.
+
+    Returns:
+        `AttentionDistances`: The means over the texts.
 
     Raises:
         UserError: The model returns no attention maps, or no text has two tokens.
@@ -115,7 +120,7 @@ def attention_distances(
         long = keep.sum(dim=-1) > 1
         parts = [distance_distribution(layer[long], keep[long], per_pair) for layer in layers]
         found = [torch.stack([shares for shares, _ in parts]).sum(dim=1).cpu(), parts[0][1].sum(dim=0).cpu()]
-        # The longest texts come first: later ones have no other distances.
+        # The first batch has the longest texts and thus all distances.
         sums = sums or [torch.zeros_like(part) for part in found]
         for total, part in zip(sums, found, strict=True):
             total[..., : part.shape[-1]] += part

@@ -1,4 +1,4 @@
-"""How diverse attention is: how alike the maps are, and over how many tokens they are spread."""
+"""Diversity of attention: similarity of attention maps, and entropy of received attention."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from msattn.errors import UserError
 
 def map_similarity(received: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
     r"""
-    The mean cosine of two different maps: Σ_{i≠j} cos(m_i, m_j) / (maps · (maps − 1)).
+    The mean cosine similarity of pairs of attention maps: Σ_{i≠j} cos(m_i, m_j) / (maps · (maps − 1)).
 
-    As nothing that is received is negative, it lies between 0, maps that share no token, and 1, maps that are alike.
+    It lies between 0 (no two maps attend to the same token) and 1 (all maps are equal up to scale).
 
     Args:
         received (`torch.Tensor` of shape `(batch, maps, tokens)`):
-            What each token receives in each map; see [`received_attention`].
+            The attention that each token receives in each map; see [`received_attention`].
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-            1 or true at real tokens; the others take no part.
+            1 or true at real tokens. The others are ignored.
 
     Returns:
-        `torch.Tensor` of shape `(batch,)`: In float32, or in float64 if `received` is.
+        `torch.Tensor` of shape `(batch,)`: The similarity, in float32, or in float64 if `received` is.
 
     Raises:
-        ValueError: Shapes that do not fit, or a single map.
+        ValueError: `received` is not `(batch, maps, tokens)`, is empty or has a single map, or `attention_mask` is not
+            `(batch, tokens)`.
     """
     maps = _real_maps(received, attention_mask)
     count = maps.shape[1]
     if count < 2:
         raise ValueError("a single map has no pair to compare")
     maps = unit_vectors(maps, dim=-1)
-    # The pairs of a map with itself are in the square of the sum, too.
+    # The square of the sum contains all pairs; subtract those of a map with itself.
     pairs = maps.sum(dim=1).square().sum(dim=-1) - maps.square().sum(dim=(1, 2))
     return pairs / (count * (count - 1))
 
@@ -46,22 +47,23 @@ def received_entropy(
     received: torch.Tensor, attention_mask: torch.Tensor | None = None, normalized: bool = False
 ) -> torch.Tensor:
     r"""
-    The entropy of what the tokens of a sample receive, − Σ_t p_t log₂ p_t with p = m / Σ_t m_t, in bits.
+    The entropy of received attention over the tokens, − Σ_t p_t log₂ p_t with p = m / Σ_t m_t, in bits.
 
     Args:
         received (`torch.Tensor` of shape `(batch, maps, tokens)`):
-            What each token receives in each map; see [`received_attention`].
+            The attention that each token receives in each map; see [`received_attention`].
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-            1 or true at real tokens; the others take no part.
+            1 or true at real tokens. The others are ignored.
         normalized (`bool`, *optional*, defaults to `False`):
-            Divide by log₂ of the number of real tokens: 1 then means that all receive the same.
+            Whether to divide by log₂ of the number of real tokens. It is then 1 if all tokens receive the same.
 
     Returns:
-        `torch.Tensor` of shape `(batch, maps)`: In float32, or in float64 if `received` is; 0 for a sample of one
-        token or none.
+        `torch.Tensor` of shape `(batch, maps)`: The entropy, in float32, or in float64 if `received` is. It is 0 for a
+        sample with fewer than two tokens.
 
     Raises:
-        ValueError: Shapes that do not fit.
+        ValueError: `received` is not `(batch, maps, tokens)` or is empty, or `attention_mask` is not
+            `(batch, tokens)`.
     """
     maps = _real_maps(received, attention_mask)
     shares = maps / maps.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)
@@ -78,12 +80,12 @@ def received_entropy(
 @dataclass(frozen=True)
 class Diversity:
     """
-    Means over texts.
+    The diversity of a set of attention maps, averaged over texts.
 
     Args:
-        similarity (`float` or `None`): [`map_similarity`]; `None` for a layer with one head.
-        entropy (`float`): [`received_entropy`], the mean over the maps, in bits.
-        normalized_entropy (`float`): The same, divided by that of a text whose tokens all receive the same.
+        similarity (`float` or `None`): The mean [`map_similarity`]; `None` for a single map.
+        entropy (`float`): The mean [`received_entropy`], in bits.
+        normalized_entropy (`float`): The mean normalized [`received_entropy`], from 0 to 1.
     """
 
     similarity: float | None
@@ -94,10 +96,12 @@ class Diversity:
 @dataclass(frozen=True)
 class EncoderDiversity:
     """
+    The diversity of the attention of an encoder.
+
     Args:
-        overall (`Diversity`): Of all maps. Pairs of maps from different layers count, too.
-        layers (`list[Diversity]`): Of the maps of each layer.
-        texts (`int`): How many texts were read.
+        overall (`Diversity`): The diversity of all maps, including pairs from different layers.
+        layers (`list[Diversity]`): The diversity of the maps of each layer.
+        texts (`int`): Number of texts.
     """
 
     overall: Diversity
@@ -109,16 +113,21 @@ def attention_diversity(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
 ) -> EncoderDiversity:
     """
-    Measures the attention of an encoder on texts. Texts of one token, special tokens included, are left out.
+    Measures the diversity of the attention of an encoder.
+
+    Texts with a single token, special tokens included, are skipped.
 
     Args:
-        model (`PreTrainedModel`): Any encoder.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
-        batch_size (`int`, *optional*, defaults to 32): Texts at a time.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
+        batch_size (`int`, *optional*, defaults to 32): Number of texts per batch.
+
+    Returns:
+        `EncoderDiversity`: The means over the texts.
 
     Raises:
-        UserError: The model returns no attentions, or there is no text of two tokens.
+        UserError: The model returns no attentions, or no text has two tokens.
     """
     sums: torch.Tensor | float = 0.0
     count = 0
@@ -138,14 +147,14 @@ def attention_diversity(
 
 
 def _measures(maps: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """The sums over a batch; not a number where there is no pair of maps."""
+    """Similarity, entropy and normalized entropy, summed over a batch; the similarity of a single map is NaN."""
     similarity = map_similarity(maps, real).sum() if maps.shape[1] > 1 else maps.new_tensor(math.nan)
     entropies = (received_entropy(maps, real, normalized).mean(dim=-1).sum() for normalized in (False, True))
     return torch.stack([similarity, *entropies])
 
 
 def _real_maps(received: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """The maps, zero at padding."""
+    """Validates the maps and sets padding to 0."""
     if received.dim() != 3 or 0 in received.shape[1:]:
         raise ValueError(f"received must be (batch, maps, tokens) and not empty, got {tuple(received.shape)}")
     maps = received.to(torch.promote_types(received.dtype, torch.float32))

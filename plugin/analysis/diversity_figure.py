@@ -1,4 +1,4 @@
-"""A table and a figure of how diverse the attention of encoders is, layer by layer."""
+"""A table and a figure of the attention diversity of encoders by layer."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class DiversityArguments(EncoderArguments):
     """Arguments of `python -m msattn.analysis diversity`."""
 
     output: list[str] | None = field(
-        default=None, metadata={"help": "Files to write: .json for the numbers, .png or .svg for a picture."}
+        default=None, metadata={"help": "Output files: .json for the numbers, .png or .svg for a figure."}
     )
-    batch_size: int = field(default=32, metadata={"help": "Texts at a time."})
+    batch_size: int = field(default=32, metadata={"help": "Number of texts per batch."})
 
 
 def show_diversity(args: DiversityArguments) -> None:
-    """How alike the maps of encoders are and how far they spread, in a file of sentences."""
+    """Measure the similarity and entropy of the attention maps of encoders."""
     for path in args.output or ():
         check_output(path, (*SUFFIXES, ".json"))
     if args.batch_size < 1:
@@ -65,11 +65,11 @@ def show_diversity(args: DiversityArguments) -> None:
 
 def diversity_table(encoders: Sequence[EncoderDiversity], titles: Sequence[str]) -> str:
     """
-    A Markdown table with a row a layer, and one for all of them.
+    A Markdown table of attention diversity, with one row per layer and one for all layers.
 
     Args:
-        encoders (`Sequence[EncoderDiversity]`): As from [`attention_diversity`].
-        titles (`Sequence[str]`): What to call them.
+        encoders (`Sequence[EncoderDiversity]`): The results of [`attention_diversity`].
+        titles (`Sequence[str]`): Titles of the encoders, shown if there are several.
     """
     several = len(encoders) > 1
     pairs = list(zip(titles, encoders, strict=True))
@@ -88,19 +88,18 @@ def plot_diversity(
     titles: Sequence[str] | None = None,
 ) -> Figure:
     """
-    Draws how alike the maps of a layer are, and how far they spread, over the layers. A dashed line is the value of
-    all maps.
+    Plots map similarity and normalized entropy by layer. Dashed lines are the values over all layers.
 
     Args:
-        encoders (`Sequence[EncoderDiversity]`): As from [`attention_diversity`].
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
-        titles (`Sequence[str]`, *optional*): What the legend calls the encoders; without it, no legend.
+        encoders (`Sequence[EncoderDiversity]`): The results of [`attention_diversity`].
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
+        titles (`Sequence[str]`, *optional*): Legend entries. Default: no legend.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The path ends in something else.
+        UserError: `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     layers = max(len(encoder.layers) for encoder in encoders)

@@ -1,4 +1,4 @@
-"""The effective-scale task: products of mirrored pairs, which a model learns only if it can bring them together."""
+"""The effective-scale task: sums of products of mirrored vectors, which require long-range attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from msattn.errors import UserError
 from msattn.modeling.modeling_ms_transformer import MSTransformerForSequenceClassification
 from msattn.results import read_json, write_json
 
-# The models of the slides, and one whose heads see everything. They differ in nothing else.
+# The models of the authors' slides, and a plain Transformer. All other hyperparameters are equal.
 MODELS: dict[str, dict[str, Any]] = {
     "Hier-S": {"num_hidden_layers": 2, "scales": [3]},
     "deepHier-S": {"num_hidden_layers": 6, "scales": [3]},
@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"num_hidden_layers": 2, "scales": [None]},
 }
 HEADS = 10
-# In place of a vector, at the first token: no vector of the task has it.
+# Input of the classification token, outside the range of the task's vectors.
 CLS_VALUE = -1.0
 FILE = "effective_scale"
 
@@ -34,27 +34,32 @@ FILE = "effective_scale"
 class EffectiveScaleArguments:
     """Arguments of `python -m msattn.analysis effective-scale`."""
 
-    output_dir: str = field(metadata={"help": "Folder of the table, the picture and the numbers of each run."})
+    output_dir: str = field(metadata={"help": "Output folder for the table, the figure and the numbers of each run."})
     model: list[str] = field(
-        default_factory=lambda: list(MODELS), metadata={"help": f"The models: {', '.join(MODELS)} [all]."}
+        default_factory=lambda: list(MODELS), metadata={"help": f"Models to train: {', '.join(MODELS)}. Default: all."}
     )
     pairs: list[int] = field(
-        default_factory=lambda: [1, 2, 4, 8, 16], metadata={"help": "The numbers of pairs, K; N/2 at most."}
+        default_factory=lambda: [1, 2, 4, 8, 16], metadata={"help": "Numbers of pairs K, at most N/2 each."}
     )
-    seeds: list[int] = field(default_factory=lambda: [1], metadata={"help": "A run each; the means are drawn."})
-    tokens: int = field(default=32, metadata={"help": "Vectors of a sample, N."})
-    size: int = field(default=4, metadata={"help": "Numbers of a vector, d."})
-    samples: int = field(default=200_000, metadata={"help": "Training samples, the same for all runs."})
-    test_samples: int = field(default=10_000, metadata={"help": "Held-out samples, which the error is of."})
-    hidden_size: int = field(default=40, metadata={"help": f"Width of the models, in {HEADS} heads."})
+    seeds: list[int] = field(
+        default_factory=lambda: [1], metadata={"help": "Random seeds, one run each; the figure shows the means."}
+    )
+    tokens: int = field(default=32, metadata={"help": "Number of vectors per sample, N."})
+    size: int = field(default=4, metadata={"help": "Dimensions of a vector, d."})
+    samples: int = field(default=200_000, metadata={"help": "Number of training samples, the same for all runs."})
+    test_samples: int = field(default=10_000, metadata={"help": "Number of held-out samples."})
+    hidden_size: int = field(default=40, metadata={"help": f"Hidden size of the models, with {HEADS} heads."})
     position_embeddings: Literal["sinusoidal", "learned", "none"] = field(
-        default="learned", metadata={"help": "Of all models alike. Without them, mirrored pairs are hard to find."}
+        default="learned",
+        metadata={"help": "Position embeddings of all models. Without them, mirrored pairs are hard to find."},
     )
-    epochs: float = field(default=2.0, metadata={"help": "How often a sample is seen."})
-    batch_size: int = field(default=64, metadata={"help": "Samples of a batch."})
-    learning_rate: float = field(default=1e-2, metadata={"help": "The highest, after a warm-up; it falls to 0."})
-    warmup_ratio: float = field(default=0.05, metadata={"help": "Part of the steps in which it rises."})
-    weight_decay: float = field(default=0.01, metadata={"help": "Of AdamW."})
+    epochs: float = field(default=2.0, metadata={"help": "Number of training epochs."})
+    batch_size: int = field(default=64, metadata={"help": "Number of samples per batch."})
+    learning_rate: float = field(
+        default=1e-2, metadata={"help": "Peak learning rate, with linear warm-up and cosine decay to 0."}
+    )
+    warmup_ratio: float = field(default=0.05, metadata={"help": "Fraction of the steps for the warm-up."})
+    weight_decay: float = field(default=0.01, metadata={"help": "Weight decay of AdamW."})
 
     def __post_init__(self) -> None:
         for name in self.model:
@@ -73,13 +78,13 @@ class EffectiveScaleArguments:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What all runs of a folder have in common."""
+        """The arguments that all runs in a folder must share."""
         own = ("output_dir", "model", "pairs", "seeds")
         return {name: value for name, value in asdict(self).items() if name not in own}
 
 
 def run_effective_scale(args: EffectiveScaleArguments) -> None:
-    """Errors of Multi-Scale Transformers on products of distant pairs, over the number of pairs."""
+    """Train Multi-Scale Transformers on the effective-scale task and compare their errors."""
     folder = Path(args.output_dir)
     path = folder / f"{FILE}.json"
     points = _read_points(path, args.settings) if path.exists() else []
@@ -99,21 +104,22 @@ def run_effective_scale(args: EffectiveScaleArguments) -> None:
 
 def mirrored_pairs(samples: int, tokens: int, size: int, pairs: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     r"""
-    Samples of the task ("Multi-Scale Self-Attention for Text Classification", AAAI 2020): vectors a_1 ... a_N of
-    numbers from U(0, 1), and y = Σ_{i≤K} a_i ⊙ a_{N-i+1}.
+    Draws samples of the effective-scale task ("Multi-Scale Self-Attention for Text Classification", AAAI 2020).
 
-    The best constant, K/4, has a mean squared error of 7K/144. The best sum of functions of single vectors,
-    Σ (a_i + a_{N-i+1}) / 2 - K/4, has one of K/144: only who has found the pairs is below.
+    A sample has vectors a_1 ... a_N of numbers from U(0, 1) and the target y = Σ_{i≤K} a_i ⊙ a_{N-i+1}.
+
+    The best constant prediction, K/4, has a mean squared error of 7K/144. The best sum of functions of single vectors,
+    Σ (a_i + a_{N-i+1}) / 2 - K/4, has K/144. A model with a lower error has found the pairs.
 
     Args:
-        samples (`int`): How many samples.
-        tokens (`int`): Vectors of a sample, N.
-        size (`int`): Numbers of a vector.
-        pairs (`int`): K, at most N/2.
-        seed (`int`): Of the draw. The vectors are the same for every K.
+        samples (`int`): Number of samples.
+        tokens (`int`): Number of vectors per sample, N.
+        size (`int`): Dimensions of a vector, d.
+        pairs (`int`): Number of pairs, K, at most N/2.
+        seed (`int`): Random seed. The vectors do not depend on K.
 
     Returns:
-        `tuple[torch.Tensor, torch.Tensor]`: Vectors, `(samples, tokens, size)`, and targets, `(samples, size)`.
+        `tuple[torch.Tensor, torch.Tensor]`: Vectors `(samples, tokens, size)` and targets `(samples, size)`.
     """
     vectors = torch.rand(samples, tokens, size, generator=torch.Generator().manual_seed(seed))
     return vectors, (vectors[:, :pairs] * vectors.flip(1)[:, :pairs]).sum(dim=1)
@@ -121,19 +127,22 @@ def mirrored_pairs(samples: int, tokens: int, size: int, pairs: int, seed: int) 
 
 def run_point(args: EffectiveScaleArguments, name: str, pairs: int, seed: int) -> dict[str, Any]:
     """
-    Trains one model and returns its record: the held-out mean squared error is `mse`.
+    Trains and evaluates one model.
 
     Args:
-        args (`EffectiveScaleArguments`): Sizes and settings.
-        name (`str`): One of `MODELS`.
-        pairs (`int`): K.
-        seed (`int`): Of the weights and of the order of the samples; the samples are always the same.
+        args (`EffectiveScaleArguments`): Sizes and hyperparameters.
+        name (`str`): A key of `MODELS`.
+        pairs (`int`): Number of pairs, K.
+        seed (`int`): Random seed of the weights and the order of the samples. The samples are fixed.
+
+    Returns:
+        `dict[str, Any]`: `model`, `pairs`, `seed`, `mse` (held-out mean squared error) and `minutes` (training time).
     """
     set_seed(seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = build_model(args, name).to(device)
     vectors, targets = mirrored_pairs(args.samples, args.tokens, args.size, pairs, seed=0)
-    # A constant has the error 1 then, whatever K: one learning rate fits them all.
+    # Standardized targets, so that one learning rate suits every K.
     variance = 7 * pairs / 144
     targets = (targets - pairs / 4) / variance**0.5
     optimizer = torch.optim.AdamW(model.parameters(), args.learning_rate, weight_decay=args.weight_decay)
@@ -166,7 +175,13 @@ def run_point(args: EffectiveScaleArguments, name: str, pairs: int, seed: int) -
 
 
 def build_model(args: EffectiveScaleArguments, name: str) -> MSTransformerForSequenceClassification:
-    """A fresh model with the readout of the classifier: the classification node, and a perceptron of two layers."""
+    """
+    Builds a randomly initialized Multi-Scale Transformer that predicts `size` numbers.
+
+    Args:
+        args (`EffectiveScaleArguments`): Sizes of the model.
+        name (`str`): A key of `MODELS`.
+    """
     config = MSTransformerConfig(
         vocab_size=1,
         embedding_size=args.size,
@@ -175,7 +190,7 @@ def build_model(args: EffectiveScaleArguments, name: str) -> MSTransformerForSeq
         position_embeddings=None if args.position_embeddings == "none" else args.position_embeddings,
         max_position_embeddings=args.tokens + 1,
         hidden_dropout_prob=0.0,
-        # From a smaller one, as of word vectors, training takes long to leave the best constant.
+        # With the small default, training stays long at the best constant.
         initializer_range=args.hidden_size**-0.5,
         num_labels=args.size,
         problem_type="regression",
@@ -185,11 +200,12 @@ def build_model(args: EffectiveScaleArguments, name: str) -> MSTransformerForSeq
 
 
 def with_cls(vectors: torch.Tensor) -> torch.Tensor:
+    """Prepends the vector of the classification token: `(batch, tokens, size)` to `(batch, 1 + tokens, size)`."""
     return torch.nn.functional.pad(vectors, (0, 0, 1, 0), value=CLS_VALUE)
 
 
 def _read_points(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the runs that are done."""
+    """Reads the finished runs; raises `UserError` if their settings differ."""
     content = read_json(path)
     before, points = content.get("settings"), content.get("points")
     if not isinstance(before, dict) or not isinstance(points, list):

@@ -1,4 +1,4 @@
-"""A table and a figure of the effective-scale task: errors over the number of pairs, between the analytic anchors."""
+"""A table and a figure of the effective-scale task: errors by number of pairs, with analytic baselines."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from msattn.analysis.pictures import (
     save_picture,
 )
 
-# Of K: the mean squared errors of the best constant, and of the best sum of functions of single vectors.
+# Mean squared error per K of the best constant, and of the best sum of functions of single vectors.
 ANCHORS = {"a constant: 7K/144": 7 / 144, "sums without pairs: K/144": 1 / 144}
 
 
 def effective_scale_table(points: Sequence[Mapping[str, Any]]) -> str:
     """
-    A Markdown table of mean squared errors: a row for each number of pairs; below K/144 they are bold.
+    A Markdown table of mean squared errors, with one row per number of pairs. Errors below K/144 are bold.
 
     Args:
-        points (`Sequence[Mapping]`): Runs, with `model`, `pairs`, `seed` and `mse`.
+        points (`Sequence[Mapping[str, Any]]`): Runs with `model`, `pairs`, `seed` and `mse`.
     """
     curves = _curves(points)
     rows = [["K", "7K/144", "K/144", *curves], ["---:"] * (3 + len(curves))]
@@ -51,18 +51,19 @@ def effective_scale_table(points: Sequence[Mapping[str, Any]]) -> str:
 
 def plot_effective_scale(points: Sequence[Mapping[str, Any]], path: str | os.PathLike | None = None) -> Figure:
     """
-    Draws mean squared errors over the number of pairs, a line a model, and the anchors dashed. Where there are several
-    seeds, bars show one standard deviation.
+    Plots mean squared errors by number of pairs, with one line per model and dashed analytic baselines.
+
+    With several seeds, error bars show one standard deviation.
 
     Args:
-        points (`Sequence[Mapping]`): Runs, with `model`, `pairs`, `seed` and `mse`.
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        points (`Sequence[Mapping[str, Any]]`): Runs with `model`, `pairs`, `seed` and `mse`.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The path ends in something else.
+        UserError: `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     every = sorted({point["pairs"] for point in points})
@@ -90,7 +91,7 @@ def plot_effective_scale(points: Sequence[Mapping[str, Any]], path: str | os.Pat
         axes.set_yscale("log")
         axes.set_xticks(every, list(map(str, every)))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter("{x:g}")  # others would write powers of ten as formulas
+        axes.yaxis.set_major_formatter("{x:g}")  # the default formatter writes powers of ten as formulas
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("pairs K", color=MUTED)
         axes.set_ylabel("mean squared error (held-out samples)", color=MUTED)
@@ -105,7 +106,7 @@ def plot_effective_scale(points: Sequence[Mapping[str, Any]], path: str | os.Pat
 
 
 def _curves(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, list[float]]]:
-    """For each model and each K, the errors of all seeds."""
+    """The errors of all seeds by model and number of pairs."""
     curves: dict[str, dict[int, list[float]]] = {}
     for point in points:
         curves.setdefault(point["model"], {}).setdefault(point["pairs"], []).append(point["mse"])

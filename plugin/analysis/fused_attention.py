@@ -1,4 +1,4 @@
-"""The attention of multi-scale fusion, from words to words and to phrases, for one sentence."""
+"""The attention of a multi-scale fusion layer for one sentence: from words to words and phrases."""
 
 from __future__ import annotations
 
@@ -19,20 +19,32 @@ Span = tuple[int, int]
 @dataclass(frozen=True)
 class FusedAttention:
     """
-    How much every token of a sentence attends to every token and to every phrase (Eq. 17 of the multi-scale fusion
-    paper), averaged over heads.
+    The attention of every token of a sentence to all tokens and phrases, averaged over heads.
+
+    The weights are those of Eq. 17 of the multi-scale fusion paper.
 
     Args:
         tokens (`list[str]`): The N tokens.
-        words (`np.ndarray` of shape `(N, N)`): Weights `[query, token]`.
-        phrases (`dict[int, np.ndarray]`): For each scale k the weights `[query, phrase]`, of shape `(N, N)`.
+        words (`np.ndarray` of shape `(N, N)`): Attention weights `[query, token]`.
+        phrases (`dict[int, np.ndarray]`): Attention weights `[query, phrase]` of shape `(N, N)`, by scale.
         alignment (`str`, *optional*, defaults to `"causal"`):
-            Phrase j of k tokens ends at token j (`"causal"`) or is centred on it (`"same"`).
-        head, tail (`tuple[int, int]`, *optional*): `[start, end)` of the two entities in tokens, markers included.
-        label (`str`, *optional*): What the model predicts for the sentence.
+            Whether phrase j ends at token j (`"causal"`) or is centred on it (`"same"`).
+        head (`tuple[int, int]`, *optional*): The span `[start, end)` of the head entity in tokens, with its markers.
+        tail (`tuple[int, int]`, *optional*): The span of the tail entity.
+        label (`str`, *optional*): The predicted label of the sentence.
 
     Raises:
-        UserError: The arguments do not fit together.
+        UserError: There are no tokens, `alignment` is unknown, weights have the wrong shape or are negative or not
+            finite, or an entity is out of range.
+
+    Example:
+
+    ```python
+    >>> from msattn.analysis import FusedAttention, plot_fused_attention
+
+    >>> attention = FusedAttention.from_model(model, tokenizer, "A cat sat.")
+    >>> plot_fused_attention(attention, "cat", "attention.png")
+    ```
     """
 
     tokens: list[str]
@@ -70,16 +82,20 @@ class FusedAttention:
         label: str | None = None,
     ) -> FusedAttention:
         """
-        Takes one sentence of the `fusion_attentions` of a model, or of the pipeline with `output_attentions=True`.
+        Converts the `fusion_attentions` of a sentence, from a model or the pipeline with `output_attentions=True`.
 
         Args:
             attentions (`torch.Tensor` or `np.ndarray` of shape `(heads, N, (1 + len(scales)) * N)`):
-                One layer, without padding.
+                The attention of one fusion layer, without padding.
             tokens (`Sequence[str]`): The N tokens.
-            scales (`Sequence[int]`): The scales in the order of the columns, as in the model's configuration.
+            scales (`Sequence[int]`): The scales in the order of the model's configuration.
+            alignment (`str`, *optional*, defaults to `"causal"`): As for [`FusedAttention`].
+            head (`tuple[int, int]`, *optional*): As for [`FusedAttention`].
+            tail (`tuple[int, int]`, *optional*): As for [`FusedAttention`].
+            label (`str`, *optional*): As for [`FusedAttention`].
 
         Raises:
-            UserError: The shape is not that of these tokens and scales.
+            UserError: The shape of `attentions` does not match `tokens` and `scales`.
         """
         attentions = torch.as_tensor(attentions)
         width = (1 + len(scales)) * len(tokens)
@@ -102,17 +118,19 @@ class FusedAttention:
         tail: Span | None = None,
     ) -> FusedAttention:
         """
-        Runs a multi-scale model on a sentence and keeps the attention of its last fusion layer.
+        Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
 
         Args:
-            model (`PreTrainedModel`): Any model of the family `multiscale_bert`.
-            tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
-            text (`str`): The sentence, cut to what the model can read.
-            head, tail (`tuple[int, int]`, *optional*):
-                `[start, end)` of the two entities in characters of `text`, for a relation extractor.
+            model (`PreTrainedModel`): A model of the family `multiscale_bert`.
+            tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the model.
+            text (`str`): The sentence, truncated to the limit of the model.
+            head (`tuple[int, int]`, *optional*):
+                The span `[start, end)` of the head entity in characters, for relation extraction.
+            tail (`tuple[int, int]`, *optional*): The span of the tail entity.
 
         Raises:
-            UserError: The model has no fusion layer, or the text and its entities are not what the model reads.
+            UserError: The model has no fusion layer, entities are missing for relation extraction, only one entity is
+                given, or the entities do not fit into the limit of the model.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
@@ -159,20 +177,25 @@ class FusedAttention:
 
     @property
     def entities(self) -> list[Span]:
+        """The spans of the given entities, head first."""
         return [span for span in (self.head, self.tail) if span is not None]
 
     def phrase(self, scale: int, position: int) -> Span:
-        """`[start, end)` of the tokens that phrase `position` of a scale covers."""
+        """The span `[start, end)` of tokens that phrase `position` of a scale covers."""
         start = position - (scale - 1 if self.alignment == "causal" else scale // 2)
         return max(start, 0), min(start + scale, len(self.tokens))
 
     def positions(self, query: int | str | Sequence[int | str] | None = None) -> list[int]:
         """
-        Tokens that a query means: positions; words, word-pieces merged and case ignored; or, by default, the tokens
-        whose states a relation extractor reads (the entities' first), else all.
+        Resolves a query to token positions.
+
+        Args:
+            query (`int`, `str` or a sequence of them, *optional*):
+                Positions or words. A word matches merged sub-words, ignoring case. Default: the first token of each
+                entity, or all tokens without entities.
 
         Raises:
-            UserError: There is no such token.
+            UserError: The position is out of range, or the word is not in the sentence.
         """
         if query is None:
             return [start for start, _ in self.entities] or list(range(len(self.tokens)))
@@ -195,7 +218,7 @@ class FusedAttention:
 
 
 def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:
-    """The class of a single-label classifier."""
+    """The predicted class of a single-label classifier; `None` for other models."""
     logits = getattr(outputs, "logits", None)
     if logits is None or model.config.num_labels < 2 or model.config.problem_type == "multi_label_classification":
         return None

@@ -1,4 +1,4 @@
-"""A figure of fused attention: lines from tokens to the words and phrases that they attend to; and its command."""
+"""A figure of fused attention: lines from tokens to the words and phrases that they attend to."""
 
 from __future__ import annotations
 
@@ -34,23 +34,31 @@ from msattn.configuration import MultiScaleBertConfig
 from msattn.data.corpora.relation_rows import TAG, relation_row
 from msattn.errors import UserError
 
-# Blue and orange differ for every kind of colour blindness; both ramps grow darker at the same pace.
+# Blue and orange are safe for colour blindness; both ramps have the same brightness.
 RAMPS = {
     "words": LinearSegmentedColormap.from_list("words", ["#e3eef9", "#6baed6", "#2171b5", "#08306b"]),
     "phrases": LinearSegmentedColormap.from_list("phrases", ["#fdebdb", "#fd9a4e", "#d9540b", "#6f2503"]),
 }
 QUERY_COLOR, ENTITY_COLOR = "#f5f6f8", "#dde1e7"
 
-# Of the strongest line: what is weaker would only be haze.
+# Lines below this fraction of the strongest one are not drawn.
 VISIBLE = 0.01
-# Inches. The sentence stands three times: as phrases, right-aligned; as queries, centred; as words, left-aligned.
+# Layout in inches. The sentence has three columns: phrases (right-aligned), queries (centred), words (left-aligned).
 WIDTH, ROW, HEADER, FOOTER = 9.0, 0.205, 0.62, 0.15
 PHRASE_TEXT, QUERY, WORD_TEXT, QUERY_HALF = 1.65, 4.85, 7.45, 0.72
 LANES, LANE, LANE_GAP = 1.3, 0.24, 0.1
 
 
 class Link(NamedTuple):
-    """One line: from a token to a token (scale 0) or to a phrase of `scale` tokens."""
+    """
+    A line of the figure.
+
+    Args:
+        weight (`float`): The attention weight.
+        query (`int`): The position of the attending token.
+        scale (`int`): The length of the attended phrase; 0 for a token.
+        position (`int`): The position of the attended token or phrase.
+    """
 
     weight: float
     query: int
@@ -65,23 +73,25 @@ def plot_fused_attention(
     top: int | None = None,
 ) -> Figure:
     """
-    Draws which words (blue, right) and which phrases (orange, left) tokens attend to: the darker and thicker a line,
-    the more attention. A phrase is a bar along the words that it covers, each scale in a lane of its own.
+    Plots the words (blue, right) and phrases (orange, left) that tokens attend to.
+
+    Darker and thicker lines have more attention. A phrase is a bar along its words, with one lane per scale.
 
     Args:
         attention (`FusedAttention`): The attention of a sentence.
-        query (`int`, `str` or a list of them, *optional*):
-            The tokens whose attention to draw: positions or words. By default the entities' starts, else all tokens.
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        query (`int`, `str` or a sequence of them, *optional*):
+            The attending tokens, as positions or words. Default: the first token of each entity, or all tokens without
+            entities.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
         top (`int`, *optional*):
-            How many lines a token has, the strongest first. By default 12, or 2 where more than four tokens are drawn.
-            Lines below a hundredth of the strongest are left out.
+            Number of lines per token, strongest first. Default: 12, or 2 for more than four tokens. Lines below 1% of
+            the strongest one are not drawn.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: There is no such token, `top` is below 1, or the path ends in something else.
+        UserError: A token of `query` does not exist, `top` is below 1, or `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     queries = attention.positions(query)
@@ -100,22 +110,23 @@ def plot_fused_attention(
 class FusedFigureArguments:
     """Arguments of `python -m msattn.analysis fused`."""
 
-    model: str = field(metadata={"help": "A multi-scale model: its folder, or its name on the Hub."})
+    model: str = field(metadata={"help": "Multi-scale model: a local folder or a name on the Hub."})
     text: str = field(
-        metadata={"help": "The sentence; for relation extraction with <e1>..</e1> and <e2>..</e2> in it."}
+        metadata={"help": "Sentence to analyse; for relation extraction, with <e1>..</e1> and <e2>..</e2>."}
     )
-    output: str = field(metadata={"help": "The file to write: .png, .svg, or .html to point at tokens in."})
+    output: str = field(metadata={"help": "Output file: .png, .svg, or .html for an interactive page."})
     query: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Tokens whose attention to draw, words or positions [entity starts, else all]. Not for .html."
+            "help": "Attending tokens to plot, as words or positions. Default: the entities, or all tokens. Not for "
+            ".html."
         },
     )
-    top: int | None = field(default=None, metadata={"help": "Lines of each token. Not for .html."})
+    top: int | None = field(default=None, metadata={"help": "Number of lines per token. Not for .html."})
 
 
 def draw_fused_attention(args: FusedFigureArguments) -> None:
-    """The words and phrases that a multi-scale model attends to in a sentence."""
+    """Plot the words and phrases that a multi-scale model attends to in a sentence."""
     check_output(args.output, (*SUFFIXES, ".html"))
     page = Path(args.output).suffix.lower() == ".html"
     if page and (args.query or args.top):
@@ -136,7 +147,14 @@ def draw_fused_attention(args: FusedFigureArguments) -> None:
 
 
 def strongest_links(attention: FusedAttention, queries: Sequence[int], top: int) -> list[Link]:
-    """The `top` links of each query, weakest first, so that dark lines lie above pale ones."""
+    """
+    The strongest attention weights of each query, weakest first, so that dark lines are drawn last.
+
+    Args:
+        attention (`FusedAttention`): The attention of a sentence.
+        queries (`Sequence[int]`): The positions of the attending tokens.
+        top (`int`): Maximum number of links per query.
+    """
     links = []
     for query in queries:
         rows = {0: attention.words[query], **{scale: weights[query] for scale, weights in attention.phrases.items()}}
@@ -156,7 +174,7 @@ def _draw(attention: FusedAttention, queries: Sequence[int], links: Sequence[Lin
     height = title + HEADER + count * ROW + FOOTER
     left = 0.0 if attention.phrases else QUERY - QUERY_HALF - 0.2
     figure = Figure(figsize=(WIDTH - left, height), facecolor="white")
-    # One unit is one inch, from the top left corner.
+    # Coordinates are inches from the top left corner.
     axes = figure.add_axes((0, 0, 1, 1), xlim=(left, WIDTH), ylim=(height, 0))
     axes.set_axis_off()
     rows = title + HEADER + (np.arange(count) + 0.5) * ROW
@@ -210,7 +228,7 @@ def _sentence(attention: FusedAttention, axes: Axes, rows: np.ndarray, queries: 
 
 
 def _lanes(attention: FusedAttention, axes: Axes, rows: np.ndarray, top: float) -> dict[int, tuple[float, float]]:
-    """Draws all phrases in grey. Returns each lane's right edge and the distance of two neighbouring bars in it."""
+    """Draws all phrases in grey; returns the right edge and the bar spacing of each lane, by scale."""
     step = min(0.075, LANES / max(sum(attention.phrases), 1))
     lanes, left = {}, PHRASE_TEXT + LANE_GAP
     for scale in attention.phrases:
@@ -229,7 +247,7 @@ def _bar(axes: Axes, x: float, rows: np.ndarray, step: float, color, zorder: flo
 
 
 def _rounded(axes: Axes, x: float, width: float, rows: np.ndarray, radius: float, color, zorder: float) -> None:
-    """A bar along rows of the sentence."""
+    """Draws a rounded bar along rows of the sentence."""
     height = rows[-1] - rows[0] + 0.84 * ROW
     shape = f"round,pad=0,rounding_size={radius}"
     corner = x - width / 2, rows[0] - 0.42 * ROW

@@ -1,4 +1,4 @@
-"""An HTML page of fused attention, to point at tokens in."""
+"""An interactive HTML page of fused attention."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from msattn.analysis.fused_attention import FusedAttention
 
 def fused_attention_html(attention: FusedAttention, path: str | os.PathLike) -> None:
     """
-    Writes a page that shows, for the token under the mouse, the keyboard focus or a finger, lines to the words and
-    phrases that it attends to, with their weights. `#token=5` in its address opens it with token 5 kept.
+    Writes an interactive HTML page that shows the words and phrases that the selected token attends to.
 
-    The page is one file that loads nothing from elsewhere. Weights have six decimals.
+    Tokens are selected by mouse, keyboard or touch; `#token=5` in the address pins token 5. The page is
+    self-contained. Weights are rounded to six decimals.
 
     Args:
         attention (`FusedAttention`): The attention of a sentence.
@@ -39,7 +39,7 @@ def fused_attention_html(attention: FusedAttention, path: str | os.PathLike) -> 
     values = {
         "title": html.escape(attention.label or "Fused attention"),
         "text": html.escape(" ".join(attention.tokens)),
-        # A token must not be able to end the script element that holds it.
+        # Escaped, so that no token can close the script element.
         "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
     template = files("msattn.analysis").joinpath("fused_attention.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A figure of all heads: the principal components of their maps, or of several encoders side by side."""
+"""A figure of the attention heads of encoders by the principal components of their maps."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from msattn.errors import UserError
 class HeadsFigureArguments(EncoderArguments):
     """Arguments of `python -m msattn.analysis heads`."""
 
-    output: str = field(metadata={"help": "The file to write: .png or .svg."})
+    output: str = field(metadata={"help": "Output file: .png or .svg."})
 
 
 def draw_heads(args: HeadsFigureArguments) -> None:
-    """The principal components of all heads' maps, in a sentence or a file."""
+    """Plot all attention heads of encoders by the principal components of their maps."""
     check_output(args.output)
     texts = args.read_texts()
     plot_heads([head_vectors(*load_encoder(name), texts) for name in args.model], args.output, args.titles)
@@ -37,15 +37,16 @@ def draw_heads(args: HeadsFigureArguments) -> None:
 
 def head_vectors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text]) -> np.ndarray:
     """
-    A vector for each head: its map of a text, or, of several texts, what their tokens receive, one after the other.
+    Represents each head by a vector: its flattened map for one text, or the received attention for several texts.
 
     Args:
-        model (`PreTrainedModel`): Any encoder.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)`, or pairs `(text, text_pair)`.
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
 
     Returns:
-        `np.ndarray` of shape `(layers, heads, length)`
+        `np.ndarray` of shape `(layers, heads, length)`: The vectors; `length` is tokens² for one text, and the total
+        number of tokens for several.
 
     Raises:
         UserError: The model returns no attentions.
@@ -64,20 +65,22 @@ def plot_heads(
     vectors: Sequence[np.ndarray], path: str | os.PathLike | None = None, titles: Sequence[str] | None = None
 ) -> Figure:
     """
-    Draws heads as points, coloured by layer (Fig. 5 of the attention-guiding paper): the nearer, the more alike their
-    maps. The two axes are the principal components of all heads of all panels.
+    Plots heads as points by their first two principal components, coloured by layer.
+
+    Nearby heads have similar maps. This is Fig. 5 of the attention-guiding paper. The principal components are those
+    of all heads of all panels.
 
     Args:
-        vectors (`Sequence[np.ndarray]`): Of each panel, `(layers, heads, length)`, as from [`head_vectors`].
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        vectors (`Sequence[np.ndarray]`): The result of [`head_vectors`] for each panel, `(layers, heads, length)`.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
         titles (`Sequence[str]`, *optional*): A title for each panel.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The vectors differ in length or have one number, there is only one head, or the path ends in
-            something else.
+        UserError: The vectors differ in length or have length 1, there is only one head, or `path` does not end in
+            `.png` or `.svg`.
     """
     check_picture_path(path)
     lengths = {part.shape[-1] for part in vectors}
@@ -89,7 +92,7 @@ def plot_heads(
     if sum(map(len, rows)) < 2:
         raise UserError("there is only one head: nothing to compare it with.")
     pca = PCA(n_components=2, svd_solver="full")
-    with np.errstate(invalid="ignore"):  # heads that are all alike have no variance to divide by
+    with np.errstate(invalid="ignore"):  # identical heads have zero variance
         points = pca.fit_transform(np.concatenate(rows).astype(np.float64))
     shares = np.nan_to_num(pca.explained_variance_ratio_)
     margin = 0.06 * max(np.ptp(points, axis=0).max(), 1e-12)

@@ -1,4 +1,4 @@
-"""A figure of average attention: a heat map, or several side by side."""
+"""Heat maps of average attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from msattn.analysis.pictures import COLORS, INK, MUTED, check_output, check_pic
 from msattn.errors import UserError
 
 HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"])
-# Inches of a token, and of the longest side of a map, within which they are smaller if there are many.
+# In inches: size of a token, and maximum side of a map; tokens shrink to fit.
 CELL, LONGEST = 0.22, 24.0
 
 
@@ -27,21 +27,26 @@ CELL, LONGEST = 0.22, 24.0
 class MapFigureArguments(EncoderArguments):
     """Arguments of `python -m msattn.analysis map`."""
 
-    output: str = field(metadata={"help": "The file to write: .png or .svg."})
-    row: int = field(default=1, metadata={"help": "Which text of the file, from 1."})
+    output: str = field(metadata={"help": "Output file: .png or .svg."})
+    row: int = field(default=1, metadata={"help": "Text of --file to plot, from 1."})
     layer: int | None = field(
-        default=None, metadata={"help": "One layer, from 0, or from -1 downwards; without it, the mean of all."}
+        default=None,
+        metadata={"help": "Layer to plot, from 0, or from -1 for the last one. Default: the mean of all layers."},
     )
-    head: int | None = field(default=None, metadata={"help": "One head of the layers, from 0; without it, the mean."})
-    tokens: int | None = field(default=None, metadata={"help": "How many tokens to show, from the first on [all]."})
+    head: int | None = field(default=None, metadata={"help": "Head to plot, from 0. Default: the mean of all heads."})
+    tokens: int | None = field(
+        default=None, metadata={"help": "Number of tokens to show, from the first one. Default: all."}
+    )
     darkest: float | None = field(
         default=None,
-        metadata={"help": "Attention from which on the colour is the darkest [the strongest shown], to see the weak."},
+        metadata={
+            "help": "Attention weight of the darkest colour; lower it to see weak attention. Default: the maximum."
+        },
     )
 
 
 def draw_attention_maps(args: MapFigureArguments) -> None:
-    """A heat map of the average attention of encoders in a sentence."""
+    """Plot a heat map of the average attention of encoders in a sentence."""
     check_output(args.output)
     texts = args.read_texts()
     if not 1 <= args.row <= len(texts):
@@ -63,18 +68,18 @@ def draw_attention_maps(args: MapFigureArguments) -> None:
 
 def average_attention(maps: torch.Tensor, layer: int | None = None, head: int | None = None) -> np.ndarray:
     """
-    The mean of maps.
+    The mean of attention maps over layers and heads.
 
     Args:
-        maps (`torch.Tensor` of shape `(layers, heads, N, N)`): Maps, as from [`attention_maps`].
-        layer (`int`, *optional*): The only layer, from 0, or from -1 downwards.
-        head (`int`, *optional*): The only head of the layers, counted in the same way.
+        maps (`torch.Tensor` of shape `(layers, heads, N, N)`): Attention maps; see [`attention_maps`].
+        layer (`int`, *optional*): A single layer, from 0, or from -1 for the last one. Default: all layers.
+        head (`int`, *optional*): A single head, from 0, or from -1 for the last one. Default: all heads.
 
     Returns:
-        `np.ndarray` of shape `(N, N)`
+        `np.ndarray` of shape `(N, N)`: The mean, in float64.
 
     Raises:
-        UserError: There is no such layer or head.
+        UserError: The layer or head does not exist.
     """
     for name, place, count in (("layer", layer, maps.shape[0]), ("head", head, maps.shape[1])):
         if place is not None and not -count <= place < count:
@@ -94,23 +99,24 @@ def plot_attention_maps(
     marks: Sequence[Collection[tuple[int, int]]] | None = None,
 ) -> Figure:
     """
-    Draws maps side by side as heat maps on one scale of colours (Fig. 4 of the attention-guiding paper): a row is what
-    a token attends to.
+    Plots attention maps side by side as heat maps with a common colour scale (Fig. 4 of the attention-guiding paper).
+
+    Rows are queries, columns are keys.
 
     Args:
-        maps (`Sequence[np.ndarray]`): Weights `[query, key]`, of shape `(N, N)` each.
+        maps (`Sequence[np.ndarray]`): Attention weights `[query, key]` of each map, `(N, N)`.
         tokens (`Sequence[Sequence[str]]`): The N tokens of each map.
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
         titles (`Sequence[str]`, *optional*): A title for each map.
-        label (`str`, *optional*, defaults to `"attention"`): What the colours mean.
-        darkest (`float`, *optional*): Where the colours end; the strongest weight of all maps if `None`.
+        label (`str`, *optional*, defaults to `"attention"`): The label of the colour bar.
+        darkest (`float`, *optional*): The weight of the darkest colour. Default: the maximum over all maps.
         marks (`Sequence[Collection[tuple[int, int]]]`, *optional*): Cells `(row, column)` of each map to frame.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The shapes do not fit the tokens, or the path ends in something else.
+        UserError: The shape of a map does not match its tokens, or `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     for weights, names in zip(maps, tokens, strict=True):

@@ -1,4 +1,4 @@
-"""What the pictures share: their colours, fonts and files."""
+"""Colours, fonts and output files of all figures."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from msattn.errors import UserError
 
 SUFFIXES = (".png", ".svg")
 INK, MUTED, FAINT = "#1b1f24", "#6b727b", "#eceef1"
-# After Okabe and Ito: they differ for every kind of colour blindness, and in brightness.
+# The palette of Okabe and Ito, which is safe for colour blindness.
 COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 MARKERS = "osD^vP"
-# matplotlib falls back by glyph, but only to fonts that it is told of; DejaVu Sans comes with it.
+# matplotlib falls back by glyph, but only to listed fonts; it ships DejaVu Sans.
 FONTS = ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC"]
 
 
 def picture_style() -> AbstractContextManager:
-    """Within it figures are drawn and saved; text stays text in SVG, and `$` a dollar."""
+    """The matplotlib context of all figures: fonts, SVG with text elements, and no math text."""
     fonts = [font for font in FONTS if font in get_font_names()] + ["sans-serif"]
     return rc_context({"font.family": fonts, "font.size": 9, "svg.fonttype": "none", "text.parse_math": False})
 
 
 def save_picture(figure: Figure, path: str | os.PathLike | None) -> None:
-    """Saves a figure, if there is a path, for reading on paper."""
+    """Saves a figure with 200 dpi if `path` is given."""
     if path is not None:
         figure.savefig(path, dpi=200)
 
 
 def check_picture_path(path: str | os.PathLike | None) -> None:
     """
+    Checks the file extension of a figure.
+
     Raises:
-        UserError: The path ends in something else than `.png` or `.svg`.
+        UserError: `path` does not end in `.png` or `.svg`.
     """
     if path is not None and Path(path).suffix.lower() not in SUFFIXES:
         raise UserError(f"{os.fspath(path)}: a figure is saved as .png or .svg.")
@@ -44,10 +46,14 @@ def check_picture_path(path: str | os.PathLike | None) -> None:
 
 def check_output(path: str, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """
-    Checks the `--output` of a command before it computes anything.
+    Checks the `--output` of a command before anything is computed.
+
+    Args:
+        path (`str`): The file to write.
+        suffixes (`tuple[str, ...]`, *optional*, defaults to `(".png", ".svg")`): Allowed file extensions.
 
     Raises:
-        UserError: The file would have another suffix, or no folder.
+        UserError: The file has another extension, or its folder does not exist.
     """
     if Path(path).suffix.lower() not in suffixes:
         raise UserError(f"--output {path}: the file must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")

@@ -1,4 +1,4 @@
-"""What tells arcs from other pairs of words: trees over the features, and the best attention head of a relation."""
+"""Syntactic probing: feature importances for dependency arcs, and the best attention head of each relation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 from msattn.analysis.word_pairs import DIRECTIONS, FARTHEST, HeadHits, PairLayout, WordPairs
 from msattn.results import markdown_table
 
-# The features of the paper's claim.
+# Number of top features in the claim of the pairwise attention paper.
 TOP = 100
-# Of each group; the mean is what counts.
+# Repetitions per feature group, which are averaged.
 PERMUTATIONS = 3
 ALL_RELATIONS = "all"
 
@@ -23,13 +23,13 @@ ALL_RELATIONS = "all"
 @dataclass(frozen=True)
 class Probe:
     """
-    What an ensemble of trees makes of pairs of words.
+    The results of classifying word pairs as arc or no arc with tree ensembles.
 
     Args:
-        layout (`PairLayout`): Names the features.
-        importances (`np.ndarray` of shape `(2M + 2LH,)`): The share of each feature in what the splits gain.
-        accuracies (`dict[str, float]`): On held-out pairs, of ensembles that read all features or a part.
-        losses (`dict[str, float]`): How much of the accuracy is lost when a group of features is permuted.
+        layout (`PairLayout`): The positions of the features.
+        importances (`np.ndarray` of shape `(2M + 2LH,)`): Impurity-based importances, which sum to 1.
+        accuracies (`dict[str, float]`): Held-out accuracies, from 0 to 1, by feature set.
+        losses (`dict[str, float]`): Permutation importances: the loss of held-out accuracy by feature group.
     """
 
     layout: PairLayout
@@ -39,27 +39,27 @@ class Probe:
 
     @property
     def ranking(self) -> np.ndarray:
-        """The features, the most important one first."""
+        """The indices of the features, most important first."""
         return np.argsort(-self.importances, kind="stable")
 
     @property
     def top(self) -> np.ndarray:
-        """The first hundred of them, or fewer if there are fewer."""
+        """The indices of the 100 most important features, or of all if there are fewer."""
         return self.ranking[:TOP]
 
     @property
     def attention_share(self) -> float:
-        """The share of attention among the top features."""
+        """The fraction of attention features among the top features."""
         return float((self.top >= 2 * self.layout.width).mean())
 
     @property
     def chance(self) -> float:
-        """The share of attention among all features, 2LH / (2M + 2LH)."""
+        """The fraction of attention features among all features, 2LH / (2M + 2LH)."""
         return self.layout.maps / (self.layout.width + self.layout.maps)
 
     @property
     def attention_importances(self) -> np.ndarray:
-        """Those of a_ij and a_ji, `(2, layers, heads)`."""
+        """The importances of a_ij and a_ji, `(2, layers, heads)`."""
         return self.importances[2 * self.layout.width :].reshape(2, self.layout.layers, self.layout.heads)
 
 
@@ -67,13 +67,17 @@ def probe_pairs(
     train: WordPairs, held_out: WordPairs, n_estimators: int = 200, n_jobs: int | None = None, seed: int = 0
 ) -> Probe:
     """
-    Fits extremely randomised trees to pairs, on all features and on parts of them.
+    Fits extremely randomized trees to word pairs, on all features and on subsets.
 
     Args:
-        train, held_out (`WordPairs`): The pairs to learn from and to score with.
-        n_estimators (`int`, *optional*, defaults to 200): Trees.
-        n_jobs (`int`, *optional*): Processor cores, -1 for all; the result is the same.
-        seed (`int`, *optional*, defaults to 0): Of trees and permutations.
+        train (`WordPairs`): The training pairs.
+        held_out (`WordPairs`): The pairs for accuracies and permutation importances.
+        n_estimators (`int`, *optional*, defaults to 200): Number of trees per ensemble.
+        n_jobs (`int`, *optional*): Number of CPU cores, -1 for all. It does not change the result.
+        seed (`int`, *optional*, defaults to 0): Random seed of trees and permutations.
+
+    Returns:
+        `Probe`: Importances and accuracies.
     """
     layout = train.layout
     states = 2 * layout.width
@@ -102,7 +106,15 @@ def probe_pairs(
 
 
 def permuted_groups(layout: PairLayout) -> dict[str, slice]:
-    """All hidden states and all attention, both words and directions of them, and each layer in each direction."""
+    """
+    The feature groups for permutation importances, as column slices by name.
+
+    They are all hidden states (T), all attention (a), their parts ([`PairLayout.groups`]), and each layer of attention
+    in each direction.
+
+    Args:
+        layout (`PairLayout`): The positions of the features.
+    """
     states, end = 2 * layout.width, 2 * (layout.width + layout.maps)
     groups = {"T": slice(states), "a": slice(states, end), **layout.groups}
     for direction in DIRECTIONS:
@@ -114,17 +126,17 @@ def permuted_groups(layout: PairLayout) -> dict[str, slice]:
 
 class BestHead(NamedTuple):
     """
-    The attention head that points at the heads of a relation.
+    The attention head that best finds the syntactic heads of a relation.
 
     Args:
-        relation: Its name, or `"all"`.
-        words: Held-out words of the relation whose head is a word.
-        direction: `"a_ij"` or `"a_ji"`, see `DIRECTIONS`.
-        layer: From 0.
-        head: From 0.
-        accuracy: How many of the words have their head where the attention is highest.
-        offset: The most frequent place of the head, in words to the right.
-        offset_accuracy: How many have it there.
+        relation (`str`): The name of the relation, or `"all"`.
+        words (`int`): Number of held-out words with this relation, without root dependents.
+        direction (`str`): `"a_ij"` or `"a_ji"`; see `DIRECTIONS`.
+        layer (`int`): The layer of the attention head, from 0.
+        head (`int`): The attention head, from 0.
+        accuracy (`float`): Fraction of the words whose head has the highest attention.
+        offset (`int`): The most frequent offset of the head from its word; positive to the right.
+        offset_accuracy (`float`): Fraction of the words whose head has this offset (the baseline).
     """
 
     relation: str
@@ -139,16 +151,19 @@ class BestHead(NamedTuple):
 
 def best_heads(train: HeadHits, held_out: HeadHits, relations: Sequence[str], min_count: int = 1) -> list[BestHead]:
     """
-    The best attention head for all words, and for each relation ("What Does BERT Look At?", Clark et al. 2019, section
-    4.2), beside the best fixed offset. Head and offset are chosen on the training data, the accuracies are held out.
+    The best attention head for each relation and for all words, with the best fixed offset as the baseline.
+
+    The method is that of "What Does BERT Look At?" (Clark et al. 2019, section 4.2). Head and offset are chosen on the
+    training data; accuracies are those on held-out data.
 
     Args:
-        train, held_out (`HeadHits`): What was counted.
-        relations (`Sequence[str]`): The names of the relations.
-        min_count (`int`, *optional*, defaults to 1): Leave out relations of fewer words, in either part.
+        train (`HeadHits`): Counts on the training data.
+        held_out (`HeadHits`): Counts on the held-out data.
+        relations (`Sequence[str]`): The names of the relations in the order of their ids.
+        min_count (`int`, *optional*, defaults to 1): Minimum number of words per relation in both data sets.
 
     Returns:
-        `list[BestHead]`: All words, then the relations, the most frequent first.
+        `list[BestHead]`: The result for all words, then for the relations by descending frequency.
     """
     rows = [_best_head(ALL_RELATIONS, *(_sums(part) for part in (train, held_out)))] if held_out.words.any() else []
     for number in np.argsort(-held_out.words, kind="stable"):
@@ -179,12 +194,12 @@ def _best_head(relation: str, train: HeadHits, held_out: HeadHits) -> BestHead:
 
 def probing_tables(probe: Probe, heads: Sequence[BestHead], shown: int = 20) -> str:
     """
-    All results as Markdown.
+    Formats all results as Markdown tables.
 
     Args:
-        probe (`Probe`): As from [`probe_pairs`].
-        heads (`Sequence[BestHead]`): As from [`best_heads`].
-        shown (`int`, *optional*, defaults to 20): How many of the top features are listed.
+        probe (`Probe`): The result of [`probe_pairs`].
+        heads (`Sequence[BestHead]`): The result of [`best_heads`].
+        shown (`int`, *optional*, defaults to 20): Number of top features to list.
     """
     count = len(probe.top)
     accuracies = [(name, f"{100 * accuracy:.2f}") for name, accuracy in probe.accuracies.items()]

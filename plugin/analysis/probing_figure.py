@@ -1,4 +1,4 @@
-"""The probing study: which features of pairs of words, of an encoder, tell dependencies from other pairs."""
+"""The probing command: which features of an encoder distinguish dependency arcs from other word pairs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from msattn.modeling.word_attention import word_attention
 from msattn.results import write_json
 
 FILE = "probing"
-# Ranks that the picture of the importances shows.
+# Number of ranks that the figure of the importances shows.
 NUMBERED = 10
-# Heads whose attention is drawn.
+# Number of heads whose attention is plotted.
 SHOWN_MAPS = 2
-# Without --sentence, the first one whose number of words is nearest to it.
+# Without --sentence, the first sentence with about this many words is plotted.
 HANDY_LENGTH = 12
 DRAWN_COLUMNS = ("heads", "sentence", "cut")
 
@@ -42,28 +42,32 @@ class ProbingArguments:
     """Arguments of `python -m msattn.analysis probe`."""
 
     model_name_or_path: str = field(
-        metadata={"help": "An encoder: a folder, or a name on the Hub. The head of a task is left out."}
+        metadata={"help": "Encoder: a local folder or a name on the Hub. Task heads are dropped."}
     )
-    train_file: str = field(metadata={"help": "Trees to learn from: CoNLL-U or CoNLL-X."})
-    validation_file: str = field(metadata={"help": "Held-out trees, which all accuracies are of."})
-    output_dir: str = field(metadata={"help": "Folder of the numbers, the tables and the pictures."})
+    train_file: str = field(metadata={"help": "Training treebank: CoNLL-U or CoNLL-X."})
+    validation_file: str = field(metadata={"help": "Held-out treebank, on which all accuracies are measured."})
+    output_dir: str = field(metadata={"help": "Output folder for the numbers, tables and figures."})
     max_pairs: int = field(
-        default=10_000, metadata={"help": "Pairs of words drawn from each file at most; half of them are arcs."}
+        default=10_000, metadata={"help": "Maximum number of word pairs sampled per file; half of them are arcs."}
     )
-    n_estimators: int = field(default=200, metadata={"help": "Trees of an ensemble."})
-    n_jobs: int = field(default=-1, metadata={"help": "Processor cores that grow trees; -1 for all."})
-    seed: int = field(default=0, metadata={"help": "Of the pairs, the trees and the permutations."})
+    n_estimators: int = field(default=200, metadata={"help": "Number of trees per ensemble."})
+    n_jobs: int = field(default=-1, metadata={"help": "Number of CPU cores for the trees; -1 for all."})
+    seed: int = field(default=0, metadata={"help": "Random seed of pairs, trees and permutations."})
     word_state: Literal["first", "mean"] = field(
-        default="first", metadata={"help": "The hidden state of a word: its first piece's or their mean."}
+        default="first",
+        metadata={"help": "Hidden state of a word: that of its first sub-word, or the mean over its sub-words."},
     )
     min_count: int = field(
-        default=20, metadata={"help": "Words of a relation, in both files, for a row in the table of best heads."}
+        default=20,
+        metadata={"help": "Minimum number of words of a relation, in both files, for the table of best heads."},
     )
     sentence: int | None = field(
         default=None,
-        metadata={"help": "Whose attention is drawn: which held-out sentence, from 1 [one of about a dozen words]."},
+        metadata={"help": "Held-out sentence whose attention is plotted, from 1. Default: one of about 12 words."},
     )
-    batch_size: int = field(default=32, metadata={"help": "Sentences at a time, if they are short."})
+    batch_size: int = field(
+        default=32, metadata={"help": "Maximum number of sentences per batch; fewer if they are long."}
+    )
 
     def __post_init__(self) -> None:
         for name, least in (("max_pairs", 2), ("n_estimators", 1), ("min_count", 1), ("batch_size", 1)):
@@ -74,7 +78,7 @@ class ProbingArguments:
 
 
 def run_probing(args: ProbingArguments) -> None:
-    """Which hidden states and attention heads of an encoder tell dependencies from other pairs of words."""
+    """Probe which hidden states and attention heads of an encoder encode dependency arcs."""
     trees = {name: _read_trees(args, name) for name in ("train_file", "validation_file")}
     held_out = trees["validation_file"]
     if args.sentence is not None and not 1 <= args.sentence <= len(held_out):
@@ -105,17 +109,19 @@ def run_probing(args: ProbingArguments) -> None:
 
 def plot_importances(probe: Probe, path: str | os.PathLike | None = None) -> Figure:
     """
-    Draws the importance of attention, layer by head, in both directions; numbers are the ranks of the first features.
+    Plots the importances of attention features by layer and head, in both directions.
+
+    Numbers in the cells are the ranks of the top 10 features.
 
     Args:
-        probe (`Probe`): As from [`probe_pairs`].
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
+        probe (`Probe`): The result of [`probe_pairs`].
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The path ends in something else.
+        UserError: `path` does not end in `.png` or `.svg`.
     """
     check_picture_path(path)
     importances = 100 * probe.attention_importances
@@ -152,10 +158,12 @@ def plot_importances(probe: Probe, path: str | os.PathLike | None = None) -> Fig
 
 class MarkedMap(NamedTuple):
     """
+    A word-level attention map with the arcs of the tree.
+
     Args:
-        weights: `[from, to]`, `(W, W)`, of words.
-        title: The feature and its rank.
-        arcs: The cells of the tree's arcs, in the feature's direction.
+        weights (`np.ndarray` of shape `(W, W)`): Attention weights `[from, to]` between W words.
+        title (`str`): The name and rank of the feature.
+        arcs (`list[tuple[int, int]]`): The cells of the tree's arcs, in the direction of the feature.
     """
 
     weights: np.ndarray
@@ -167,14 +175,18 @@ def top_maps(
     probe: Probe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, row: Mapping[str, Any]
 ) -> list[MarkedMap]:
     """
-    The attention between the words of a sentence, ROOT left out, in the two heads with the most important features
-    (Fig. 3 and 4 of the pairwise attention paper).
+    The attention maps of a sentence in the two heads with the most important features.
+
+    They are maps between words, without ROOT, as in Fig. 3 and 4 of the pairwise attention paper.
 
     Args:
-        probe (`Probe`): As from [`probe_pairs`].
-        model (`PreTrainedModel`): The encoder.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        row (`Mapping`): The sentence, of [`~msattn.data.inputs.parser_inputs.encode_treebank`].
+        probe (`Probe`): The result of [`probe_pairs`].
+        model (`PreTrainedModel`): The encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        row (`Mapping[str, Any]`): A row of [`~msattn.data.inputs.parser_inputs.encode_treebank`].
+
+    Returns:
+        `list[MarkedMap]`: The maps, most important first.
     """
     batch = ParserCollator(tokenizer)([{name: value for name, value in row.items() if name not in WINDOW_COLUMNS}])
     with attention_implementation(model, "eager"):
@@ -204,9 +216,9 @@ def _read_trees(args: ProbingArguments, name: str) -> Dataset:
 
 
 def _drawn_row(encoded: Dataset, number: int | None) -> dict[str, Any]:
-    """The sentence whose attention is drawn. Only one that is read as a whole has maps."""
+    """The sentence whose attention is plotted, which must fit into one window."""
     windows = Counter(encoded["sentence"][:])
-    # The rows, each after its distance from a handy length.
+    # Pairs of the difference from HANDY_LENGTH and the row.
     whole = [
         (abs(len(heads) - HANDY_LENGTH), row)
         for row, (heads, sentence, cut) in enumerate(zip(*(encoded[name][:] for name in DRAWN_COLUMNS), strict=True))

@@ -1,4 +1,4 @@
-"""A figure of studies: a score over the part of the training data or the guided layer, at the end or after epochs."""
+"""A figure of studies: a score by training size or guided layer, at the end of training or after given epochs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from msattn.analysis.pictures import (
 from msattn.errors import UserError
 from msattn.results import Study, common_score, read_json
 
-# Of the axis: where two parts of the data are closer, their labels would overlap without a logarithmic scale.
+# If ticks are closer than this fraction of the axis, their labels overlap, and the scale is logarithmic.
 NEAREST = 0.08
-# Inches between studies at the same place.
+# Horizontal shift between studies in inches, so that their error bars do not overlap.
 SHIFT = 0.06
 LABELS = {"train_fraction": "part of the training data, and its examples", "guided_layer": "guided layer"}
 
@@ -40,26 +40,27 @@ LABELS = {"train_fraction": "part of the training data, and its examples", "guid
 class StudyFigureArguments:
     """Arguments of `python -m msattn.analysis study`."""
 
-    folders: list[str] = field(metadata={"help": "The --output_dir of each study; several are drawn in one picture."})
-    output: str = field(metadata={"help": "The file to write: .png or .svg."})
+    folders: list[str] = field(metadata={"help": "The --output_dir of one or more studies, one line each."})
+    output: str = field(metadata={"help": "Output file: .png or .svg."})
     metric: str | None = field(
-        default=None, metadata={"help": "The score to draw, such as eval_accuracy [the first one of the studies]."}
+        default=None,
+        metadata={"help": "Score to plot, such as eval_accuracy. Default: the first one that all studies have."},
     )
     names: list[str] | None = field(
-        default=None, metadata={"help": "Names for the legend, those of the references last [the folders']."}
+        default=None, metadata={"help": "Legend entries, references last. Default: the folders."}
     )
     references: list[str] | None = field(
         default=None,
-        metadata={"help": "Folders of single runs, such as one without guiding: each is drawn as a dashed line."},
+        metadata={"help": "Folders of single runs, such as one without guiding, plotted as dashed lines."},
     )
     epochs: list[int] | None = field(
         default=None,
-        metadata={"help": "Draw the scores after these epochs side by side; the runs had --eval_strategy epoch."},
+        metadata={"help": "Plot the scores after these epochs side by side; needs runs with --eval_strategy epoch."},
     )
 
 
 def draw_study(args: StudyFigureArguments) -> None:
-    """Scores of studies over the part of the training data, or over the guided layer."""
+    """Plot the scores of studies by training size or guided layer."""
     check_output(args.output)
     references = [read_json(Path(folder) / "all_results.json") for folder in args.references or ()]
     names = args.names or short_names([*args.folders, *(args.references or ())])
@@ -81,21 +82,22 @@ def plot_study(
     references: Sequence[Mapping[str, float]] = (),
 ) -> Figure:
     """
-    Draws a score of studies, a line each. Where there are several seeds, bars show one standard deviation.
+    Plots a score of studies, one line each. With several seeds, error bars show one standard deviation.
 
     Args:
         studies (`Sequence[Study]`): Studies of the same variable.
-        path (`str` or `os.PathLike`, *optional*): Where to save the figure, `.png` or `.svg`.
-        metric (`str`, *optional*): The score; by default the first that all have, which is not a loss if possible.
-        names (`Sequence[str]`, *optional*): Names of the studies, then of the references; without them, no legend.
-        references (`Sequence[Mapping]`): The metrics of single runs, each a dashed line.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
+        metric (`str`, *optional*): The score. Default: the first one that all have, preferably not a loss.
+        names (`Sequence[str]`, *optional*): Legend entries of studies, then references. Default: no legend.
+        references (`Sequence[Mapping[str, float]]`, *optional*, defaults to `()`):
+            The metrics of single runs, plotted as dashed lines.
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: The studies have other variables, a score is missing, there are too few names, or the path ends in
-            something else.
+        UserError: The studies have different variables, a study or reference lacks the score, the number of names is
+            wrong, or `path` does not end in `.png` or `.svg`.
     """
     return plot_studies({"": studies}, path, metric, names, references)
 
@@ -108,17 +110,20 @@ def plot_studies(
     references: Sequence[Mapping[str, float]] = (),
 ) -> Figure:
     """
-    Draws the same studies several times side by side, such as after each epoch, on one scale.
+    Plots several panels of studies side by side with a common scale, such as one per epoch.
 
     Args:
-        panels (`Mapping[str, Sequence[Study]]`): The studies under each title.
-        path, metric, names, references: See [`plot_study`].
+        panels (`Mapping[str, Sequence[Study]]`): The studies of each panel, by its title.
+        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
+        metric (`str`, *optional*): As for [`plot_study`].
+        names (`Sequence[str]`, *optional*): As for [`plot_study`].
+        references (`Sequence[Mapping[str, float]]`, *optional*, defaults to `()`): As for [`plot_study`].
 
     Returns:
-        `matplotlib.figure.Figure`
+        `matplotlib.figure.Figure`: The figure.
 
     Raises:
-        UserError: See [`plot_study`].
+        UserError: As for [`plot_study`].
     """
     check_picture_path(path)
     every = [study for studies in panels.values() for study in studies]
@@ -150,7 +155,7 @@ def _draw(
     metric: str,
     names: Sequence[str],
 ) -> list[Any]:
-    """Returns what the legend is made of, in its order."""
+    """Plots one panel; returns the artists of the legend in order."""
     variable, spread = studies[0].variable, f"{metric}_std"
     styles = zip(names, cycle(COLORS), cycle(MARKERS), strict=False)
     lines: list[Any] = []
@@ -168,7 +173,7 @@ def _draw(
             capsize=3,
             label=name,
         )
-        # Side by side: bars at the same place would hide each other.
+        # Shift the studies sideways, as error bars at the same place would hide each other.
         shift = SHIFT * (len(lines) - (len(studies) - 1) / 2)
         for artist in line.get_children():
             artist.set_transform(artist.get_transform() + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans))

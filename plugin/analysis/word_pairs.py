@@ -1,4 +1,4 @@
-"""Pairs of words with what an encoder says of them, and how often its heads point along arcs."""
+"""Features of word pairs from an encoder, and counts of how often its attention heads find dependency arcs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from msattn.modeling.word_attention import word_attention, word_members, word_states
 
-# Of a head i and a dependent j: a_ij, what the head gives to the dependent, and a_ji.
+# For a head i and a dependent j: a_ij is the attention from head to dependent, a_ji that from dependent to head.
 DIRECTIONS = {"a_ij": "head → dependent", "a_ji": "dependent → head"}
 PARTS = ("T_i", "T_j", *DIRECTIONS)
-# How far from a word its head may be for a fixed offset to find it.
+# Largest offset of the fixed-offset baseline, in words.
 FARTHEST = 5
 
 
 class PairLayout(NamedTuple):
     """
-    Which feature of a pair is which: T_i, T_j, a_ij and a_ji, the last two layer by layer.
+    The positions of the features of a word pair: [T_i; T_j; a_ij; a_ji], with attention layer by layer.
 
     Args:
-        width: Of the hidden states, M.
-        layers: L.
-        heads: H.
+        width (`int`): Hidden size, M.
+        layers (`int`): Number of layers, L.
+        heads (`int`): Number of heads per layer, H.
     """
 
     width: int
@@ -40,17 +40,17 @@ class PairLayout(NamedTuple):
 
     @property
     def maps(self) -> int:
-        """L * H."""
+        """The number of attention maps, L * H."""
         return self.layers * self.heads
 
     @property
     def groups(self) -> dict[str, slice]:
-        """The columns of each part."""
+        """The columns of T_i, T_j, a_ij and a_ji."""
         ends = np.cumsum([0, self.width, self.width, self.maps, self.maps]).tolist()
         return {name: slice(*bounds) for name, *bounds in zip(PARTS, ends, ends[1:], strict=False)}
 
     def name(self, column: int) -> str:
-        """`"T_j 17"`, or `"a_ji 2-5"`, which is head 5 of layer 2, both from 0."""
+        """The name of a feature, such as `"T_j 17"`, or `"a_ji 2-5"` for head 5 of layer 2, both from 0."""
         (part, start) = next((name, part.start) for name, part in self.groups.items() if column < part.stop)
         place = column - start
         return f"{part} {place}" if part not in DIRECTIONS else "{} {}-{}".format(part, *divmod(place, self.heads))
@@ -59,11 +59,13 @@ class PairLayout(NamedTuple):
 @dataclass(frozen=True)
 class WordPairs:
     """
+    Word pairs (i, j) with their features.
+
     Args:
-        layout (`PairLayout`): Names the features.
-        features (`np.ndarray` of shape `(pairs, 2M + 2LH)`): Of each pair [T_i; T_j; a_ij; a_ji].
+        layout (`PairLayout`): The positions of the features.
+        features (`np.ndarray` of shape `(pairs, 2M + 2LH)`): The features [T_i; T_j; a_ij; a_ji].
         is_arc (`np.ndarray` of shape `(pairs,)`): Whether i is the head of j.
-        places (`np.ndarray` of shape `(pairs, 2)`): i - j, and whether i is ROOT: what needs no encoder.
+        places (`np.ndarray` of shape `(pairs, 2)`): i - j and whether i is ROOT, a baseline without the encoder.
     """
 
     layout: PairLayout
@@ -75,15 +77,15 @@ class WordPairs:
 @dataclass(frozen=True)
 class HeadHits:
     """
-    Of the words whose head is another word.
+    Counts, by relation, of words whose head is another word.
 
     Args:
         hits (`np.ndarray` of shape `(relations, 2, layers, heads)`):
-            For how many of them the other word with the highest attention is their head: first the word that gives
-            them most (a_ij), then the one to which they give most (a_ji).
-        words (`np.ndarray` of shape `(relations,)`): How many they are.
+            Number of words whose head has the highest attention among all other words: attention from the head to the
+            word (a_ij) first, then from the word to the head (a_ji).
+        words (`np.ndarray` of shape `(relations,)`): Number of words.
         offsets (`np.ndarray` of shape `(relations, 2 * FARTHEST + 1)`):
-            How many of them have their head so many words to the right, from -FARTHEST on.
+            Number of words by the offset of their head, from -FARTHEST (left) to FARTHEST (right).
     """
 
     hits: np.ndarray
@@ -93,17 +95,17 @@ class HeadHits:
 
 def sample_pairs(heads: Sequence[Sequence[int]], most: int, seed: int) -> list[tuple[list[int], list[int]]]:
     """
-    Draws arcs, and from each sentence as many pairs of a word or ROOT and another word that are none.
+    Samples arcs and, from the same sentences, equally many word pairs that are not arcs.
 
     Args:
-        heads (`Sequence[Sequence[int]]`): Of each sentence the head of each word; no pair has a word of `NO_LABEL`
-            for its dependent.
-        most (`int`): How many pairs to draw at most, half of them arcs.
-        seed (`int`): Of the draw.
+        heads (`Sequence[Sequence[int]]`):
+            The head of each word of each sentence, from 1; 0 for ROOT. Words with `NO_LABEL` are no dependents of
+            pairs.
+        most (`int`): Maximum number of pairs, half of them arcs.
+        seed (`int`): Random seed of the sample.
 
     Returns:
-        `list[tuple[list[int], list[int]]]`: Of each sentence the i and the j of its pairs, the arcs first. None comes
-        twice.
+        `list[tuple[list[int], list[int]]]`: The i and the j of the distinct pairs of each sentence, arcs first.
     """
     generator = np.random.default_rng(seed)
     arcs = [
@@ -121,7 +123,7 @@ def sample_pairs(heads: Sequence[Sequence[int]], most: int, seed: int) -> list[t
         firsts, seconds = [sentence[word - 1] for word in words], list(words)
         if words:
             dependents = [word for word, head in enumerate(sentence, start=1) if head != NO_LABEL]
-            # Each of them makes a pair with all words and ROOT but itself and its head.
+            # Each dependent can be paired with ROOT and all words but itself and its head.
             others = len(sentence) - 1
             for number in generator.choice(len(dependents) * others, len(words), replace=False).tolist():
                 word, first = dependents[number // others], number % others
@@ -144,16 +146,20 @@ def read_word_pairs(
     batch_size: int = 32,
 ) -> tuple[WordPairs, HeadHits]:
     """
-    Reads a treebank with an encoder, which runs with eager attention and is left as it came.
+    Runs an encoder on a treebank and collects features of word pairs and hits of attention heads.
 
     Args:
-        model (`PreTrainedModel`): Any encoder that returns its attention.
-        tokenizer (`PreTrainedTokenizerBase`): Its fast tokenizer.
-        dataset (`datasets.Dataset`): As from [`~msattn.data.inputs.parser_inputs.encode_treebank`].
-        relations (`int`): How many relations there are.
-        max_pairs, seed: See [`sample_pairs`].
+        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
+        dataset (`datasets.Dataset`): The result of [`~msattn.data.inputs.parser_inputs.encode_treebank`].
+        relations (`int`): Number of relations.
+        max_pairs (`int`): Maximum number of pairs; see [`sample_pairs`].
+        seed (`int`, *optional*, defaults to 0): Random seed of the pairs.
         word_state (`str`, *optional*, defaults to `"first"`): See [`~msattn.modeling.word_attention.word_states`].
-        batch_size (`int`, *optional*, defaults to 32): Sentences at a time, if they are short.
+        batch_size (`int`, *optional*, defaults to 32): Maximum number of sentences per batch; fewer if they are long.
+
+    Returns:
+        `tuple[WordPairs, HeadHits]`: The pairs and the counts.
 
     Raises:
         UserError: The model returns no hidden states or attention maps, or no sentence has two words.
@@ -184,13 +190,13 @@ def _read_batch(
     relations: int,
     word_state: str,
 ) -> tuple[np.ndarray, ...]:
-    """The fields of [`WordPairs`] without the first, then those of [`HeadHits`]."""
+    """The fields of [`WordPairs`] without `layout`, then those of [`HeadHits`]."""
     heads = batch["heads"]
     count = heads.shape[1]
-    # Of the pairs: their sentence, i and j. No dependent is 0.
+    # Sentence, i and j of each pair. Padding has j = 0, which is never a dependent.
     row, place = batch["second"].nonzero(as_tuple=True)
     first, second = batch["first"][row, place], batch["second"][row, place]
-    # Of the words that have a head beside ROOT: their sentence, their place, and the place of their head.
+    # Sentence, position and head position of each word whose head is not ROOT.
     sentence, word = ((heads > 0) & (batch["relations"] >= 0)).nonzero(as_tuple=True)
     head, relation = heads[sentence, word] - 1, batch["relations"][sentence, word]
 

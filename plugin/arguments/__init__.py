@@ -1,1 +1,1 @@
-"""The dataclasses behind the command-line arguments."""
+"""Dataclasses that define the command-line arguments."""

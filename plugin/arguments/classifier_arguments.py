@@ -1,4 +1,4 @@
-"""Arguments of a classifier on a checkpoint."""
+"""Arguments for the classification head of a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ClassifierArguments:
-    """The classifier that the checkpoint has, if any."""
+    """How to treat the classification head of the checkpoint."""
 
     ignore_mismatched_sizes: bool = field(
         default=False,
-        metadata={"help": "Start from a model of another task, whose classifier has another number of labels."},
+        metadata={
+            "help": "Re-initialize the classification head if the checkpoint's has a different number of labels."
+        },
     )

@@ -1,4 +1,4 @@
-"""Arguments about data that all tasks share."""
+"""Data arguments shared by all tasks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DataArguments:
-    """Files, the part that is held out for development, and how much is used."""
+    """Data files, the held-out validation split and limits on the number of examples."""
 
-    train_file: str | None = field(default=None, metadata={"help": "Training examples."})
-    validation_file: str | None = field(default=None, metadata={"help": "Development examples."})
-    test_file: str | None = field(default=None, metadata={"help": "Test examples, with or without labels."})
+    train_file: str | None = field(default=None, metadata={"help": "File with the training data."})
+    validation_file: str | None = field(default=None, metadata={"help": "File with the validation data."})
+    test_file: str | None = field(default=None, metadata={"help": "File with the test data, with or without labels."})
     validation_split_percentage: float | None = field(
         default=None,
         metadata={
-            "help": "Hold out this share of the training data, stratified by label if an example has one, and choose "
-            "with it: it is called eval, and development data of their own dev."
+            "help": "Hold out this percentage of the training data for validation and model selection, stratified by "
+            "label for classification. Its metrics are named eval_*, those of --validation_file dev_*."
         },
     )
-    split_seed: int = field(default=42, metadata={"help": "Seed of that split, the same for every --seeds."})
-    max_train_samples: int | None = field(default=None, metadata={"help": "Use at most so many training examples."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "The same for development."})
-    max_predict_samples: int | None = field(default=None, metadata={"help": "The same for the test."})
-    preprocessing_num_workers: int | None = field(default=None, metadata={"help": "Processes that tokenize."})
+    split_seed: int = field(
+        default=42,
+        metadata={"help": "Random seed for --validation_split_percentage; one split for all --seeds."},
+    )
+    max_train_samples: int | None = field(default=None, metadata={"help": "Maximum number of training examples."})
+    max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of validation examples."})
+    max_predict_samples: int | None = field(default=None, metadata={"help": "Maximum number of test examples."})
+    preprocessing_num_workers: int | None = field(
+        default=None, metadata={"help": "Number of processes for tokenization."}
+    )
 
 
 @dataclass
 class HubDataArguments(DataArguments):
-    """The same, for tasks that also read data sets of the Hub."""
+    """Data arguments for tasks that can also read a dataset from the Hub."""
 
-    dataset_name: str | None = field(default=None, metadata={"help": "Name of a data set on the Hub."})
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Its configuration."})
+    dataset_name: str | None = field(default=None, metadata={"help": "Name of a dataset on the Hub."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration name of that dataset."})

@@ -1,4 +1,4 @@
-"""Arguments that say how often an experiment is run, and with what part of its data."""
+"""Arguments for repeated runs, early stopping and studies."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ExperimentArguments:
-    """How often and how long."""
+    """Seeds, early stopping and studies over training size or guided layer."""
 
     seeds: list[int] | None = field(
-        default=None, metadata={"help": "Run once a seed, in folders seed-N, and report mean and spread."}
+        default=None,
+        metadata={"help": "Train one model per seed, in sub-folders seed-N, and report mean and standard deviation."},
     )
     early_stopping_patience: int | None = field(
         default=None,
-        metadata={"help": "Stop when --metric_for_best_model has not improved for so many evaluations."},
+        metadata={"help": "Stop training when --metric_for_best_model has not improved for this many evaluations."},
     )
     train_fraction: list[float] | None = field(
         default=None,
         metadata={
-            "help": "Train with this part of the training data, such as 0.2. Several are a study: a run each, in "
-            "folders fraction-N, a smaller part inside a larger one, and a table and a plot."
+            "help": "Train on this fraction of the training data, such as 0.2. Several values start a study: one run "
+            "per fraction in fraction-N, nested subsets, and a table and a plot of the scores."
         },
     )
     guide_each_layer: bool = field(
         default=False,
-        metadata={"help": "A study: a run a layer, in folders layer-N, that guides no other, and a table and a plot."},
+        metadata={
+            "help": "Start a study: one run per layer in layer-N, guiding only that layer, and a table and a plot of "
+            "the scores."
+        },
     )

@@ -1,4 +1,4 @@
-"""Arguments of further pre-training before the task."""
+"""Arguments for further masked-language-model pre-training before fine-tuning."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass
 class MaskedLMArguments:
-    """Training of the encoder before the task."""
+    """Further pre-training of the encoder on the training text of the task."""
 
     mlm_epochs: float | None = field(
         default=None,
-        metadata={"help": "First train the encoder so long as a masked language model, on the training text."},
+        metadata={
+            "help": "Before fine-tuning, train the encoder as a masked language model on the training text for this "
+            "many epochs."
+        },
     )
-    mlm_learning_rate: float = field(default=5e-5, metadata={"help": "Learning rate of that."})
+    mlm_learning_rate: float = field(
+        default=5e-5, metadata={"help": "Learning rate of the masked-language-model training."}
+    )

@@ -1,4 +1,4 @@
-"""Arguments that choose a BERT-MS, or one of its baselines."""
+"""Arguments for BERT-MS and its baselines."""
 
 from __future__ import annotations
 
@@ -23,55 +23,70 @@ MULTISCALE_FIELDS = (
 
 @dataclass
 class MultiScaleArguments(ModelArguments):
-    """The model: what is left out stays as the checkpoint has it, or as the paper has it for a plain BERT."""
+    """
+    Checkpoint and hyperparameters of BERT-MS.
 
-    scales: list[int] | None = field(default=None, metadata={"help": "Phrase lengths, such as 3 or 3 5."})
+    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the multi-scale fusion paper.
+    """
+
+    scales: list[int] | None = field(default=None, metadata={"help": "Phrase lengths in words, such as 3 or 3 5."})
     mask_mode: str | None = field(
         default=None,
         metadata={
-            "help": "Mask between words and phrases: hard (the paper's), ste, sigmoid, entmax or none.",
+            "help": "Mask that selects between words and phrases: hard (as in the paper), ste (straight-through "
+            "estimator), sigmoid, entmax or none.",
             "choices": ["hard", "ste", "sigmoid", "entmax", "none"],
         },
     )
-    mask_temperature: float | None = field(default=None, metadata={"help": "Temperature of ste and sigmoid."})
+    mask_temperature: float | None = field(
+        default=None, metadata={"help": "Temperature of the ste and sigmoid masks."}
+    )
     conv_alignment: str | None = field(
         default=None,
-        metadata={"help": "A phrase ends at its word (causal) or is centred (same).", "choices": ["causal", "same"]},
+        metadata={
+            "help": "Position of the convolution window: ending at the word (causal) or centred on it (same).",
+            "choices": ["causal", "same"],
+        },
     )
-    fusion_heads: int | None = field(default=None, metadata={"help": "Heads of the fusion attention."})
-    fusion_layers: int | None = field(default=None, metadata={"help": "Fusion layers; 0 is the plain BERT."})
+    fusion_heads: int | None = field(
+        default=None, metadata={"help": "Number of attention heads in each fusion layer."}
+    )
+    fusion_layers: int | None = field(default=None, metadata={"help": "Number of fusion layers; 0 is plain BERT."})
     fusion_residual: bool | None = field(
-        default=None, metadata={"help": "Add a fusion layer's input to its output.", **FLAG}
+        default=None, metadata={"help": "Add a residual connection around each fusion layer.", **FLAG}
     )
     renormalize: bool | None = field(
-        default=None, metadata={"help": "Let the rows of the masked attention sum to 1.", **FLAG}
+        default=None, metadata={"help": "Renormalize the masked attention so that its rows sum to 1.", **FLAG}
     )
     pooling: str | None = field(
         default=None,
         metadata={
-            "help": "What the classifier reads.",
+            "help": "Pooling of the token states for the classifier.",
             "choices": ["mean", "cls", "max", "entity_start"],
         },
     )
 
     def config_overrides(self) -> dict[str, Any]:
-        """The fields of the model's configuration that were given."""
+        """The configuration fields that were set on the command line."""
         values = {name: getattr(self, name) for name in MULTISCALE_FIELDS}
         return {name: value for name, value in values.items() if value is not None}
 
 
 def head_fields(args: MultiScaleArguments, fields: dict[str, Any]) -> dict[str, Any]:
     """
-    The fields of the configuration that a head stands for, fusion layers included.
+    The configuration fields of a `--head`, with `fusion_layers` filled in.
 
     Args:
-        args (`MultiScaleArguments`): Names the checkpoint, which may be one of a baseline without such layers.
+        args (`MultiScaleArguments`): Model arguments. The checkpoint may be a baseline without fusion layers.
         fields (`dict[str, Any]`):
-            What tells the head from others. Without `fusion_layers` there is at least one: as many as the arguments
-            or else the checkpoint say.
+            The fields that define the head. If `fusion_layers` is missing, it is taken from `args` or else from the
+            checkpoint, and is at least 1.
+
+    Returns:
+        `dict[str, Any]`: Overrides for the model's configuration.
 
     Raises:
-        UserError: The head takes the scales of the checkpoint, which has none.
+        UserError: The head needs scales, and neither `args` nor the checkpoint has any.
     """
     if "fusion_layers" in fields:
         return fields

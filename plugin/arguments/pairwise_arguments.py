@@ -1,4 +1,4 @@
-"""Arguments that choose what pairwise attention reads and how it scores."""
+"""Arguments for pairwise attention: its features and its scorer."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ from typing import Any
 
 from msattn.arguments.pretrained import FLAG
 
-# The fields of the configuration that are arguments of the relation classifier.
+# Configuration fields that the relation classifier exposes as arguments.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale")
 
 
 @dataclass
 class PairwiseArguments:
-    """What is left out stays as the checkpoint has it, or as the paper has it for a plain BERT."""
+    """
+    Hyperparameters of pairwise attention.
+
+    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the pairwise attention paper.
+    """
 
     features: str | None = field(
         default=None,
         metadata={
-            "help": "What is known of two words: their hidden states (emb), their attention (att), or both (emb+att).",
+            "help": "Features of a word pair: hidden states (emb), attention weights (att) or both (emb+att).",
             "choices": ["emb", "att", "emb+att"],
         },
     )
     scorer: str | None = field(
         default=None,
         metadata={
-            "help": "How hidden states are scored: linear (the paper) or biaffine.",
+            "help": "Scorer of the hidden states: linear (as in the paper) or biaffine.",
             "choices": ["linear", "biaffine"],
         },
     )
-    relation_size: int | None = field(default=None, metadata={"help": "Width of the biaffine layer of relations."})
+    relation_size: int | None = field(default=None, metadata={"help": "Hidden size of the biaffine relation scorer."})
     freeze_encoder: bool | None = field(
-        default=None, metadata={"help": "Train only what is above the encoder (feature-based).", **FLAG}
+        default=None, metadata={"help": "Freeze the encoder and train only the layers above it.", **FLAG}
     )
-    attention_scale: float | None = field(default=None, metadata={"help": "Factor of the attention features."})
+    attention_scale: float | None = field(
+        default=None, metadata={"help": "Factor that the attention features are multiplied by."}
+    )
 
     def given(self, names: Sequence[str]) -> dict[str, Any]:
-        """Those of the arguments that were given."""
+        """The arguments in `names` that were set, as overrides for the model's configuration."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}

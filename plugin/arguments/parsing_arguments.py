@@ -1,4 +1,4 @@
-"""Arguments of dependency parsing."""
+"""Arguments for dependency parsing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msattn.arguments.pairwise_arguments import PairwiseArguments
 from msattn.arguments.pretrained import ModelArguments
 from msattn.trees.parses import DECODERS
 
-# The fields of the configuration that are arguments.
+# Configuration fields that the parser exposes as arguments.
 PARSER_FIELDS = (
     "features",
     "objective",
@@ -26,59 +26,68 @@ PARSER_FIELDS = (
 
 @dataclass
 class ParserArguments(PairwiseArguments, ModelArguments):
-    """The parser: what is left out stays as the checkpoint has it, or as the paper has it for a plain BERT."""
+    """
+    Checkpoint and hyperparameters of the parser.
+
+    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the pairwise attention paper.
+    """
 
     objective: str | None = field(
         default=None,
         metadata={
-            "help": "Learn a relation or none for every pair (pairs, the paper), or the head of every word "
-            "(head_select).",
+            "help": "Training objective: classify every word pair as a relation or none (pairs, as in the paper), or "
+            "select the head of every word (head_select).",
             "choices": ["pairs", "head_select"],
         },
     )
-    arc_size: int | None = field(default=None, metadata={"help": "Width of the biaffine layer of arcs."})
+    arc_size: int | None = field(default=None, metadata={"help": "Hidden size of the biaffine arc scorer."})
     word_state: str | None = field(
         default=None,
         metadata={
-            "help": "The hidden state of a word: its first piece's or their mean.",
+            "help": "Hidden state of a word: that of its first sub-word, or the mean over its sub-words.",
             "choices": ["first", "mean"],
         },
     )
     none_weight: float | None = field(
-        default=None, metadata={"help": "Weight of the pairs without a relation in the loss of pairs."}
+        default=None, metadata={"help": "Loss weight of the word pairs without a relation (--objective pairs)."}
     )
 
     def config_overrides(self) -> dict[str, Any]:
-        """The fields of the model's configuration that were given."""
+        """The configuration fields that were set on the command line."""
         return self.given(PARSER_FIELDS)
 
 
 @dataclass
 class ParsingDataArguments(DataArguments):
-    """The data: CoNLL-U, CoNLL-X or plain sentences."""
+    """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
 
     train_file: str | None = field(
-        default=None, metadata={"help": "Training trees: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz."}
+        default=None, metadata={"help": "Training treebank: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz."}
     )
-    validation_file: str | None = field(default=None, metadata={"help": "Development trees."})
+    validation_file: str | None = field(default=None, metadata={"help": "Validation treebank, in the same formats."})
     test_file: str | None = field(
         default=None,
-        metadata={"help": "Test sentences, with or without trees; in a file .txt one a line, spaces between words."},
+        metadata={
+            "help": "Test sentences, with or without trees. A .txt file has one sentence per line, with spaces "
+            "between words."
+        },
     )
     decode: str = field(
         default="mst",
         metadata={
-            "help": "The best tree (mst), or the best head of each word, which may be no tree (greedy).",
+            "help": "Decoder: maximum spanning tree (mst), or the best head of each word, which need not give a tree "
+            "(greedy).",
             "choices": list(DECODERS),
         },
     )
     max_seq_length: int | None = field(
-        default=None, metadata={"help": "Most tokens that the encoder reads at a time; its own limit if not given."}
+        default=None,
+        metadata={"help": "Maximum number of tokens per encoder input. Default: the limit of the encoder."},
     )
     long_sentences: str = field(
         default="window",
         metadata={
-            "help": "What to do with a longer sentence: windows that overlap by half, or an error.",
+            "help": "Treatment of sentences longer than --max_seq_length: windows that overlap by half, or an error.",
             "choices": ["window", "error"],
         },
     )

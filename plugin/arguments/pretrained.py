@@ -1,4 +1,4 @@
-"""A pre-trained model and its tokenizer, from arguments."""
+"""Model arguments, and loading of a pre-trained configuration, tokenizer and model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.errors import UserError
 
-# RoBERTa and its relatives count positions from behind the number of the padding on.
+# Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
 OFFSET_POSITIONS = (
     "camembert",
     "longformer",
@@ -25,36 +25,41 @@ OFFSET_POSITIONS = (
     "xlm-roberta-xl",
 )
 
-# A switch that may also be left as the checkpoint has it: `--name` alone means `--name True`.
+# Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
 FLAG = {"nargs": "?", "const": True}
 
 
 @dataclass
 class ModelArguments:
-    """Which checkpoint, from where."""
+    """Checkpoint, tokenizer and Hub options."""
 
     model_name_or_path: str | None = field(
-        default=None, metadata={"help": "A checkpoint: a folder, or a name on the Hub."}
+        default=None, metadata={"help": "Checkpoint: a local folder or a model name on the Hub."}
     )
-    tokenizer_name: str | None = field(default=None, metadata={"help": "Tokenizer, if not the model's own."})
-    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
-    cache_dir: str | None = field(default=None, metadata={"help": "Where to keep what comes from the Hub."})
-    token: str | None = field(default=None, metadata={"help": "Token for private repositories on the Hub."})
-    trust_remote_code: bool = field(default=False, metadata={"help": "Run code that a Hub repository brings along."})
+    tokenizer_name: str | None = field(
+        default=None, metadata={"help": "Tokenizer: a local folder or a name on the Hub. Default: the model's."}
+    )
+    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
+    cache_dir: str | None = field(default=None, metadata={"help": "Cache folder for downloads from the Hub."})
+    token: str | None = field(default=None, metadata={"help": "Access token for private repositories on the Hub."})
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Allow the execution of code from the model's Hub repository."}
+    )
     attn_implementation: str | None = field(
-        default=None, metadata={"help": "Attention of the encoder: eager, sdpa, flash_attention_2, ..."}
+        default=None,
+        metadata={"help": "Attention implementation of the encoder: eager, sdpa, flash_attention_2, ..."},
     )
     new_layers_learning_rate: float | None = field(
         default=None,
-        metadata={"help": "Learning rate of everything above the encoder, if not --learning_rate."},
+        metadata={"help": "Learning rate of the layers above the encoder. Default: --learning_rate."},
     )
 
     def config_overrides(self) -> dict[str, Any]:
-        """The fields of the model's configuration that were given."""
+        """The configuration fields that were set on the command line."""
         return {}
 
     def hub_options(self) -> dict[str, Any]:
-        """What the `from_pretrained` of model, configuration and tokenizer all take."""
+        """Keyword arguments for `from_pretrained` of the model, the configuration and the tokenizer."""
         return {
             "revision": self.model_revision,
             "cache_dir": self.cache_dir,
@@ -65,14 +70,19 @@ class ModelArguments:
 
 def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None) -> PreTrainedTokenizerBase:
     """
-    The fast tokenizer of the model. It pads on the right; `model_max_length` is not above the model's positions.
+    Loads the fast tokenizer of the model.
+
+    It pads on the right. `model_max_length` is capped at the number of positions of the model.
 
     Args:
-        args (`ModelArguments`): Names the tokenizer, or the checkpoint that has it.
-        config (`PreTrainedConfig`, *optional*): The model's configuration, if it is not that of the checkpoint.
+        args (`ModelArguments`): Names the tokenizer or the checkpoint.
+        config (`PreTrainedConfig`, *optional*): The model's configuration. Default: that of the checkpoint.
+
+    Returns:
+        `PreTrainedTokenizerBase`: The tokenizer.
 
     Raises:
-        UserError: There is none.
+        UserError: The tokenizer cannot be loaded, has no vocabulary or is not a fast one.
     """
     limit = most_tokens(config or load_config(args))
     name = args.tokenizer_name or args.model_name_or_path
@@ -81,7 +91,7 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
     except (OSError, ValueError) as error:
         raise UserError(f"{name}: no tokenizer could be loaded ({error})") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
-        # Without a vocabulary Transformers makes a tokenizer that reads every word as unknown.
+        # If the vocabulary file is missing, Transformers silently maps every word to the unknown token.
         raise UserError(f"{name}: the tokenizer has no vocabulary; tokenizer.json or vocab.txt is missing.")
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
@@ -92,7 +102,7 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
 
 
 def most_tokens(config: PreTrainedConfig) -> int | None:
-    """How many tokens the model's positions can count; `None` if it has none, or any number of them."""
+    """The maximum input length in tokens, given the model's position embeddings; `None` if there is no limit."""
     if isinstance(config, MSTransformerConfig) and config.position_embeddings != "learned":
         return None
     positions = getattr(config, "max_position_embeddings", None)
@@ -102,6 +112,18 @@ def most_tokens(config: PreTrainedConfig) -> int | None:
 
 
 def load_config(args: ModelArguments) -> PreTrainedConfig:
+    """
+    Loads the configuration of the checkpoint.
+
+    Args:
+        args (`ModelArguments`): Names the checkpoint.
+
+    Returns:
+        `PreTrainedConfig`: The configuration.
+
+    Raises:
+        UserError: `--model_name_or_path` is missing or names no folder, or the configuration cannot be loaded.
+    """
     name = args.model_name_or_path
     if name is None:
         raise UserError("--model_name_or_path is missing: give a checkpoint, a folder or a name on the Hub.")
@@ -117,16 +139,20 @@ def load_model(
     model_class: type[PreTrainedModel], args: ModelArguments, vocabulary: int, **overrides: Any
 ) -> PreTrainedModel:
     """
-    Loads a checkpoint into a class, with room for a vocabulary that has grown.
+    Loads a checkpoint and enlarges the token embeddings if the tokenizer has more tokens than the model.
 
     Args:
-        model_class (`type`): A model or an Auto class.
-        args (`ModelArguments`): Names the checkpoint and what differs from it.
-        vocabulary (`int`): `len(tokenizer)`.
-        **overrides: Fields of the configuration.
+        model_class (`type`): A model class or an Auto class.
+        args (`ModelArguments`): Names the checkpoint and the configuration fields to override.
+        vocabulary (`int`): Size of the vocabulary, `len(tokenizer)`.
+        **overrides: Further configuration fields to override.
+
+    Returns:
+        `PreTrainedModel`: The model.
 
     Raises:
-        UserError: The checkpoint is missing, broken, of another family, or does not fit the arguments.
+        UserError: The checkpoint is missing, damaged or of another model family, a configuration value is invalid,
+            or an argument contradicts `overrides`.
     """
     name = args.model_name_or_path
     given = args.config_overrides()

@@ -1,4 +1,4 @@
-"""Arguments of re-ranking."""
+"""Arguments for cross-encoder re-ranking."""
 
 from __future__ import annotations
 
@@ -9,36 +9,48 @@ from msattn.arguments.data_arguments import DataArguments
 
 @dataclass
 class RankingDataArguments(DataArguments):
-    """The data: queries with their candidates in JSON, or runs, queries, documents and judgements as TREC has them."""
+    """Re-ranking data: queries with candidates as JSON lines, or TREC runs, queries, collection and qrels."""
 
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": 'JSON lines {"query": ..., "candidates": [{"text": ..., "label": 0 or 1}, ...]}, or with '
-            "--queries_file a run file of TREC."
+            "help": 'Training data: JSON lines {"query": ..., "candidates": [{"text": ..., "label": 0 or 1}, ...]}, '
+            "or, with --queries_file, a TREC run file."
         },
     )
-    validation_file: str | None = field(default=None, metadata={"help": "The same for development."})
-    test_file: str | None = field(default=None, metadata={"help": "The same for the test, with or without labels."})
+    validation_file: str | None = field(
+        default=None, metadata={"help": "Validation data, in the format of --train_file."}
+    )
+    test_file: str | None = field(
+        default=None, metadata={"help": "Test data, in the format of --train_file, with or without labels."}
+    )
     queries_file: list[str] | None = field(
-        default=None, metadata={"help": "Queries of the run files: id TAB text, or BEIR's .jsonl. May be several."}
+        default=None, metadata={"help": "Queries of the run files: id TAB text, or BEIR .jsonl. One or more files."}
     )
     collection_file: list[str] | None = field(
-        default=None, metadata={"help": "Documents of the run files: id TAB text, or BEIR's .jsonl. May be several."}
+        default=None, metadata={"help": "Documents of the run files: id TAB text, or BEIR .jsonl. One or more files."}
     )
     qrels_file: list[str] | None = field(
-        default=None, metadata={"help": "Judgements for the run files: TREC's qrels, or BEIR's .tsv. May be several."}
+        default=None,
+        metadata={"help": "Relevance judgements: TREC qrels, or BEIR .tsv. One or more files."},
     )
-    relevance_level: int = field(default=1, metadata={"help": "Least relevance in --qrels_file that counts."})
+    relevance_level: int = field(
+        default=1, metadata={"help": "Minimum relevance in --qrels_file of a relevant document."}
+    )
     train_negatives: int | None = field(
         default=None,
-        metadata={"help": "Train with so many of the candidates of a query at most that are not relevant."},
+        metadata={"help": "Maximum number of non-relevant candidates (negatives) per training query."},
     )
-    sampling_seed: int = field(default=42, metadata={"help": "Seed of that choice, the same for every --seeds."})
+    sampling_seed: int = field(
+        default=42, metadata={"help": "Random seed for --train_negatives; one sample for all --seeds."}
+    )
     max_seq_length: int = field(
         default=512,
-        metadata={"help": "Most tokens in a query and a candidate; longer ones are truncated, and counted."},
+        metadata={
+            "help": "Maximum number of tokens per query-candidate pair; longer pairs are truncated, with a warning."
+        },
     )
     pad_to_max_length: bool = field(
-        default=False, metadata={"help": "Pad every pair to --max_seq_length, and not to the longest of its batch."}
+        default=False,
+        metadata={"help": "Pad every pair to --max_seq_length instead of the longest pair in the batch."},
     )

@@ -1,4 +1,4 @@
-"""Arguments of relation extraction."""
+"""Arguments for relation extraction."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Any
 from msattn.arguments.data_arguments import HubDataArguments
 from msattn.arguments.pairwise_arguments import PairwiseArguments
 
-# Rows of Table 1 of the multi-scale fusion paper, as fields of the configuration; and a control of the same size
-# without phrases.
+# Configuration fields of the models in Table 1 of the multi-scale fusion paper, and of a control without phrases.
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
     "bert": {"fusion_layers": 0, "pooling": "cls"},
     "bert-entity": {"fusion_layers": 0, "pooling": "entity_start"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
-# The relation classifier of pairwise attention, which is another model.
+# Selects the pairwise-attention relation classifier, a different model class.
 PAIRWISE = "pairwise"
 NEGATIVE_LABELS = ("Other", "no_relation", "NA", "NONE")
 
 
 @dataclass
 class RelationModelArguments(PairwiseArguments):
-    """What sits on top of the encoder; all but the head is for --head pairwise."""
+    """The classification head. All arguments but `head` are for `--head pairwise`."""
 
     head: str | None = field(
         default=None,
         metadata={
-            "help": "multiscale (BERT-MS, the default for a plain BERT checkpoint), or a baseline: bert ([CLS]), "
-            "bert-entity (entity markers) or plain-attention (as large as multiscale, but words only); or pairwise, "
-            "which reads the attention between the entities, without markers.",
+            "help": "Model on top of the encoder: multiscale (BERT-MS, the default for a plain BERT); the baselines "
+            "bert ([CLS]), bert-entity (entity markers) and plain-attention (same size as multiscale, without "
+            "phrases); or pairwise (attention between the entities, without markers).",
             "choices": [*HEADS, PAIRWISE],
         },
     )
@@ -38,31 +37,40 @@ class RelationModelArguments(PairwiseArguments):
 
 @dataclass
 class RelationDataArguments(HubDataArguments):
-    """The data: local files, or a data set of the Hub."""
+    """Relation extraction data: local files or a dataset on the Hub."""
 
     train_file: str | None = field(
-        default=None, metadata={"help": "Training examples: SemEval text, JSON lines, JSON, CSV, TSV or Parquet."}
+        default=None, metadata={"help": "Training data: SemEval text, JSON lines, JSON, CSV, TSV or Parquet."}
     )
     file_format: str = field(
         default="auto",
-        metadata={"help": "Format of the files: auto, semeval, opennre, jsonl, json, csv, tsv or parquet."},
+        metadata={"help": "Format of the data files: auto, semeval, opennre, jsonl, json, csv, tsv or parquet."},
     )
     label_file: str | None = field(
         default=None,
-        metadata={"help": "JSON list of the labels, or object from label to number; else those of the training data."},
+        metadata={
+            "help": "JSON file with a list of labels, or an object from label to id. Default: the labels of the "
+            "training data."
+        },
     )
     max_seq_length: int | None = field(
         default=None,
         metadata={
-            "help": "Most tokens in an example; longer ones are windowed around the entities.",
+            "help": "Maximum number of tokens per example; longer ones are cut to a window around the entities.",
             "aliases": ["--max_length"],
         },
     )
     on_overflow: str = field(
         default="error",
-        metadata={"help": "If the entities are too far apart for that: error, or skip.", "choices": ["error", "skip"]},
+        metadata={
+            "help": "Treatment of examples whose entities do not fit into --max_seq_length: error or skip.",
+            "choices": ["error", "skip"],
+        },
     )
     negative_label: str | None = field(
         default=None,
-        metadata={"help": f"The label of no relation. Default: {', '.join(NEGATIVE_LABELS)}, if there."},
+        metadata={
+            "help": "Label that stands for no relation; micro-F1 ignores it. Default: the first of "
+            f"{', '.join(NEGATIVE_LABELS)} among the labels."
+        },
     )

@@ -1,47 +1,49 @@
-"""Arguments of a model that is trained from scratch."""
+"""Arguments for training from scratch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# Those that build a vocabulary.
+# Arguments that only apply when a vocabulary is built.
 VOCABULARY = ("vocabulary_size", "min_word_frequency", "cased", "raw_text")
 
 
 @dataclass
 class ScratchArguments:
-    """A model that is trained from scratch, and its words."""
+    """Model family, hyperparameters, vocabulary and word vectors of a model trained from scratch."""
 
     model_type: str | None = field(
         default=None,
-        metadata={"help": "In place of --model_name_or_path: fresh weights of this family, such as ms_transformer."},
+        metadata={
+            "help": "Model family to train from scratch, such as ms_transformer; replaces --model_name_or_path."
+        },
     )
     config_overrides: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Its configuration, where it is not the family's default: NAME=VALUE with a value in JSON or a "
-            "word, such as hidden_size=100 alpha=-0.5 'scales=[1, 3, \"N/4\"]'."
+            "help": "Configuration fields that differ from the defaults of the family: NAME=VALUE, with VALUE in JSON "
+            "or a plain word, such as hidden_size=100 alpha=-0.5 'scales=[1, 3, \"N/4\"]'."
         },
     )
     word_vectors: str | None = field(
         default=None,
-        metadata={"help": "Its word vectors to begin with: a text file of GloVe or word2vec, which may be gzipped."},
+        metadata={
+            "help": "Pre-trained word vectors for the embeddings: GloVe or word2vec text format, optionally gzipped."
+        },
     )
     vocabulary_size: int = field(
         default=30000,
         metadata={
-            "help": "The most tokens that it knows: words of the training data, the most frequent first, then those "
-            "of --word_vectors from its top. With --tokenizer_name no vocabulary is built."
+            "help": "Maximum size of the vocabulary: the words of the training data by frequency, then those of "
+            "--word_vectors in file order. Not used with --tokenizer_name."
         },
     )
-    min_word_frequency: int = field(
-        default=1, metadata={"help": "Of the training data only words that occur so often."}
-    )
-    cased: bool = field(default=False, metadata={"help": "Tell upper case from lower case."})
+    min_word_frequency: int = field(default=1, metadata={"help": "Minimum frequency of a word in the training data."})
+    cased: bool = field(default=False, metadata={"help": "Keep upper case; without it, text is lower-cased."})
     raw_text: bool = field(
         default=False,
         metadata={
-            "help": "Make punctuation words of their own. Without it words end at spaces, as in text that is "
-            "tokenised already."
+            "help": "Split off punctuation. Without it, words are split at spaces only, for text that is already "
+            "tokenized."
         },
     )

@@ -1,4 +1,4 @@
-"""Arguments of the classification of sentences and sentence pairs."""
+"""Arguments for the classification of sentences and sentence pairs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from msattn.arguments.data_arguments import DataArguments
 from msattn.data.corpora.glue import GLUE_TASKS
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS
 
-# Baselines beside BERT-MS, as fields of the configuration.
+# Configuration fields of BERT-MS and its baselines.
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
     "bert": {"fusion_layers": 0},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
-# Tokens of an example for a model that has no room for any number of them.
+# Default length for models with a limited number of positions.
 MAX_SEQ_LENGTH = 128
 
 
 @dataclass
 class SentenceModelArguments:
-    """What sits on top of the encoder."""
+    """The model on top of the encoder."""
 
     head: str | None = field(
         default=None,
         metadata={
-            "help": "For BERT: multiscale (BERT-MS, the default for a plain checkpoint), or a baseline: bert (the "
-            "encoder alone, under the same classifier) or plain-attention (as large as multiscale, but words only). "
-            "An encoder of another family has the classifier that Transformers has for it.",
+            "help": "For BERT only: multiscale (BERT-MS, the default for a plain BERT), or the baselines bert (no "
+            "fusion layers, same classifier) and plain-attention (same size as multiscale, without phrases). Other "
+            "encoders use the sequence classifier of Transformers.",
             "choices": list(HEADS),
         },
     )
@@ -36,47 +36,48 @@ class SentenceModelArguments:
 
 @dataclass
 class SentenceDataArguments(DataArguments):
-    """The data: a task of GLUE, from the Hub or a folder, the domains of MTL-16, or files of one's own."""
+    """Sentence classification data: a GLUE task, the domains of MTL-16, or local files."""
 
     task_name: str | None = field(
-        default=None, metadata={"help": "The task of GLUE; without it, give files.", "choices": list(GLUE_TASKS)}
+        default=None, metadata={"help": "GLUE task; for other data, give --train_file.", "choices": list(GLUE_TASKS)}
     )
     glue_dir: str | None = field(
         default=None,
-        metadata={"help": "Folder with GLUE's own TSV files (glue_dir/SST-2/train.tsv); without it, the Hub."},
+        metadata={"help": "Folder with the official GLUE TSV files (glue_dir/SST-2/train.tsv). Default: the Hub."},
     )
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": "CSV, TSV, JSON (lines) or Parquet: one or two columns of text, and label (decimals: regression); "
-            "or a file of SST-5 (trees), SNLI or MTL-16 as published."
+            "help": "Training data: CSV, TSV, JSON (lines) or Parquet with one or two text columns and a label column "
+            "(decimal numbers mean regression); or a file of SST-5 (trees), SNLI or MTL-16 as published."
         },
     )
     train_phrases: bool = field(
-        default=False, metadata={"help": "Of the trees of SST-5, train with every phrase and not the sentences alone."}
+        default=False, metadata={"help": "Train on all phrases of the SST-5 trees, not only on full sentences."}
     )
     mtl16_dir: str | None = field(
         default=None,
         metadata={
-            "help": "Folder of MTL-16 with its files DOMAIN.task.train and DOMAIN.task.test: a model a domain, in "
-            "folders of their names, and a table."
+            "help": "Folder with the MTL-16 files DOMAIN.task.train and DOMAIN.task.test. Trains one model per "
+            "domain, in a sub-folder named after it, and writes a table of the scores."
         },
     )
     domains: list[str] | None = field(
-        default=None, metadata={"help": "Of MTL-16 these domains only.", "choices": list(MTL16_DOMAINS)}
+        default=None, metadata={"help": "MTL-16 domains to use. Default: all.", "choices": list(MTL16_DOMAINS)}
     )
     text_column_names: list[str] | None = field(
         default=None,
-        metadata={"help": "The one or two columns of text of these files; without it, the first that hold text."},
+        metadata={"help": "One or two text columns of the data files. Default: the first columns that hold text."},
     )
-    label_column_name: str = field(default="label", metadata={"help": "Their column of labels."})
+    label_column_name: str = field(default="label", metadata={"help": "Label column of the data files."})
     max_seq_length: int | None = field(
         default=None,
         metadata={
-            "help": f"Most tokens in an example; longer ones are truncated, and counted. {MAX_SEQ_LENGTH} if left "
-            "out, or any number for a model without positions."
+            "help": "Maximum number of tokens per example; longer ones are truncated, with a warning. Default: "
+            f"{MAX_SEQ_LENGTH}, or no limit for a model without position embeddings."
         },
     )
     pad_to_max_length: bool = field(
-        default=False, metadata={"help": "Pad every example to --max_seq_length, and not to the longest of its batch."}
+        default=False,
+        metadata={"help": "Pad every example to --max_seq_length instead of the longest example in the batch."},
     )

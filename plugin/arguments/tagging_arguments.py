@@ -1,4 +1,4 @@
-"""Arguments of tagging."""
+"""Arguments for token classification (tagging)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,33 @@ from msattn.arguments.data_arguments import HubDataArguments
 
 @dataclass
 class TaggingDataArguments(HubDataArguments):
-    """The data: CoNLL columns, CoNLL-U, or a data set on the Hub."""
+    """Tagging data: CoNLL columns, CoNLL-U, or a dataset on the Hub."""
 
     train_file: str | None = field(
         default=None,
-        metadata={"help": "CoNLL-U (.conllu, .conllu.gz), or a word a line with its columns behind tabs or spaces."},
+        metadata={
+            "help": "Training data: CoNLL-U (.conllu, .conllu.gz), or one word per line with columns separated by "
+            "tabs or spaces."
+        },
     )
-    validation_file: str | None = field(default=None, metadata={"help": "Development sentences."})
+    validation_file: str | None = field(default=None, metadata={"help": "Validation sentences, in the same formats."})
     test_file: str | None = field(default=None, metadata={"help": "Test sentences, with or without tags."})
     word_column: str | None = field(
-        default=None, metadata={"help": "The words: the number of the column (1), or its name on the Hub (tokens)."}
+        default=None,
+        metadata={
+            "help": "Column of the words: its number (default 1), or its name in a Hub dataset (default tokens)."
+        },
     )
     tag_column: str | None = field(
         default=None,
         metadata={
-            "help": "The tags: upos (the default) or xpos of CoNLL-U, the number of the column (the last), or its "
-            "name on the Hub (the only one of classes)."
+            "help": "Column of the tags: upos (default) or xpos for CoNLL-U, the number of the column (default: the "
+            "last), or its name in a Hub dataset (default: the only column of class labels)."
         },
     )
     max_seq_length: int = field(
         default=512,
-        metadata={"help": "Most tokens in a row; a longer sentence becomes several, and they are counted."},
+        metadata={
+            "help": "Maximum number of tokens per input; longer sentences are split between words, with a warning."
+        },
     )

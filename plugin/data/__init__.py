@@ -1,4 +1,4 @@
-"""Readers of data sets and the way from text to model inputs."""
+"""Dataset readers, and the encoding of text as model inputs."""
 
 from msattn.data.corpora.glue import GLUE_TASKS, read_glue
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16

@@ -1,1 +1,1 @@
-"""What attention guiding needs beside its losses: arguments, and what heads are guided to."""
+"""Arguments of attention guiding, and the targets of its attention patterns."""

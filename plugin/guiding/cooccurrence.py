@@ -1,4 +1,4 @@
-"""Words that occur together: pointwise mutual information over a corpus."""
+"""Word co-occurrence: positive pointwise mutual information over a corpus."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from transformers.utils.logging import tqdm
 
 class PositivePMI:
     r"""
-    max(0, log(n · n_xy / (n_x · n_y))): n texts, n_x of them with the word x, n_xy with both x and y.
+    Positive pointwise mutual information (PPMI) of word pairs.
 
-    The unit is the sentence, or whatever else a text of the corpus is; in a pair each text counts for itself. Upper
-    and lower case are the same. A word has nothing in common with itself, nor with a word outside of the corpus.
+    PPMI(x, y) = max(0, log(n · n_xy / (n_x · n_y))), where n is the number of texts, n_x the number of texts with the
+    word x, and n_xy the number with both x and y.
+
+    Co-occurrence is counted within a text, usually a sentence; the two texts of a pair are counted separately. Case is
+    ignored. The PPMI of a word with itself or with a word outside the corpus is 0.
 
     Args:
         texts (`Iterable[Sequence[str]]`): The words of each text.
@@ -40,7 +43,15 @@ class PositivePMI:
         )
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        """The information of all pairs of words, `(words, words)`, counted through the texts of an example."""
+        """
+        The PPMI of all word pairs of an example.
+
+        Args:
+            texts (`Sequence[Sequence[str]]`): The words of each text of the example.
+
+        Returns:
+            `np.ndarray` of shape `(words, words)`: The values, in float32, over the concatenated texts.
+        """
         numbers = np.array([self.vocabulary.get(word.casefold(), -1) for word in chain(*texts)], dtype=int)
         known = np.flatnonzero(numbers >= 0)
         scores = np.zeros((len(numbers), len(numbers)), np.float32)

@@ -1,4 +1,4 @@
-"""Dependency trees, from CoNLL-U files or a parser, laid over words that may be cut in another way."""
+"""Dependency trees from CoNLL-U files or a parser, aligned with texts that may be tokenized differently."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from transformers.utils.logging import tqdm
 from msattn.data.files.conllu import conllu_sentences
 from msattn.errors import UserError
 
-# The tokens of a sentence, and which two of them an edge joins.
+# The tokens of a sentence, and its edges as pairs of token indices.
 Tree = tuple[list[str], list[tuple[int, int]]]
 
 
 def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     """
-    Reads a CoNLL-U file. Of a sentence with multi-word tokens there are two trees: of its tokens, where a multi-word
-    token has all edges of its words, and then of its words. Empty nodes and the root have none.
+    Reads the trees of a CoNLL-U file.
+
+    A sentence with multi-word tokens gives two trees: one over its tokens, where a multi-word token has the edges of
+    all its words, and one over its words. Empty nodes are skipped, and edges to the root are dropped.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
 
     Raises:
-        UserError: The file cannot be read, or is no CoNLL-U.
+        UserError: The file cannot be read or is not CoNLL-U, or a head is not a word of its sentence.
     """
     for end, sentence, _ in conllu_sentences(path):
         words: list[str] = []
@@ -51,15 +56,15 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
 
 def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequence[int]]) -> Iterator[Tree]:
     """
-    Parses each text once.
+    Parses each distinct text once.
 
     Args:
         texts (`Iterable[Sequence[str]]`): The words of each text.
-        parser (`Callable`):
-            Given the words, the number of each word's head: 1 for the first word, 0 for a word without a head.
+        parser (`Callable[[list[str]], Sequence[int]]`):
+            Maps words to the index of each word's head, from 1; 0 for a word without a head.
 
     Raises:
-        UserError: The parser returns something else.
+        UserError: The parser returns the wrong number of heads, or a head that is out of range.
     """
     for words in tqdm(dict.fromkeys(tuple(words) for words in texts if words), desc="Parsing"):
         heads = list(parser(list(words)))
@@ -73,18 +78,18 @@ def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequenc
 
 class DependencyTrees:
     """
-    Which words are head and dependent, in either direction.
+    Looks up the head-dependent pairs of a text, in either direction.
 
-    A text has the tree with the same letters, whatever is upper case and wherever a word ends. Where a tree has
-    several words and the text one, that one has all of their edges, and the other way round. Of several trees with the
-    same letters it is the last.
+    A text matches a tree with the same characters; case and word boundaries are ignored. A word that spans several
+    words of the tree has the edges of all of them, and words that share one word of the tree each have its edges. If
+    several trees match, the last one is used.
 
     Args:
         trees (`Iterable[Tree]`): See [`read_conllu`] and [`parsed`].
     """
 
     def __init__(self, trees: Iterable[Tree]):
-        # Of the tokens only their lengths: with those of the words they say which share letters.
+        # Token lengths are enough to align tokens and words by characters.
         self.trees = {
             "".join(map(_letters, tokens)): (
                 np.array([len(_letters(token)) for token in tokens], dtype=np.int32),
@@ -97,7 +102,16 @@ class DependencyTrees:
         return "".join(map(_letters, words)) in self.trees
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        """1 for head and dependent, `(words, words)`, counted through the texts; all 0 in a text without a tree."""
+        """
+        The head-dependent pairs of an example.
+
+        Args:
+            texts (`Sequence[Sequence[str]]`): The words of each text of the example.
+
+        Returns:
+            `np.ndarray` of shape `(words, words)`: 1 for head and dependent, else 0, in float32, over the concatenated
+            texts. A text without a tree has zeros only.
+        """
         total = sum(map(len, texts))
         joined = np.zeros((total, total), np.float32)
         first = 0

@@ -1,4 +1,4 @@
-"""What of attention guiding is added to the loss of a task, and in which form."""
+"""Arguments of attention guiding: weights, layers and variants of its losses."""
 
 from __future__ import annotations
 
@@ -44,73 +44,94 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class GuidingArguments:
-    """What is added to the loss of the task. What is left out is as the preset says."""
+    """
+    The guiding losses that are added to the task loss. Omitted arguments take the values of the preset.
+
+    The losses are MDG and PDG of the attention-guiding paper ([`mdg_loss`], [`pdg_loss`]) and the distance to
+    attention patterns ([`pattern_loss`]). The metadata of each field describes it; so does `--help`.
+
+    Raises:
+        UserError: A value is unknown or out of range, or the arguments contradict each other.
+
+    Example:
+
+    ```python
+    >>> from msattn import GuidingArguments
+
+    >>> guiding = GuidingArguments(mdg_weight=0.01, guided_layers=[0, 1])
+    ```
+    """
 
     guiding: str | None = field(
         default=None,
         metadata={
-            "help": "Preset of the arguments below: recommended (the default), paper (its equations as printed) or "
-            "official (its code as released, whose axis teaches nothing).",
+            "help": "Preset for the arguments below: recommended (default), paper (the equations as printed) or "
+            "official (the released code, whose axis gives no gradient).",
             "choices": list(PRESETS),
         },
     )
-    mdg_weight: float = field(default=0.0, metadata={"help": "Weight of MDG (alpha): attention maps that differ."})
-    pdg_weight: float = field(
-        default=0.0, metadata={"help": "Weight of PDG (beta): tokens that different attention maps attend to."}
+    mdg_weight: float = field(
+        default=0.0, metadata={"help": "Weight of MDG (alpha), which makes attention maps differ."}
     )
-    guiding_temperature: float | None = field(default=None, metadata={"help": "Temperature of MDG."})
+    pdg_weight: float = field(
+        default=0.0,
+        metadata={"help": "Weight of PDG (beta), which makes attention maps attend to different tokens."},
+    )
+    guiding_temperature: float | None = field(default=None, metadata={"help": "Softmax temperature of MDG."})
     guided_layers: list[int] | None = field(
-        default=None, metadata={"help": "Layers that are guided, from 0, or from -1 downwards; without it, all."}
+        default=None, metadata={"help": "Layers to guide, from 0, or from -1 for the last one. Default: all."}
     )
     guiding_axis: str | None = field(
         default=None,
         metadata={
-            "help": "A map's vector: the attention that each token receives, or the official mean over the keys.",
+            "help": "Reduction of an attention map to a vector: the attention that each token receives, or the mean "
+            "over the keys (official).",
             "choices": list(AXES),
         },
     )
     mdg_normalize: str | None = field(
         default=None,
         metadata={
-            "help": "What has unit length in MDG: each map (row), each token over all maps (col) or none.",
+            "help": "Scaling to unit length in MDG: each map (row), each token over all maps (col) or none.",
             "choices": list(NORMALIZATIONS),
         },
     )
     pdg_normalize: str | None = field(
-        default=None, metadata={"help": "The same in PDG.", "choices": list(NORMALIZATIONS)}
+        default=None, metadata={"help": "Scaling to unit length in PDG.", "choices": list(NORMALIZATIONS)}
     )
     guiding_reduction: str | None = field(
         default=None,
         metadata={
-            "help": "sum (as printed), or mean: MDG over the maps, PDG over the tokens.",
+            "help": "Reduction of MDG over maps and PDG over tokens: mean, or sum as printed in the paper.",
             "choices": list(REDUCTIONS),
         },
     )
     patterns: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Patterns that heads are guided to: the first token, the next or previous one, periods, "
-            "delimiters; or words that occur together, head and dependent, or words that are alike.",
+            "help": "Attention patterns to guide heads to: the first, next or previous token, periods, delimiters, "
+            "co-occurring words (pmi), head and dependent (dependency) or similar words (wordsim).",
             "choices": list(PATTERNS),
         },
     )
-    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the distance to the patterns."})
+    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
     pattern_heads: list[int] | None = field(
         default=None,
         metadata={
-            "help": "How many heads of a layer each pattern has, one after the other from the first head on: a number "
-            "a pattern, or one for all. Without it, half the heads, in equal parts, and one each at least."
+            "help": "Number of heads per layer for each pattern, one number per pattern or one for all. Heads are "
+            "assigned in order from the first one. Default: half of the heads, divided equally, at least one each."
         },
     )
     pattern_decay_steps: int | None = field(
         default=None,
         metadata={
-            "help": "Keep the weight of the patterns for so many steps, then lower it step by step to 0 at the end of "
-            "the training; without it, keep it."
+            "help": "Keep --pattern_weight constant for this many steps, then decay it linearly to 0 at the end of "
+            "training. Default: no decay."
         },
     )
     dependency_files: list[str] | None = field(
-        default=None, metadata={"help": "CoNLL-U files with the training sentences, for the pattern dependency."}
+        default=None,
+        metadata={"help": "CoNLL-U files with trees of the training sentences, for the pattern dependency."},
     )
 
     def __post_init__(self) -> None:
@@ -167,16 +188,19 @@ class GuidingArguments:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The terms that are added to the loss, and their weights."""
+        """The non-zero weights, by the name of the loss term."""
         weights = {"mdg_loss": self.mdg_weight, "pdg_loss": self.pdg_weight, "pattern_loss": self.pattern_weight}
         return {name: weight for name, weight in weights.items() if weight}
 
     def layers(self, count: int) -> list[int]:
         """
-        The guided layers of a model with `count`, counted from 0.
+        The indices of the guided layers, from 0, in ascending order.
+
+        Args:
+            count (`int`): The number of layers of the model.
 
         Raises:
-            UserError: There is no such layer.
+            UserError: `guided_layers` names a layer that the model lacks.
         """
         if self.guided_layers is None:
             return list(range(count))
@@ -187,10 +211,16 @@ class GuidingArguments:
 
     def heads(self, count: int) -> dict[str, slice]:
         """
-        The heads of each pattern, in a layer with `count`.
+        The heads of a layer that each pattern guides.
+
+        Args:
+            count (`int`): The number of heads per layer.
+
+        Returns:
+            `dict[str, slice]`: A range of heads by pattern.
 
         Raises:
-            UserError: There are not so many.
+            UserError: The patterns need more heads than a layer has.
         """
         patterns = self.patterns or []
         sizes = self.pattern_heads or [max(1, count // 2 // max(1, len(patterns)))]
@@ -201,17 +231,23 @@ class GuidingArguments:
         return {pattern: slice(end - size, end) for pattern, size, end in zip(patterns, sizes, ends, strict=True)}
 
     def pattern_schedule(self, step: int, steps: int) -> float:
-        """The part of `pattern_weight` that is left at a step, of so many."""
+        """
+        The factor of `pattern_weight` at a training step: 1, then decayed linearly to 0.
+
+        Args:
+            step (`int`): The current step.
+            steps (`int`): The total number of steps.
+        """
         if self.pattern_decay_steps is None or step <= self.pattern_decay_steps:
             return 1.0
         return max(0.0, (steps - step) / (steps - self.pattern_decay_steps))
 
     @property
     def needs_words(self) -> bool:
-        """Whether the training data have to be encoded with their words."""
+        """Whether the training data must be encoded with their words (`words=True`)."""
         return bool(self.pattern_weight) and not set(WORD_PATTERNS).isdisjoint(self.patterns or ())
 
     @property
     def needs_targets(self) -> bool:
-        """Whether the collator has to add the targets of patterns that depend on the text."""
+        """Whether the collator must add targets for patterns that depend on the text."""
         return bool(self.pattern_weight) and not set(self.patterns or ()) <= set(POSITIONS)

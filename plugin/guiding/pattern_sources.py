@@ -1,4 +1,4 @@
-"""What attention is guided to: patterns by name, and the collator that adds their targets to a batch."""
+"""Attention patterns by name, and the collator that adds their targets to a batch."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from msattn.modeling.attention_patterns import POSITIONS
 
 logger = logging.get_logger(__name__)
 
-# From the least to the most that has to be known: where a token stands, which token it is, which words there are.
+# Patterns need the position of a token (POSITIONS), its id (TOKEN_PATTERNS) or the words (WORD_PATTERNS).
 TOKEN_PATTERNS = ("delim", "period")
 WORD_PATTERNS = ("pmi", "dependency", "wordsim")
 PATTERNS = (*POSITIONS, *TOKEN_PATTERNS, *WORD_PATTERNS)
 
-# The words of an example's texts, to how strongly each should look at each: (words, words), not negative.
+# Maps the words of an example's texts to non-negative target strengths of shape (words, words).
 Source = Callable[[Sequence[Sequence[str]]], np.ndarray]
 
 
 class PatternCollator:
     """
-    Adds `pattern_targets` to the batches of another collator: for each pattern that depends on the text what
-    [`~msattn.modeling.attention_patterns.pattern_loss`] takes, `(batch, tokens)` or `(batch, tokens, tokens)`.
+    Adds `pattern_targets` to the batches of another collator.
 
-    The matrices are made here, batch by batch: the data set holds nothing but words. A piece has the target of its
-    word. Special tokens have none.
+    They are the targets of [`~msattn.modeling.attention_patterns.pattern_loss`] for each pattern that depends on the
+    text: `(batch, tokens)` for token patterns, `(batch, tokens, tokens)` for word patterns. The matrices are computed
+    per batch to keep the dataset small. A sub-word has the target of its word; special tokens have the target 0.
 
     Args:
-        collator (`Callable`): Makes a batch of examples without the columns `words` and `word_ids`.
-        tokenizer (`PreTrainedTokenizerBase`): Says what separates and ends sentences, and on which side it pads.
+        collator (`Callable`): Collates examples without the columns `words` and `word_ids`.
+        tokenizer (`PreTrainedTokenizerBase`): Has the ids of separator and period, and the padding side.
         patterns (`Sequence[str]`): Names from `PATTERNS`.
         sources (`Mapping[str, Source]`, *optional*):
-            One for each of them that is about words; see [`word_sources`]. Without them these have no targets.
+            The source of each word pattern; see [`word_sources`]. Word patterns without a source have no targets.
 
     Raises:
-        UserError: There is no tokenizer, or it lacks the separator or the full stop that a pattern needs.
+        UserError: `tokenizer` is `None`, or lacks the separator of `delim` or the token `.` of `period`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PatternCollator:
                 raise UserError("the pattern delim needs a tokenizer with a separator token.")
             self.ids["delim"] = [tokenizer.sep_token_id]
         if "period" in patterns:
-            # Also as the beginning of a word, which byte-level and SentencePiece vocabularies mark.
+            # Byte-level BPE and SentencePiece also have a word-initial period, marked by a prefix.
             self.ids["period"] = [id for token, id in tokenizer.get_vocab().items() if token.lstrip("Ġ▁") == "."]
             if not self.ids["period"]:
                 raise UserError('the pattern period needs a tokenizer with the token ".".')
@@ -79,7 +79,7 @@ class PatternCollator:
         batch["pattern_targets"] = {
             name: torch.isin(batch["input_ids"], torch.tensor(ids)).float() for name, ids in self.ids.items()
         }
-        # Development data come without words.
+        # Validation data are encoded without words.
         for name, source in self.sources.items() if "words" in examples[0] else ():
             batch["pattern_targets"][name] = self._matrices(source, examples, *batch["input_ids"].shape)
         return batch
@@ -106,20 +106,23 @@ def word_sources(
     trees: Sequence[str] | Callable[[list[str]], Sequence[int]] | None = None,
 ) -> dict[str, Source]:
     """
-    Gathers what the patterns about words have to know from the training data.
+    Builds the sources of the word patterns from the training data.
 
     Args:
-        patterns (`Sequence[str]`): Names from `PATTERNS`; of the others nothing has to be known.
-        dataset (`datasets.Dataset`): The training data, with the column `words`.
-        tokenizer (`PreTrainedTokenizerBase`): The encoder's.
+        patterns (`Sequence[str]`): Names from `PATTERNS`; only word patterns have a source.
+        dataset (`datasets.Dataset`): The training data, with the columns `words` and `word_ids`.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the encoder.
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
-            The encoder's word embeddings, for `wordsim` where WordNet is not installed.
+            The encoder's word embeddings, the fallback of `wordsim` if WordNet is not installed.
         trees (`Sequence[str]` or `Callable`, *optional*):
-            For `dependency`: CoNLL-U files in which the training sentences are found, or a parser (see
+            For `dependency`: CoNLL-U files with the training sentences, or a parser (see
             [`~msattn.guiding.dependency_trees.parsed`]).
 
+    Returns:
+        `dict[str, Source]`: The source of each word pattern.
+
     Raises:
-        UserError: The data have no words, `dependency` has no trees, or no sentence has one.
+        UserError: The dataset lacks a column, `trees` is missing for `dependency`, or no training sentence has a tree.
     """
     wanted = [name for name in patterns if name in WORD_PATTERNS]
     if not wanted:

@@ -1,4 +1,4 @@
-"""How like two words are: by WordNet, or by the word embeddings of an encoder."""
+"""Word similarity by WordNet or by the word embeddings of an encoder."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from transformers.utils.logging import tqdm
 
 class WordNetSimilarity:
     r"""
-    Wu and Palmer's measure of the first synsets of two words: 2 d / (d_x + d_y), where d is the depth of a hypernym
-    that both share, and d_x and d_y are the depths of the two by way of it; of several hypernyms the one with the
-    highest value. 0 without such a hypernym, as for adjectives, and for a word that WordNet does not have. The measure
-    of nltk is another where a synset has several ways up (a dog is .93 like itself), and some hundred times slower.
+    Wu-Palmer similarity of the first WordNet synsets of two words.
+
+    sim(x, y) = max 2 d / (d_x + d_y) over the shared hypernyms, where d is the depth of the hypernym, and d_x and d_y
+    are the depths of x and y on the path through it. It is 0 without a shared hypernym, as for adjectives, and for
+    words that WordNet lacks.
+
+    `wup_similarity` of nltk differs for synsets with several hypernym paths (it gives 0.93 for dog and dog), and is
+    about a hundred times slower.
 
     Args:
-        vocabulary (`Iterable[str]`): The words; all else is unknown.
+        vocabulary (`Iterable[str]`): The known words. All others have the similarity 0.
 
     Raises:
         ImportError: `nltk` is not installed.
-        LookupError: Its WordNet is not.
+        LookupError: The WordNet data of `nltk` are not installed.
     """
 
     def __init__(self, vocabulary: Iterable[str]):
@@ -33,13 +37,21 @@ class WordNetSimilarity:
         self.hypernyms: dict[str, dict[str, int]] = {}
         for word in tqdm(sorted({word.casefold() for word in vocabulary}), desc="Looking words up in WordNet"):
             for synset in wordnet.synsets(word)[:1]:
-                # The farthest first, so that the nearest remains.
+                # Sorted by descending distance, so that the dict keeps the shortest one.
                 paths = sorted(synset.hypernym_distances(), key=lambda path: -path[1])
                 self.hypernyms[word] = {hypernym.name(): distance for hypernym, distance in paths}
                 self.depths.update((hypernym.name(), hypernym.max_depth() + 1) for hypernym, _ in paths)
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        """The similarities of all words, `(words, words)`, counted through the texts of an example."""
+        """
+        The similarities of all word pairs of an example.
+
+        Args:
+            texts (`Sequence[Sequence[str]]`): The words of each text of the example.
+
+        Returns:
+            `np.ndarray` of shape `(words, words)`: The similarities, in float32, over the concatenated texts.
+        """
         hypernyms = [self.hypernyms.get(word.casefold(), {}) for word in chain(*texts)]
         similarities = np.zeros((len(hypernyms), len(hypernyms)), np.float32)
         for row, own in enumerate(hypernyms):
@@ -52,23 +64,31 @@ class WordNetSimilarity:
 
 class EmbeddingSimilarity:
     """
-    The cosine of two words' embeddings, 0 where it is negative. The embedding of a word is the mean of its pieces'.
+    Cosine similarity of word embeddings, clipped at 0. The embedding of a word is the mean over its sub-words.
 
     Args:
-        vocabulary (`Iterable[str]`): The words; all else is unknown.
-        tokenizer (`PreTrainedTokenizerBase`): Cuts them into pieces.
-        embeddings (`np.ndarray` of shape `(pieces, dimensions)`): By the ids of the pieces.
+        vocabulary (`Iterable[str]`): The known words. All others have the similarity 0.
+        tokenizer (`PreTrainedTokenizerBase`): Splits words into sub-words.
+        embeddings (`np.ndarray` of shape `(pieces, dimensions)`): The embeddings by sub-word id.
     """
 
     def __init__(self, vocabulary: Iterable[str], tokenizer: PreTrainedTokenizerBase, embeddings: np.ndarray):
         words = sorted(set(vocabulary))
-        # A space before a word, as in a text: to some tokenizers it is part of the word.
+        # Byte-level tokenizers encode a word within a text with its preceding space.
         pieces = tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"] if words else []
         self.pieces = dict(zip(words, pieces, strict=True))
         self.embeddings = embeddings
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        """The similarities of all words, `(words, words)`, counted through the texts of an example."""
+        """
+        The similarities of all word pairs of an example.
+
+        Args:
+            texts (`Sequence[Sequence[str]]`): The words of each text of the example.
+
+        Returns:
+            `np.ndarray` of shape `(words, words)`: The similarities, in float32, over the concatenated texts.
+        """
         vectors = np.zeros((sum(map(len, texts)), self.embeddings.shape[1]), np.float32)
         for row, word in enumerate(chain(*texts)):
             pieces = self.pieces.get(word)

@@ -1,4 +1,4 @@
-"""Metrics in the form of the `evaluate` library that need no network, and the files that shared tasks take."""
+"""Metrics for the `evaluate` library that work offline, and submission files of shared tasks."""
 
 from __future__ import annotations
 
@@ -32,15 +32,28 @@ __all__ = [
 
 
 def load(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.Metric:
-    """Load one of this package's metrics; unlike `evaluate.load`, it never asks the Hub and copies no script.
+    """
+    Loads a metric of msattn. Unlike `evaluate.load`, it does not access the Hub.
 
     Args:
-        name: `"semeval2010_task8"`, `"relation_classification"`, `"dependency_parsing"` or `"glue"`.
-        config_name: the GLUE task.
-        **kwargs: what `evaluate.Metric` takes, such as `keep_in_memory` or `num_process` and `process_id`.
+        name (`str`): `"semeval2010_task8"`, `"relation_classification"`, `"dependency_parsing"` or `"glue"`.
+        config_name (`str`, *optional*): The GLUE task; required for `"glue"`.
+        **kwargs: Keyword arguments of `evaluate.Metric`, such as `keep_in_memory`, `num_process` and `process_id`.
+
+    Returns:
+        `evaluate.Metric`: The metric.
 
     Raises:
-        UserError: there is no such metric, or no such GLUE task.
+        UserError: The metric or the GLUE task is unknown.
+
+    Example:
+
+    ```python
+    >>> from msattn import metrics
+
+    >>> metrics.load("glue", "sst2").compute(predictions=[0, 1], references=[0, 0])
+    {'accuracy': 0.5}
+    ```
     """
     if name not in METRICS:
         raise UserError(f"{name!r} is not a metric of msattn; choose from {', '.join(METRICS)}.")

@@ -1,4 +1,4 @@
-"""Dependency trees, scored as by the evaluation of the CoNLL 2018 shared task, and what shape they have."""
+"""Attachment scores of dependency trees (CoNLL 2018 shared task), and the shape of trees."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from msattn.errors import UserError
 from msattn.trees.tree_decoding import NO_WORD, are_trees
 
-# The heads of a sentence's words, from 0 for the root on, and their relations.
+# The heads of a sentence's words, from 1 (0 for the root), and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
 
-# Relations between content words, to which the measure CLAS of the shared task is restricted.
+# Relations that count for CLAS, the content-word labelled attachment score of the shared task.
 CONTENT_RELATIONS = frozenset(
     "nsubj obj iobj csubj ccomp xcomp obl vocative expl dislocated advcl advmod discourse nmod appos nummod acl amod "
     "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
@@ -22,27 +22,27 @@ PUNCTUATION = "punct"
 
 def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict[str, float]:
     """
-    Scores trees over the same words.
+    Attachment scores of trees over given words, as in the evaluation of the CoNLL 2018 shared task.
 
-    As in the shared task every word counts, and of a relation only what stands before a colon: `acl` for `acl:relcl`.
+    All words count, punctuation included. Relation subtypes are ignored: `acl:relcl` is scored as `acl`.
 
     Args:
-        predictions (`Sequence[Tree]`): The heads and relations of each sentence.
-        references (`Sequence[Tree]`): The true ones.
+        predictions (`Sequence[Tree]`): The predicted heads (from 1; 0 for the root) and relations of each sentence.
+        references (`Sequence[Tree]`): The gold heads and relations.
 
     Returns:
-        `dict[str, float]`, in percent:
+        `dict[str, float]`: The scores, in percent:
 
-        - `uas`: words with the right head.
-        - `las`: words with the right head and relation.
-        - `clas`: F1 of the words whose relation is one between content words.
-        - `label_accuracy`: words with the right relation.
-        - `root_accuracy`: sentences of which just the right words depend on the root.
-        - `las_subtypes`: as `las`, for whole relations such as `acl:relcl`.
-        - `uas_no_punct`, `las_no_punct`, `label_accuracy_no_punct`: without the words whose true relation is `punct`.
+        - `uas` (unlabelled attachment score): words with the correct head.
+        - `las` (labelled attachment score): words with the correct head and relation.
+        - `clas`: labelled F1 over the words with a content relation (`CONTENT_RELATIONS`).
+        - `label_accuracy`: words with the correct relation.
+        - `root_accuracy`: sentences with the correct root dependents.
+        - `las_subtypes`: as `las`, with subtypes such as `acl:relcl`.
+        - `uas_no_punct`, `las_no_punct`, `label_accuracy_no_punct`: without words whose gold relation is `punct`.
 
     Raises:
-        UserError: There are no words, or predictions and references are not of the same words.
+        UserError: There are no words, or predictions and references differ in the number of sentences or words.
     """
     _check(predictions, references)
     heads, true_heads = (
@@ -76,11 +76,14 @@ def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict
 
 def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
     """
-    What shape the heads of sentences have, trees or not.
+    The shape of the heads of sentences, which need not be trees.
+
+    Args:
+        sentences (`Sequence[Sequence[int]]`): The heads of each sentence, from 1; 0 for the root.
 
     Returns:
-        `dict[str, float]`, in percent of the sentences: `nonprojective`, some arcs cross, that of the root being one;
-        `cyclic`, some words do not hang from the root; `several_roots`, not just one word depends on the root.
+        `dict[str, float]`: Percentages of sentences: `nonprojective` (arcs cross, including the arc from the root),
+        `cyclic` (some words do not lead to the root) and `several_roots` (not exactly one root dependent).
     """
     lengths = np.array([len(sentence) for sentence in sentences])
     heads = np.full((len(sentences), lengths.max()), NO_WORD)
@@ -94,9 +97,14 @@ def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
 
 
 def has_crossing_arcs(heads: Iterable[int]) -> bool:
-    """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
+    """
+    Whether two arcs of a sentence cross. The root counts as a position before the first word.
+
+    Args:
+        heads (`Iterable[int]`): The head of each word, from 1; 0 for the root.
+    """
     arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
-    # The right ends of the arcs that span the place where the next one begins, the innermost last.
+    # Stack of the right ends of all arcs that are open at the current position.
     open_ends: list[int] = []
     for left, right in arcs:
         while open_ends and open_ends[-1] <= left:

@@ -1,4 +1,4 @@
-"""Rankings, scored by trec_eval and written in its format."""
+"""Ranking metrics by trec_eval, and TREC run files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msattn.errors import UserError
 
 Scores = Mapping[str, Mapping[str, float]]
 
-# Ours, and trec_eval's names.
+# Names of trec_eval by our names.
 MEASURES = {
     "mrr": "recip_rank",
     **{f"recall_at_{k}": f"recall_{k}" for k in (1, 3, 5, 20)},
@@ -23,21 +23,21 @@ MEASURES = {
 
 def score_ranking(relevant: Mapping[str, Collection[str]], scores: Scores) -> dict[str, float]:
     """
-    Mean reciprocal rank, recall at 1, 3, 5 and 20, and mean average precision.
+    Mean reciprocal rank (MRR), recall at 1, 3, 5 and 20, and mean average precision (MAP).
 
-    The recall of a query is the share of its relevant documents among the first; one that is no candidate is never
-    found. As in trec_eval, documents of equal score stand in descending order of their ids, as strings.
+    Recall at k is the fraction of a query's relevant documents among the first k, including relevant documents that
+    are not candidates. As in trec_eval, ties are broken by descending document id, compared as strings.
 
     Args:
-        relevant (`Mapping[str, Collection[str]]`): By query, its relevant documents.
+        relevant (`Mapping[str, Collection[str]]`): The ids of the relevant documents by query id.
         scores (`Mapping[str, Mapping[str, float]]`):
-            By query and document. Queries for which no document is known to be relevant are left out.
+            Scores by query and document id. Queries without a relevant document are skipped.
 
     Returns:
-        `dict[str, float]`: The means over the queries, under the names of `MEASURES`.
+        `dict[str, float]`: The means over the queries, from 0 to 1, under the names of `MEASURES`.
 
     Raises:
-        UserError: A score is not finite, or there is no query with a relevant document.
+        UserError: A score is not finite, or no query has a relevant document.
     """
     judged = {query: dict.fromkeys(relevant[query], 1) for query in scores if relevant.get(query)}
     if not judged:
@@ -51,7 +51,15 @@ def score_ranking(relevant: Mapping[str, Collection[str]], scores: Scores) -> di
 
 def write_run(path: str | Path, scores: Scores, tag: str = "msattn") -> Path:
     """
-    Writes lines `query Q0 document rank score tag`, in the order in which trec_eval reads them.
+    Writes a TREC run file: lines `query Q0 document rank score tag`, in the order of trec_eval.
+
+    Args:
+        path (`str` or `Path`): The file to write; its folder is created if needed.
+        scores (`Mapping[str, Mapping[str, float]]`): Scores by query and document id.
+        tag (`str`, *optional*, defaults to `"msattn"`): The name of the run.
+
+    Returns:
+        `Path`: The path of the file.
 
     Raises:
         UserError: A score is not finite.
@@ -61,7 +69,7 @@ def write_run(path: str | Path, scores: Scores, tag: str = "msattn") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for query, documents in scores.items():
-            # trec_eval's scores are of single precision, any two of which nine digits tell apart.
+            # trec_eval reads float32, for which nine digits are exact.
             ranking = sorted(documents.items(), key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
             file.writelines(
                 f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"

@@ -1,4 +1,4 @@
-"""The three evaluations of SemEval-2010 Task 8 and the official scorer's report, version 1.2."""
+"""The three evaluations of SemEval-2010 Task 8, with the report of the official scorer, version 1.2."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ SEMEVAL_RELATIONS = (
 DIRECTIONS = ("(e1,e2)", "(e2,e1)")
 SEMEVAL_LABELS = (*(relation + direction for relation in SEMEVAL_RELATIONS for direction in DIRECTIONS), "Other")
 
-# The scorer's own spelling of Other: it is printed, and sorts behind the relations.
+# The spelling of Other in the official scorer, which also determines its position in the report.
 OTHER = "_Other"
 
 
 class Scores(NamedTuple):
-    """Counts of one relation (or their sum) and the percentages that follow from them."""
+    """
+    Counts and percentages of a relation, or of several relations together.
+
+    Args:
+        correct (`int`): Number of correct answers.
+        proposed (`int`): Number of answers with this relation, without those with a wrong direction.
+        wrong_direction (`int`): Number of answers with this relation but the wrong direction.
+        actual (`int`): Number of examples with this relation in the key.
+    """
 
     correct: int
     proposed: int
@@ -37,26 +45,33 @@ class Scores(NamedTuple):
 
     @property
     def precision(self) -> float:
+        """Precision in percent."""
         return _percent(self.correct, self.proposed + self.wrong_direction)
 
     @property
     def recall(self) -> float:
+        """Recall in percent."""
         return _percent(self.correct, self.actual)
 
     @property
     def f1(self) -> float:
+        """F1 in percent."""
         return _f1(self.precision, self.recall)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One of the three ways to score.
+    """
+    One of the three evaluations.
 
-    Attributes:
-        title: the heading in the report, with the blank that the scorer puts behind some.
-        actual: how often each label is in the key.
-        confusion: how often (label in the key, label proposed) was met, wrong directions and skipped examples apart.
-        wrong_direction: how often the relation was right and its direction wrong; None where that is not told apart.
+    Args:
+        title (`str`): The heading in the report, with the trailing blank of the official scorer.
+        actual (`Counter[str]`): Number of examples in the key by label.
+        confusion (`Counter[tuple[str, str]]`):
+            Number of examples by gold and predicted label, without wrong directions and skipped examples.
+        wrong_direction (`Counter[str]`, *optional*):
+            Number of answers with the correct relation but the wrong direction, by relation; `None` for evaluations
+            that do not count them separately.
     """
 
     title: str
@@ -66,29 +81,32 @@ class Evaluation:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the key; no other has scores."""
+        """The sorted labels of the key. Only these are scored."""
         return sorted(self.actual)
 
     @property
     def examples(self) -> int:
+        """Number of examples in the key."""
         return self.actual.total()
 
     @property
     def answered(self) -> int:
+        """Number of examples with an answer."""
         return self.confusion.total() + (self.wrong_direction.total() if self.wrong_direction else 0)
 
     @property
     def correct(self) -> int:
+        """Number of correct answers."""
         return sum(self.confusion[label, label] for label in self.actual)
 
     @property
     def accuracy(self) -> float:
-        """Percentage of all examples that are right; a skipped one is wrong."""
+        """Accuracy over all examples, in percent. Skipped examples count as wrong."""
         return _percent(self.correct, self.examples)
 
     @property
     def relations(self) -> dict[str, Scores]:
-        """The scores of every label of the key, Other included."""
+        """Scores by label of the key, including Other."""
         proposed: Counter[str] = Counter()
         for (_, label), count in self.confusion.items():
             proposed[label] += count
@@ -100,13 +118,13 @@ class Evaluation:
 
     @property
     def micro(self) -> Scores:
-        """Counts summed over the relations without Other."""
+        """Micro-averaged scores: the counts of all relations but Other."""
         relations = [scores for label, scores in self.relations.items() if label != OTHER]
         return Scores(*(sum(counts) for counts in zip(*relations, strict=True))) if relations else Scores(0, 0, 0, 0)
 
     @property
     def macro(self) -> tuple[float, float, float]:
-        """Precision, recall and F1 averaged over the key's relations without Other."""
+        """Macro-averaged precision, recall and F1 over the relations of the key but Other, in percent."""
         relations = [scores for label, scores in self.relations.items() if label != OTHER]
         if not relations:
             return 0.0, 0.0, 0.0
@@ -117,7 +135,7 @@ class Evaluation:
         return precision, recall, f1
 
     def as_dict(self) -> dict[str, float]:
-        """Percentages under the names that the metric returns."""
+        """The scores in percent, under the names that the metric returns."""
         precision, recall, f1 = self.macro
         micro = self.micro
         return {
@@ -131,7 +149,7 @@ class Evaluation:
         }
 
     def report(self) -> str:
-        """The official scorer's text for this evaluation."""
+        """The report of the official scorer for this evaluation."""
         lines = [f"<<< {self.title}>>>:", "", *self._matrix(), "", *self._accuracies(), "", *self._table(), ""]
 
         micro = self.micro
@@ -195,14 +213,21 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SemEvalScores:
-    """All three evaluations of one set of answers; `official` is the one that ranks systems."""
+    """
+    All three evaluations of a set of answers.
+
+    Args:
+        directed (`Evaluation`): (2*9+1)-way evaluation with directionality.
+        undirected (`Evaluation`): (9+1)-way evaluation ignoring directionality.
+        official (`Evaluation`): (9+1)-way evaluation with directionality, whose macro-F1 ranks systems.
+    """
 
     directed: Evaluation
     undirected: Evaluation
     official: Evaluation
 
     def report(self) -> str:
-        """The official scorer's whole report, line for line."""
+        """The full report of the official scorer, line by line."""
         proposed = Counter(label for _, label in self.directed.confusion.elements())
         warnings = [
             f"!!!WARNING!!! The proposed file contains {count} label(s) of type '{label}', "
@@ -219,14 +244,28 @@ class SemEvalScores:
 
 
 def score_semeval(predictions: Sequence[str | None], references: Sequence[str]) -> SemEvalScores:
-    """Score SemEval-2010 Task 8 labels as the official scorer does.
+    """
+    Scores SemEval-2010 Task 8 labels like the official scorer.
 
     Args:
-        predictions: one of `SEMEVAL_LABELS` per example, or None where the system gave no answer.
-        references: the labels of the key, in the same order.
+        predictions (`Sequence[str | None]`): One of `SEMEVAL_LABELS` per example; `None` for a skipped example.
+        references (`Sequence[str]`): The labels of the key, in the same order.
+
+    Returns:
+        `SemEvalScores`: The three evaluations.
 
     Raises:
-        UserError: a label is not one of the task's, the lengths differ, or there is nothing to score.
+        UserError: A label is not in `SEMEVAL_LABELS`, the lengths differ, or all predictions are `None`.
+
+    Example:
+
+    ```python
+    >>> from msattn.metrics import score_semeval
+
+    >>> scores = score_semeval(["Cause-Effect(e1,e2)", "Other"], ["Cause-Effect(e1,e2)", "Message-Topic(e1,e2)"])
+    >>> scores.official.macro
+    (50.0, 50.0, 50.0)
+    ```
     """
     if len(predictions) != len(references):
         raise UserError(f"{len(predictions)} predictions cannot be scored against {len(references)} references.")
@@ -255,10 +294,18 @@ def score_semeval(predictions: Sequence[str | None], references: Sequence[str]) 
 
 
 def score_semeval_answers(answers: Mapping[str, str], key: Mapping[str, str]) -> SemEvalScores:
-    """Score answers by sentence id, as read by `read_semeval_answers`; ids without an answer count as skipped.
+    """
+    Scores answers by sentence id. Ids without an answer count as skipped.
+
+    Args:
+        answers (`Mapping[str, str]`): Predicted labels by id; see [`read_semeval_answers`].
+        key (`Mapping[str, str]`): Gold labels by id.
+
+    Returns:
+        `SemEvalScores`: The three evaluations.
 
     Raises:
-        UserError: an answer's id is not in the key.
+        UserError: The id of an answer is not in the key, a label is unknown, or there are no answers.
     """
     for identifier in answers:
         if identifier not in key:

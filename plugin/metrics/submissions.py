@@ -1,4 +1,4 @@
-"""The files that the organisers of SemEval-2010 Task 8 and GLUE take."""
+"""Answer files of SemEval-2010 Task 8 and submission files of GLUE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NLI_LABELS = ("entailment", "neutral", "contradiction")
 PAIR_LABELS = ("entailment", "not_entailment")
 BINARY_LABELS = ("0", "1")
 
-# Task: file name without .tsv, and the words of the classes in the order of their numbers (None: a score from 0 to 5).
+# By task: file name without .tsv, and class names in the order of their ids (None: a score from 0 to 5).
 GLUE_SUBMISSIONS: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "cola": ("CoLA", BINARY_LABELS),
     "sst2": ("SST-2", BINARY_LABELS),
@@ -31,10 +31,17 @@ GLUE_SUBMISSIONS: dict[str, tuple[str, tuple[str, ...] | None]] = {
 
 
 def read_semeval_answers(path: str | Path) -> dict[str, str]:
-    """Read `id TAB label` lines, a key or a system's answers.
+    """
+    Reads a key or the answers of a system: lines `id TAB label`.
+
+    Args:
+        path (`str` or `Path`): The file, in UTF-8.
+
+    Returns:
+        `dict[str, str]`: Labels by id.
 
     Raises:
-        UserError: a line has another form, an unknown label, or an id that was there before.
+        UserError: A line is not `id TAB label`, or has an unknown label or a repeated id.
     """
     answers: dict[str, str] = {}
     with open(path, encoding="utf-8-sig") as file:
@@ -52,11 +59,19 @@ def read_semeval_answers(path: str | Path) -> dict[str, str]:
 
 
 def write_semeval_answers(path: str | Path, ids: Sequence[str | int], labels: Sequence[str]) -> Path:
-    """Write the file that the official scorer and format checker of SemEval-2010 Task 8 take.
+    """
+    Writes answers for the official scorer and format checker of SemEval-2010 Task 8.
+
+    Args:
+        path (`str` or `Path`): The file to write; its folder is created if needed.
+        ids (`Sequence[str | int]`): The ids of the sentences.
+        labels (`Sequence[str]`): The predicted label of each sentence.
+
+    Returns:
+        `Path`: The path of the file.
 
     Raises:
-        UserError: what that checker would refuse: an id that is no number or comes twice, a label that is not the
-            task's, or not one label an id.
+        UserError: An id is not a number or is repeated, a label is unknown, or ids and labels differ in number.
     """
     if len(ids) != len(labels):
         raise UserError(f"{len(labels)} labels cannot be written for {len(ids)} ids.")
@@ -76,21 +91,23 @@ def write_semeval_answers(path: str | Path, ids: Sequence[str | int], labels: Se
 def write_glue_submission(
     task: str, folder: str | Path, predictions: Sequence[int | float | str], split: str = "test"
 ) -> Path:
-    """Write predictions for a GLUE test set under the name and in the form that gluebenchmark.com takes.
+    """
+    Writes predictions for a GLUE test set in the format of gluebenchmark.com.
 
     Args:
-        task: a GLUE task in the spelling of the metric `glue`, such as `"sst2"`, or `"ax"` for the diagnostics.
-        folder: where the file goes; it is created.
-        predictions: in the order of the test file; class numbers as in the Hub's `glue` (MNLI: 0 entailment,
-            1 neutral, 2 contradiction; QNLI, RTE: 0 entailment, 1 not_entailment) or their words; for STS-B scores,
-            clipped to 0..5.
-        split: `"test_mismatched"` chooses MNLI's second test set.
+        task (`str`): A GLUE task of the metric `glue`, such as `"sst2"`, or `"ax"` for the diagnostics.
+        folder (`str` or `Path`): The output folder; created if needed.
+        predictions (`Sequence[int | float | str]`):
+            The predictions in the order of the test file: class ids as in the Hub's `glue` (MNLI: 0 entailment,
+            1 neutral, 2 contradiction; QNLI, RTE: 0 entailment, 1 not_entailment) or class names. For STS-B, scores,
+            which are clipped to 0..5.
+        split (`str`, *optional*, defaults to `"test"`): `"test_mismatched"` selects the second test set of MNLI.
 
     Returns:
-        The path of the written file.
+        `Path`: The path of the file.
 
     Raises:
-        UserError: an unknown task, or a prediction that is not one of its classes.
+        UserError: The task is unknown, or a prediction is not one of its classes or a score.
     """
     task = "mnli_mismatched" if task == "mnli" and split.endswith("_mismatched") else task
     if task not in GLUE_SUBMISSIONS:

@@ -1,4 +1,4 @@
-"""Tags of words, scored one by one, and the entities that they mark as `conlleval` counts them."""
+"""Tagging metrics: accuracy of tags, and entity-level precision, recall and F1 as in `conlleval`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from sklearn.metrics import accuracy_score, classification_report
 Tags = Sequence[Sequence[str]]
 
 ENTITY_TAG = re.compile(r"O|[BIESLU]-.+")
-# seqeval knows the last word of an entity, and an entity of one word, by these letters only.
+# seqeval supports IOBES, but not BILOU.
 BILOU = {"L-": "E-", "U-": "S-"}
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
-    """Whether tags such as `B-location`, `I-location` and `O` mark entities, in IOB, IOBES or BILOU."""
+    """Whether tags such as `B-location` and `O` mark entities in IOB, IOBES or BILOU, and not parts of speech."""
     tags = set(tags) - {"O"}
     return bool(tags) and all(map(ENTITY_TAG.fullmatch, tags))
 
 
 def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str, float]:
     """
-    Accuracy over all words, and where tags mark entities the micro-averaged precision, recall and F1 of these.
+    Accuracy over all words and, for entity tags, micro-averaged entity precision, recall and F1.
 
     Args:
-        references (`Sequence[Sequence[str]]`): The true tags of each sentence.
-        predictions (`Sequence[Sequence[str]]`): The predicted ones.
-        entities (`bool`): See [`marks_entities`].
+        references (`Sequence[Sequence[str]]`): The gold tags of each sentence.
+        predictions (`Sequence[Sequence[str]]`): The predicted tags of each sentence.
+        entities (`bool`): Whether the tags mark entities; see [`marks_entities`].
+
+    Returns:
+        `dict[str, float]`: `accuracy` and, for entity tags, `precision`, `recall` and `f1`, from 0 to 1.
     """
     scores = {"accuracy": float(accuracy_score([*chain(*references)], [*chain(*predictions)]))}
     if entities:
@@ -41,7 +44,7 @@ def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str,
 
 
 def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
-    """Precision, recall and F1 of each type of entity or of each tag, as a table."""
+    """A text table of precision, recall and F1 by entity type or by tag; arguments as for [`score_tags`]."""
     if not entities:
         return classification_report([*chain(*references)], [*chain(*predictions)], digits=4, zero_division=0)
     if not marks_entities(chain(*references, *predictions)):

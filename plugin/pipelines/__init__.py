@@ -1,0 +1,1 @@
+"""Pipelines of Transformers for relation extraction and dependency parsing."""

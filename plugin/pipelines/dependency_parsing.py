@@ -1,4 +1,4 @@
-"""The pipeline `"dependency-parsing"`: sentences in, words with their heads and relations out."""
+"""The pipeline `"dependency-parsing"`: predicts the head and relation of every word of a sentence."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from msattn.trees.parses import DECODERS, parse_batch, sentence_parses
 
 class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     """
-    Finds the head of every word, with a model that [`AutoModelForDependencyParsing`] loads.
+    Dependency parsing pipeline for models of [`AutoModelForDependencyParsing`].
 
     An input is one of
 
-    - a text of one sentence, `"The dog doesn't sleep."`: runs of letters and digits are its words, with apostrophes
-      inside, and every other sign;
-    - `{"words": ["The", "dog", "does", "n't", "sleep", "."]}`, a sentence that is cut into words already, as the
-      treebank of the parser does it;
+    - a text of one sentence, `"The dog doesn't sleep."`, which is split into words (with inner apostrophes) and
+      punctuation marks;
+    - a tokenized sentence, `{"words": ["The", "dog", "does", "n't", "sleep", "."]}`. Use the tokenization of the
+      parser's treebank.
 
-    or a list, a data set or a generator of these; in a list, a list of words will do. With `batch_size`, sentences of
-    like length share a batch; results come in the order of the inputs.
+    Lists, datasets and generators of inputs work too; within a list, a sentence may also be a plain list of words.
+    With `batch_size`, sentences of similar length are batched together. Results have the order of the inputs.
 
     Example:
 
@@ -41,7 +41,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
      {'index': 2, 'word': 'sleep', 'head': 0, 'relation': 'root', 'score': 0.99},
      {'index': 3, 'word': '.', 'head': 2, 'relation': 'punct', 'score': 0.99}]
     >>> print(parse.to_conllu(parse("Dogs sleep.")))
-    ```"""
+    ```
+    """
 
     _load_tokenizer = True
     _load_processor = False
@@ -56,7 +57,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which parses nothing; "
                 "give a checkpoint that run_parsing.py has trained."
             )
-        # The positions of the words count from the left.
+        # Word positions are counted from the left.
         self.tokenizer.padding_side = "right"
 
     def _sanitize_parameters(
@@ -74,45 +75,50 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
+        Parses one or more sentences.
+
         Args:
-            inputs: One input or many, see above.
+            inputs (`Any`): One input or many; see [`DependencyParsingPipeline`].
             decode (`str`, *optional*, defaults to `"mst"`):
-                The best tree (`"mst"`), or the best head of each word, which may be no tree (`"greedy"`).
-            max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
+                The maximum spanning tree (`"mst"`), or the best head of each word, which need not give a tree
+                (`"greedy"`).
+            max_length (`int`, *optional*): Maximum number of tokens per model input. Default: the model's limit.
             long_sentences (`str`, *optional*, defaults to `"window"`):
-                What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
-            batch_size (`int`, *optional*, defaults to 1): Sentences that go through the model at once.
+                Treatment of longer sentences: windows that overlap by half (`"window"`), or `"error"`.
+            batch_size (`int`, *optional*, defaults to 1): Number of sentences per batch.
 
         Returns:
-            `list[dict]` for a sentence, or a list or an iterator of them as with every pipeline: of each word `index`,
-            from 1 on, `word`, `head`, 0 for the root, `relation`, and `score`, how probable both are.
+            `list[dict[str, Any]]`: For each word `index` (from 1), `word`, `head` (0 for the root), `relation` and
+            `score` (the probability of head and relation). For many inputs, a list or an iterator of such lists.
 
         Raises:
-            UserError: What was given is no sentence, or is too long and `long_sentences` is `"error"`.
+            UserError: An input is not a sentence, an argument is unknown, or a sentence is too long and
+                `long_sentences` is `"error"`.
         """
         return super().__call__(inputs, **kwargs)
 
     def input_length(self, item: Any) -> int:
+        """The approximate length of an input in characters."""
         words = item.get("words") if isinstance(item, Mapping) else item
         return sum(len(str(word)) + 1 for word in words) if isinstance(words, (list, tuple)) else len(str(words))
 
     def preprocess(
         self, inputs: Any, max_length: int | None = None, long_sentences: str = "window"
     ) -> Iterator[dict[str, Any]]:
-        # `datasets`, on which the encoder stands, is too slow to import with the package.
+        # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.parser_inputs import parser_inputs
 
         words = _words(inputs)
         limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
         limit = min(limit for limit in limits if limit is not None)
-        # Of no words no tree is asked for, but the model's batch needs something to read.
+        # A sentence without words still needs a model input, for the batch.
         (windows,) = parser_inputs(self.tokenizer, [words or [""]], limit)
         if long_sentences == "error" and (len(windows) > 1 or windows[0].cut):
             raise UserError(f"the sentence has more than {limit} tokens: {' '.join(words)[:80]!r}.")
         for number, window in enumerate(windows, start=1):
             start, stop = window.kept
             tensors = {name: torch.tensor([row]) for name, row in window.inputs.items()}
-            # Batches are padded with 0.
+            # Shifted by 1, as the pipeline pads batches with 0.
             yield {
                 **tensors,
                 "word_index": tensors["word_index"] + 1,
@@ -144,7 +150,15 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
     @staticmethod
     def to_conllu(sentences: Sequence) -> str:
-        """CoNLL-U of what the pipeline returned, for one sentence or for several."""
+        """
+        Converts results of the pipeline to CoNLL-U.
+
+        Args:
+            sentences (`Sequence`): The result for one sentence, or a list of results.
+
+        Returns:
+            `str`: The CoNLL-U text, with the columns ID, FORM, HEAD and DEPREL.
+        """
         from msattn.data.corpora.treebanks import conllu_lines
         from msattn.data.files.conllu import with_tree
 
@@ -157,8 +171,12 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     @staticmethod
     def to_displacy(sentence: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         """
-        What spaCy's `displacy.render(..., style="dep", manual=True)` draws. It has no arc for the root;
-        [`~msattn.analysis.arc_diagram`] has one, and needs no spaCy.
+        Converts a result to the input of spaCy's `displacy.render(..., style="dep", manual=True)`.
+
+        displaCy draws no arc for the root. [`~msattn.analysis.arc_diagram`] does, and works without spaCy.
+
+        Args:
+            sentence (`Sequence[Mapping[str, Any]]`): The result for one sentence.
         """
         arcs = [
             {

@@ -1,4 +1,4 @@
-"""A pipeline whose batches hold inputs of like length."""
+"""A pipeline that batches inputs of similar length."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any
 from torch.utils.data import Dataset, IterableDataset
 from transformers import Pipeline
 
-# How many batches are put in order of length at a time: enough for little padding, few enough to stream.
+# Number of batches that are sorted by length at a time: enough for little padding, few enough for streaming.
 LOOKAHEAD = 64
 
 
 class Stream(IterableDataset):
-    """What can only be read once. Early releases of Transformers 5 read a generator to its end before they begin."""
+    """
+    A single-pass stream. Early releases of Transformers 5 would exhaust a plain generator before the first batch.
+
+    Args:
+        items (`Iterable`): The items.
+    """
 
     def __init__(self, items: Iterable):
         self.items = items
@@ -24,13 +29,20 @@ class Stream(IterableDataset):
 
 
 class LengthSortedPipeline(Pipeline):
-    """A [`Pipeline`] that takes any iterable, and with `batch_size` puts its inputs in order of length."""
+    """A [`Pipeline`] that takes any iterable and, with `batch_size`, batches inputs of similar length."""
 
     def input_length(self, item: Any) -> int:
-        """Roughly how long an input is. What is no input at all is refused later."""
+        """The approximate length of an input. Invalid inputs are rejected later."""
         return 0
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        """
+        Runs the pipeline.
+
+        Args:
+            inputs (`Any`): An input, or an iterable, dataset or generator of inputs.
+            **kwargs: Keyword arguments of the pipeline.
+        """
         if isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping, list, Dataset)):
             inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
         return [] if inputs == [] else super().__call__(inputs, **kwargs)

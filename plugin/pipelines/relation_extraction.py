@@ -1,4 +1,4 @@
-"""The pipeline `"relation-extraction"`: sentences with two marked entities in, relations out."""
+"""The pipeline `"relation-extraction"`: classifies the relation between two marked entities of a sentence."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from msattn.pipelines.length_sorted import LengthSortedPipeline
 
 class RelationExtractionPipeline(LengthSortedPipeline):
     """
-    Names the relation between two entities of a sentence, with a model that [`AutoModelForRelationExtraction`] loads.
+    Relation extraction pipeline for models of [`AutoModelForRelationExtraction`].
 
     An input is one of
 
-    - a text with marked entities, `"The <e1>author</e1> of a <e2>book</e2>."` (`[E1]...[/E1]` is understood, too);
-    - `{"text": ..., "head": [start, end], "tail": [start, end]}`, spans in characters, the end excluded;
-    - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, spans in tokens, the end excluded;
+    - a text with marked entities, `"The <e1>author</e1> of a <e2>book</e2>."` (or `[E1]...[/E1]`);
+    - `{"text": ..., "head": [start, end], "tail": [start, end]}`, with spans in characters, the end exclusive;
+    - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, with spans in tokens, the end exclusive.
 
-    or a list, a data set or a generator of these. With `batch_size`, sentences of like length share a batch; results
-    come in the order of the inputs.
+    Lists, datasets and generators of inputs work too. With `batch_size`, sentences of similar length are batched
+    together. Results have the order of the inputs.
 
     Example:
 
@@ -39,7 +39,8 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     >>> extractor("The <e1>author</e1> of a <e2>book</e2>.")
     {'label': 'Product-Producer(e2,e1)', 'score': 0.98,
      'head': {'start': 4, 'end': 10, 'text': 'author'}, 'tail': {'start': 16, 'end': 20, 'text': 'book'}}
-    ```"""
+    ```
+    """
 
     _load_tokenizer = True
     _load_processor = False
@@ -56,9 +57,9 @@ class RelationExtractionPipeline(LengthSortedPipeline):
                 f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which extracts no "
                 "relations; give a checkpoint that run_re.py has trained."
             )
-        # The positions of the entities count from the left.
+        # Entity positions are counted from the left.
         self.tokenizer.padding_side = "right"
-        # Some models read texts without the markers, and their tokenizer lacks them.
+        # Pairwise models read texts without markers, and their tokenizer lacks them.
         self.marking_tokenizer = copy.deepcopy(self.tokenizer) if self.reads_pieces else self.tokenizer
         if self.reads_pieces:
             from msattn.data.inputs.entity_markers import add_entity_markers
@@ -68,7 +69,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     def _sanitize_parameters(
         self, top_k: int | str | None = "", output_attentions: bool | None = None, max_length: int | None = None
     ) -> tuple[dict, dict, dict]:
-        # None is a value of its own for top_k: all labels.
+        # top_k=None means all labels, so "" is the default.
         postprocess_params = {} if top_k == "" else {"top_k": top_k}
         forward_params = {} if output_attentions is None else {"output_attentions": output_attentions}
         preprocess_params = {} if max_length is None else {"max_length": max_length}
@@ -76,35 +77,39 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
+        Extracts the relation of one or more inputs.
+
         Args:
-            inputs: One input or many, see above.
+            inputs (`Any`): One input or many; see [`RelationExtractionPipeline`].
             top_k (`int`, *optional*):
-                Return a list of the `top_k` best relations, or of all if `None`, best first. Without it, the result is
-                the best one, not in a list.
+                Return a list of the `top_k` best relations, best first; all of them for `None`. Default: the best
+                relation, not in a list.
             output_attentions (`bool`, *optional*, defaults to `False`):
-                Add the `tokens` and their `fusion_attentions`, one `(heads, tokens, (1 + scales) * tokens)` array a
-                fusion layer.
+                Whether to add `tokens` and `fusion_attentions`, with one array of shape
+                `(heads, tokens, (1 + scales) * tokens)` per fusion layer.
             max_length (`int`, *optional*):
-                Most tokens the model reads; a longer text keeps a window around both entities. The model's and the
-                tokenizer's own limit if not given.
-            batch_size (`int`, *optional*, defaults to 1): Inputs that go through the model at once.
+                Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
+                the model and the tokenizer.
+            batch_size (`int`, *optional*, defaults to 1): Number of inputs per batch.
 
         Returns:
-            `dict`, or a list or an iterator of them as with every pipeline: `label`, `score`, and `head` and `tail`
-            with `start`, `end` and `text`. The spans count what the input's spans count, or the characters of the text
-            without its marks.
+            `dict[str, Any]`: `label`, `score` (probability), and `head` and `tail` with `start`, `end` and `text`.
+            Spans have the unit of the input: characters, without the marks of a marked text, or tokens. For many
+            inputs, a list or an iterator of dictionaries.
 
         Raises:
-            UserError: A span does not fall on the text, is empty, overlaps the other or cuts a word; a mark is missing
-                or occurs twice; the two entities and what lies between them exceed `max_length`.
+            UserError: A span is out of range, empty, overlaps the other or splits a word, a mark is missing or
+                repeated, the entities and the text between them exceed `max_length`, or `output_attentions` is set for
+                a pairwise model.
         """
         return super().__call__(inputs, **kwargs)
 
     def input_length(self, item: Any) -> int:
+        """The approximate length of an input in characters."""
         return _length(item)
 
     def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
-        # `datasets`, on which the reader and the encoder stand, is too slow to import with the package.
+        # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.entity_markers import encode_relations, without_markers
 
         example = _example(inputs)
@@ -122,7 +127,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         if self.reads_pieces:
             encoded = without_markers(encoded, self.marking_tokenizer)
             for role, pieces in zip(("head", "tail"), *encoded.pop("entity_pieces"), strict=True):
-                # Batches are padded with 0.
+                # Shifted by 1, as the pipeline pads batches with 0.
                 encoded[f"{role}_pieces"] = [[1 + piece for piece in pieces] or [0]]
         return {"example": example, **{name: torch.tensor(rows) for name, rows in encoded.items()}}
 
@@ -159,12 +164,12 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
 
 def _units(row: Mapping) -> str | Sequence | None:
-    """What the spans of an input count: its tokens, or its text for the characters."""
+    """The sequence that the spans of an input index: its tokens or its text."""
     return next((row[name] for name in ("token", "tokens", "text", "sentence") if row.get(name) is not None), None)
 
 
 def _length(item: Any) -> int:
-    """Roughly how long an input is, to sort by. What is no input at all is refused later."""
+    """The approximate length of an input in characters. Invalid inputs are rejected later."""
     units = _units(item) if isinstance(item, Mapping) else item
     if isinstance(units, (list, tuple)):
         return sum(len(str(token)) + 1 for token in units)
@@ -172,7 +177,7 @@ def _length(item: Any) -> int:
 
 
 def _example(inputs: Any) -> dict[str, Any]:
-    """Reads and checks one input. The spans as they were given, with their texts, are under `given`."""
+    """Validates an input and converts its spans to characters; `given` keeps them in the unit of the input."""
     from msattn.data.corpora.relation_rows import relation_row
 
     row = {"text": re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", inputs)} if isinstance(inputs, str) else inputs
@@ -196,8 +201,9 @@ def _example(inputs: Any) -> dict[str, Any]:
 
 def _check_border(text: str, start: int, end: int, role: str) -> None:
     """
-    Refuses an offset between two letters or two digits. Letters without case are let through: most of the scripts that
-    have none write words without spaces, or attach particles to them.
+    Raises `UserError` if a span boundary is between two letters or two digits.
+
+    Letters without case are allowed: most scripts without case do not separate words by spaces, or attach particles.
     """
     for offset in (start, end):
         pair = text[offset - 1 : offset + 1] if offset else ""
@@ -213,7 +219,7 @@ def _is_cased(character: str) -> bool:
 
 
 def _quoted(row: Any, message: str) -> str:
-    """The text around the span that an error message is about, to end the message with."""
+    """The end of an error message: the text around the span that it is about."""
     units = _units(row) if isinstance(row, Mapping) else None
     if not isinstance(units, (str, list)):
         return ""
@@ -225,7 +231,7 @@ def _quoted(row: Any, message: str) -> str:
 
 
 def _around(units: str | Sequence, start: int, end: int) -> str:
-    """A span with what stands around it: 40 characters, or 8 tokens."""
+    """A span with its context: 40 characters or 8 tokens on each side."""
     reach = 40 if isinstance(units, str) else 8
     first = max(0, min(start, len(units)) - reach)
     last = max(0, min(end, len(units))) + reach
@@ -235,7 +241,7 @@ def _around(units: str | Sequence, start: int, end: int) -> str:
 
 
 def _unpadded(attentions: torch.Tensor | None, tokens: int) -> list:
-    """Cuts `(1, layers, heads, padded, (1 + scales) * padded)` to the real tokens: one array a layer."""
+    """Removes padding from `(1, layers, heads, padded, (1 + scales) * padded)`; returns one array per layer."""
     if attentions is None:
         return []
     blocks = attentions[0].unflatten(-1, (-1, attentions.shape[-2]))

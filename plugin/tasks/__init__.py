@@ -1,1 +1,1 @@
-"""The tasks that the scripts train, and the experiment and the studies that all of them share."""
+"""The tasks behind the scripts, and the experiments and studies that they share."""

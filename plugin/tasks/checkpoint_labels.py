@@ -1,4 +1,4 @@
-"""The labels that a trained checkpoint knows."""
+"""The labels of a fine-tuned checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassi
 
 
 def checkpoint_labels(args: ModelArguments) -> list[str] | None:
-    """Labels of a trained checkpoint; a pre-trained encoder has none."""
+    """The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder."""
     config = load_config(args)
     architectures = config.architectures or []
     stock = any(name.endswith("ForSequenceClassification") for name in architectures)

@@ -1,4 +1,4 @@
-"""Which checkpoint a resumed run goes on from."""
+"""Finds the checkpoint to resume training from."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ logger = logging.get_logger(__name__)
 
 def last_checkpoint(args: TrainingArguments) -> str | None:
     """
-    The folder that `--resume_from_checkpoint` means.
+    Resolves `--resume_from_checkpoint` to a folder.
 
-    `last` (or `true`) is the newest complete checkpoint of `args.output_dir`, or none where there is none yet. One
-    that was being written when the run was killed, or when the disk was full, is passed over.
+    `last` (or `true`) selects the newest complete checkpoint in `args.output_dir`. Incomplete checkpoints, written
+    while the run was killed or the disk was full, are skipped.
+
+    Args:
+        args (`TrainingArguments`): With `resume_from_checkpoint` and `output_dir`.
+
+    Returns:
+        `str` or `None`: The folder; `None` to start from the beginning.
 
     Raises:
-        UserError: The named folder is not a checkpoint.
+        UserError: `--resume_from_checkpoint` names a folder that is not a complete checkpoint.
     """
     wanted = args.resume_from_checkpoint
     if wanted is None or str(wanted).lower() == "false":
@@ -42,7 +48,7 @@ def last_checkpoint(args: TrainingArguments) -> str | None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether the Trainer wrote everything: its state comes last, and neither JSON nor weights break off."""
+    """Whether a checkpoint was written completely: `trainer_state.json`, which comes last, and all weights load."""
     try:
         json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
         for weights in checkpoint.glob("*.safetensors"):

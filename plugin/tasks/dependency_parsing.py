@@ -1,4 +1,4 @@
-"""Dependency parsing: the head of every word, and its relation to it."""
+"""Dependency parsing: predicts the head of every word and its dependency relation."""
 
 from __future__ import annotations
 
@@ -47,12 +47,15 @@ METRIC_NAMES = {
 
 class ParsingTrainer(GuidedFineTuningTrainer):
     """
-    A Trainer for a parser, which decodes batch by batch: its predictions are the columns of [`Parses`], `(rows, words,
-    4)`, and their labels are the column `place` of the data.
+    A Trainer for a parser that decodes each batch during evaluation.
+
+    Its predictions are the columns of [`Parses`], `(rows, words, 4)`; its label ids are the column `place` of the
+    dataset, `(rows, 2)`: the number of the set and the row in it.
 
     Args:
-        decoder (`str`): See [`~msattn.trees.parses.parse_batch`].
-        **kwargs: Arguments of [`FineTuningTrainer`].
+        *args: Positional arguments of [`FineTuningTrainer`].
+        decoder (`str`): The decoder, `"mst"` or `"greedy"`; see [`~msattn.trees.parses.parse_batch`].
+        **kwargs: Keyword arguments of [`FineTuningTrainer`].
     """
 
     def __init__(self, *args: Any, decoder: str, **kwargs: Any):
@@ -74,7 +77,7 @@ class ParsingTrainer(GuidedFineTuningTrainer):
         inputs = self._prepare_inputs(inputs)
         places = inputs.pop("place")
         if isinstance(model, torch.nn.DataParallel):
-            model = model.module  # each replica would have to decode a part of its own
+            model = model.module  # decoding is not split over replicas
         with torch.no_grad(), self.compute_loss_context_manager():
             outputs, parses = parse_batch(model, inputs, self.decoder)
         answers = torch.from_numpy(np.stack(parses, axis=-1).astype(np.float32)).to(places.device)
@@ -84,27 +87,33 @@ class ParsingTrainer(GuidedFineTuningTrainer):
 @dataclass
 class ParsedSet:
     """
-    A set of sentences and how it was encoded.
+    The sentences of a split, and the windows that they were encoded as.
 
     Args:
-        trees (`datasets.Dataset`): See [`read_treebank`].
-        windows (`datasets.Dataset`): The columns `WINDOW_COLUMNS` of [`encode_treebank`].
+        trees (`datasets.Dataset`): The sentences; see [`read_treebank`].
+        windows (`datasets.Dataset`): The columns `WINDOW_COLUMNS` of [`encode_treebank`], one row per window.
     """
 
     trees: Dataset
     windows: Dataset
 
     def parses(self, answers: Iterable[np.ndarray], decoder: str) -> list[Parses]:
-        """The parse of each sentence, from the answers of a [`ParsingTrainer`] to its windows, in order."""
+        """
+        Merges the predictions for windows into one parse per sentence.
+
+        Args:
+            answers (`Iterable[np.ndarray]`): The predictions of a [`ParsingTrainer`], one per window, in order.
+            decoder (`str`): The decoder that made them.
+        """
         return sentence_parses(answers, self.windows.to_list(), decoder)
 
 
 class DependencyParsing(Task):
     """
-    The head of every word and its relation to it, by pairwise attention.
+    Dependency parsing with pairwise attention: the head of every word and its relation.
 
     Raises:
-        UserError: The decoder is not installed, or `--mlm_epochs` has nothing to train on.
+        UserError: The package for `--decode mst` is not installed, or `--mlm_epochs` is set without `--do_train`.
     """
 
     argument_classes = (ParserArguments, ParsingDataArguments, MaskedLMArguments)
@@ -126,7 +135,7 @@ class DependencyParsing(Task):
         if mlm_args.mlm_epochs is not None and not args.do_train:
             raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
         if data_args.decode == "mst":
-            tree_search()  # not after hours of training
+            tree_search()  # fails before the training if the package is missing
         self.mlm_args = mlm_args
         self.tokenizer = load_tokenizer(model_args)
         most = self.tokenizer.model_max_length
@@ -183,7 +192,7 @@ class DependencyParsing(Task):
         return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """`<prefix>_predictions.conllu`: what was read, with the predicted heads and relations."""
+        """Writes `<prefix>_predictions.conllu`: the input sentences with predicted heads and relations."""
         data = self.sets[prefix]
         parses = data.parses(predictions, self.data_args.decode)
         with open(folder / f"{prefix}_predictions.conllu", "w", encoding="utf-8", newline="") as file:
@@ -193,7 +202,7 @@ class DependencyParsing(Task):
     def card(self) -> ModelCardFacts:
         name = Path(str(self.data_args.train_file)).name
         return ModelCardFacts(
-            # No pipeline_tag: the Hub knows no such task.
+            # No pipeline_tag: the Hub has no tag for dependency parsing.
             task_type="dependency-parsing",
             task_name="Dependency Parsing",
             dataset_type=name,
@@ -223,14 +232,18 @@ def parsing_metrics(
     prediction: EvalPrediction, sets: Sequence[ParsedSet], labels: Sequence[str], decoder: str
 ) -> dict[str, float]:
     """
-    The scores of [`score_trees`] if there are true trees, and in how many sentences, in percent, the tree is not
-    projective, or the greedy heads have a cycle or not just one root.
+    The scores of predicted parses, in percent.
 
     Args:
-        prediction (`EvalPrediction`): The answers of a [`ParsingTrainer`]; the labels are a set and a row of it.
-        sets (`Sequence[ParsedSet]`): The sets.
-        labels (`Sequence[str]`): The relations.
-        decoder (`str`): How the answers were decoded.
+        prediction (`EvalPrediction`): The output of a [`ParsingTrainer`]. Each label id is a pair of set and row.
+        sets (`Sequence[ParsedSet]`): The scored sets.
+        labels (`Sequence[str]`): The relations in the order of their ids.
+        decoder (`str`): The decoder of the predictions.
+
+    Returns:
+        `dict[str, float]`: The share of non-projective trees, and of sentences whose greedy heads have a cycle or not
+        exactly one root. With gold trees, also the scores of [`score_trees`] and the share of gold trees that are
+        non-projective.
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     trees = sets[number].trees
@@ -264,7 +277,7 @@ def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[st
 
 
 def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:
-    """What about a set is not as it should be, as a warning or an error."""
+    """Warns about sentences longer than `max_length` and unknown relations; with `"error"`, raises for the former."""
     sentence, cut = (np.array(data.windows[name]) for name in ("sentence", "cut"))
     long = np.union1d(np.flatnonzero(np.bincount(sentence) > 1), sentence[cut])
     if len(long):

@@ -1,4 +1,4 @@
-"""One experiment: train, evaluate and predict with one seed or with several, and leave a record of it."""
+"""Experiments: train, evaluate and predict with one or more seeds, and save metrics and model cards."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from msattn.tasks.task import GuidedFineTuningTrainer, Task
 @dataclass
 class Experiment:
     """
-    A task with its data: how it is trained, evaluated and recorded.
+    A task with its encoded data, ready to be trained and evaluated.
 
     Args:
-        task (`Task`): What is learned.
-        datasets (`Mapping[str, datasets.Dataset]`): Model inputs by the prefix of their metrics; see [`Task.load`].
+        task (`Task`): The task.
+        datasets (`Mapping[str, datasets.Dataset]`): Model inputs by metric prefix; see [`Task.load`].
         train_groups (`Sequence`, *optional*):
-            The group of each training example, such as the query of a candidate: a part of the training data has
-            whole groups.
+            The group of each training example, such as the query of a candidate. Subsets of the training data never
+            split a group.
     """
 
     task: Task
@@ -38,15 +38,16 @@ class Experiment:
 
     @classmethod
     def of(cls, task: Task) -> Experiment:
-        """The experiment of a task, whose data are read and encoded."""
+        """Reads and encodes the data of a task."""
         return cls(task, task.load(), task.train_groups())
 
     @property
     def train_dataset(self) -> Dataset | None:
+        """The encoded training data; `None` if the task does not train."""
         return self.datasets.get("train")
 
     def datasets_of(self, *kinds: str) -> dict[str, Dataset]:
-        """The data sets of these kinds: `eval` includes `eval_mm`, for example."""
+        """The datasets whose metric prefix belongs to `kinds`; `eval` includes `eval_mm`, for example."""
         return {prefix: data for prefix, data in self.datasets.items() if prefix.partition("_")[0] in kinds}
 
     def run(
@@ -56,18 +57,19 @@ class Experiment:
         guiding: GuidingArguments | None = None,
     ) -> dict[str, float]:
         """
-        Runs every seed.
+        Trains, evaluates and predicts, once per seed.
 
         Args:
-            args (`TrainingArguments`): How to train.
-            experiment_args (`ExperimentArguments`): How often.
-            guiding (`GuidingArguments`, *optional*): How the attention is guided, if not as the task says.
+            args (`TrainingArguments`): The training arguments.
+            experiment_args (`ExperimentArguments`): Seeds and early stopping.
+            guiding (`GuidingArguments`, *optional*): Attention guiding. Default: that of the task.
 
         Returns:
-            `dict[str, float]`: The metrics; over several seeds their means, with their standard deviations as `*_std`.
+            `dict[str, float]`: The metrics. With `--seeds`, their means, and their sample standard deviations as
+            `*_std`.
 
         Raises:
-            UserError: A checkpoint cannot be resumed or loaded, or `--metric_for_best_model` names no metric.
+            UserError: A checkpoint cannot be resumed or loaded, or `--metric_for_best_model` is not a metric.
         """
         guiding = guiding or self.task.guiding
         if not experiment_args.seeds:
@@ -112,13 +114,13 @@ class Experiment:
     ) -> GuidedFineTuningTrainer:
         task, patience = self.task, experiment_args.early_stopping_patience
         if args.ddp_find_unused_parameters is None:
-            # All that is trained takes part in every step; by default the Trainer has each step searched for the rest.
+            # All trained parameters get gradients in every step; DDP's search for unused ones would cost time.
             args.ddp_find_unused_parameters = False
         return task.trainer_class(
             model=task.model(),
             args=args,
             train_dataset=self.train_dataset,
-            # One development set is passed as it is: its metrics are then called eval_f1 and not eval_eval_f1.
+            # A single dataset, not a dict: the metrics are then named eval_f1 instead of eval_eval_f1.
             eval_dataset=next(iter(self.datasets_of("eval", "dev").values()), None),
             processing_class=task.tokenizer,
             data_collator=task.collator_class(
@@ -141,17 +143,22 @@ class Experiment:
         trainer.save_model()
         trainer.save_state()
         if trainer.args.should_save:
-            # The Trainer adds to what is there: scores of another model that was trained into the same folder.
+            # The Trainer merges into an existing file, which may hold the scores of an earlier model.
             Path(trainer.args.output_dir, "all_results.json").unlink(missing_ok=True)
         return _record(trainer, "train", {**output.metrics, "train_samples": len(trainer.train_dataset)})
 
 
 def check_arguments(args: TrainingArguments, experiment_args: ExperimentArguments) -> None:
     """
-    Checks what is known before any data are read.
+    Checks the arguments before any data are read.
+
+    Args:
+        args (`TrainingArguments`): The training arguments.
+        experiment_args (`ExperimentArguments`): Seeds and early stopping.
 
     Raises:
-        UserError: Early stopping lacks the metric that it goes by, or several seeds are one or would push one model.
+        UserError: `--early_stopping_patience` is set without `--load_best_model_at_end`, `--seeds` repeats a seed, or
+            `--seeds` is combined with `--push_to_hub`.
     """
     if experiment_args.early_stopping_patience is not None and not args.load_best_model_at_end:
         raise UserError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")

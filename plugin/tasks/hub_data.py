@@ -1,4 +1,4 @@
-"""Data sets of the Hub, by the arguments that name them."""
+"""Loads datasets from the Hub."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from msattn.errors import UserError
 
 def load_hub_dataset(data_args: HubDataArguments, model_args: ModelArguments) -> DatasetDict:
     """
-    The data set of `--dataset_name`; empty without it.
+    Loads the dataset of `--dataset_name`.
+
+    Args:
+        data_args (`HubDataArguments`): Names the dataset and its configuration.
+        model_args (`ModelArguments`): Cache folder and access token.
+
+    Returns:
+        `datasets.DatasetDict`: The splits; empty without `--dataset_name`.
 
     Raises:
-        UserError: It cannot be loaded.
+        UserError: The dataset cannot be loaded.
     """
     name = data_args.dataset_name
     if name is None:

@@ -1,4 +1,4 @@
-"""Further training of an encoder as a masked language model, on the text of a task."""
+"""Further pre-training of an encoder as a masked language model on the training text of a task."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ def train_masked_lm(
     args: TrainingArguments,
 ) -> Arguments:
     """
-    Trains the encoder of a checkpoint on sentences, once for all seeds, and leaves it in the folder `mlm` of the
-    output.
+    Trains a checkpoint as a masked language model and saves it to the sub-folder `mlm` of the output folder.
+
+    It runs once for all seeds. A resumed run reuses a complete `mlm` folder.
 
     Args:
         model_args (`ModelArguments`): Names the checkpoint.
-        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the checkpoint.
         sentences (`Sequence[Sequence[str]]`): The words of each sentence.
-        mlm_args (`MaskedLMArguments`): How long and how fast.
-        args (`TrainingArguments`): What else there is to say, such as the size of a batch.
+        mlm_args (`MaskedLMArguments`): Number of epochs and learning rate.
+        args (`TrainingArguments`): All other training arguments, such as the batch size.
 
     Returns:
-        `ModelArguments`: The same, naming what was trained.
+        `ModelArguments`: A copy of `model_args` that names the trained checkpoint.
 
     Raises:
-        UserError: The encoder cannot be loaded, or the tokenizer masks nothing.
+        UserError: `--mlm_epochs` is not positive, the tokenizer has no mask token, or the encoder cannot be loaded.
     """
     if not mlm_args.mlm_epochs or mlm_args.mlm_epochs < 0:
         raise UserError(f"--mlm_epochs must be above 0, got {mlm_args.mlm_epochs}.")
@@ -70,7 +71,7 @@ def train_masked_lm(
         own.load_best_model_at_end = own.push_to_hub = False
         set_seed(own.seed)
         texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
-        # Without what only the model of the task knows.
+        # Drop the fields of task-specific subclasses, which a masked language model does not have.
         source = ModelArguments(**{each.name: getattr(model_args, each.name) for each in fields(ModelArguments)})
         trainer = Trainer(
             model=load_model(AutoModelForMaskedLM, source, len(tokenizer)),
@@ -81,6 +82,6 @@ def train_masked_lm(
         )
         trainer.train()
         trainer.save_model()
-        # Comes last: without it the folder is not complete.
+        # The state comes last: `is_complete` takes it as the sign of a finished training.
         trainer.save_state()
     return replace(model_args, model_name_or_path=str(folder), model_revision="main")

@@ -1,4 +1,4 @@
-"""The model card of a training run: what it was trained on, how, and how well it does."""
+"""Writes the model card of a training run: data, hyperparameters and scores."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from transformers.modelcard import extract_hyperparameters_from_trainer, make_ma
 @dataclass
 class ModelCardFacts:
     """
-    What a script knows about its task and data.
+    The parts of a model card that depend on the task and its data.
 
     Args:
-        task_type (`str`): The task's name in the results: the Hub's, where it has one.
-        task_name (`str`): Its name in words.
-        dataset_type (`str`): The data set's identifier on the Hub, or a short name.
-        dataset_name (`str`): Its name in words.
-        metrics (`Mapping[str, str]`): Metric keys without their prefix, such as `"f1"`, and their names in words.
-        usage (`Callable[[str], str]`): From the model's path or name to Python code that uses it.
-        description (`str`): What the model is.
-        tags (`list[str]`): Tags for the Hub.
-        pipeline_tag (`str`, *optional*):
-            The pipeline of Transformers that the Hub is to show, such as `"text-classification"`.
-        dataset_config (`str`, *optional*): The data set's configuration on the Hub.
-        splits (`Mapping[str, str]`): Metric prefixes and the splits that they stand for.
-        config_fields (`Sequence[str]`): Fields of the model's configuration to list.
-        carries_code (`bool`): Whether the model's class is one of ours, which the checkpoint brings along.
+        task_type (`str`): The task identifier in the `model-index`, such as `"text-classification"`.
+        task_name (`str`): The display name of the task.
+        dataset_type (`str`): The dataset's identifier on the Hub, or a short name.
+        dataset_name (`str`): The display name of the dataset.
+        metrics (`Mapping[str, str]`): Display names by metric key without prefix, such as `"f1"`.
+        usage (`Callable[[str], str]`): Maps the path or name of the model to Python code that uses it.
+        description (`str`): One or two sentences on the model.
+        tags (`list[str]`, *optional*, defaults to `[]`): Tags for the Hub.
+        pipeline_tag (`str`, *optional*): The Hub's pipeline tag, such as `"text-classification"`.
+        dataset_config (`str`, *optional*): The dataset's configuration on the Hub.
+        splits (`Mapping[str, str]`, *optional*): Names of the splits by metric prefix.
+        config_fields (`Sequence[str]`, *optional*, defaults to `()`): Configuration fields to list.
+        carries_code (`bool`, *optional*, defaults to `True`):
+            Whether the model class is defined by msattn, so that the checkpoint ships its code.
     """
 
     task_type: str
@@ -57,13 +57,16 @@ class ModelCardFacts:
 
 def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
     """
-    Writes `README.md` with the results as `model-index`.
+    Writes the model card `README.md`, with the results as `model-index`.
 
     Args:
-        folder (`Path`): The checkpoint's folder.
+        folder (`Path`): The checkpoint folder.
         trainer (`Trainer`): The trainer after training.
         facts (`ModelCardFacts`): Task and data.
-        results (`Mapping`): Metrics by their logged names, `eval_f1` for example.
+        results (`Mapping[str, Any]`): Metrics by their logged names, such as `"eval_f1"`.
+
+    Returns:
+        `Path`: The path of the card.
     """
     config = trainer.model.config
     base_model = config._name_or_path
@@ -120,10 +123,10 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
 
 
 def command_line() -> str:
-    """The command that runs, as one types it, except for the values of `--token`, `--hub_token` and the like."""
+    """The shell command of this process, with the values of `--token`, `--hub_token` and the like masked."""
     return re.sub(r"(--[\w-]*token[ =])\S+", r"\1...", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
 def trainer_history(trainer: Trainer) -> list[dict[str, Any]]:
-    """The evaluations during training, one dict each."""
+    """The evaluations during training, one dictionary of metrics each."""
     return parse_log_history(trainer.state.log_history)[1] or []

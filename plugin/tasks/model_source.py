@@ -1,4 +1,4 @@
-"""Where a script's model comes from: a checkpoint, or a family of models whose weights start fresh."""
+"""Creates a script's model and tokenizer: from a checkpoint, or from scratch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-# What the data say, and no one else.
+# Configuration fields that are set from the data, not by --config_overrides.
 FROM_DATA = ("vocab_size", "pad_token_id", "id2label", "label2id")
-# What a model card names of fresh weights.
+# Configuration fields that the model card of a model trained from scratch lists.
 CARD_FIELDS = (
     "model_type",
     "scales",
@@ -40,19 +40,21 @@ CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 
 class ModelSource:
     """
-    A checkpoint, or a family whose models begin with fresh weights and a vocabulary from the training data.
+    A checkpoint, or a model family to be trained from scratch with a vocabulary built from the training data.
 
     Args:
-        model_args (`ModelArguments`): Names the checkpoint.
-        scratch_args (`ScratchArguments`): Names the family in its place.
-        do_train (`bool`, *optional*, defaults to `True`): Whether it is trained.
+        model_args (`ModelArguments`): Names the checkpoint, with `--model_name_or_path`.
+        scratch_args (`ScratchArguments`): Names the model family instead, with `--model_type`.
+        do_train (`bool`, *optional*, defaults to `True`): Whether the run trains the model.
 
     Attributes:
-        fresh (`bool`): Whether models begin with fresh weights.
-        config (`PreTrainedConfig`): The configuration, but for what the data say of vocabulary and labels.
+        fresh (`bool`): Whether the model is trained from scratch.
+        config (`PreTrainedConfig`): The configuration, before vocabulary and labels are set from the data.
 
     Raises:
-        UserError: Not exactly one of the two is given, or the arguments do not go with it.
+        UserError: Both or neither of `--model_name_or_path` and `--model_type` are given, `--model_type` is unknown or
+            used without training, a field of `--config_overrides` is unknown or invalid, or an argument for training
+            from scratch is combined with a checkpoint or, for the vocabulary, with `--tokenizer_name`.
     """
 
     def __init__(self, model_args: ModelArguments, scratch_args: ScratchArguments, do_train: bool = True):
@@ -81,20 +83,26 @@ class ModelSource:
 
     @property
     def card_fields(self) -> Sequence[str]:
-        """The fields of the configuration that a model card names."""
+        """The configuration fields that the model card lists."""
         return [name for name in CARD_FIELDS if hasattr(self.config, name)] if self.fresh else ["model_type"]
 
     def tokenizer(self, texts: Iterable[str | Sequence[str]] | None) -> PreTrainedTokenizerBase:
         """
-        The tokenizer, which [`ModelSource.model`] needs: that of the checkpoint, or one of the words of `texts`.
+        Loads the tokenizer of the checkpoint, or builds one from the words of `texts`.
+
+        Call it before [`ModelSource.model`].
 
         Args:
-            texts (`Iterable`, *optional*):
-                What the model is trained on, texts or lists of words, read only if a vocabulary is built. `None` if
-                it is not trained.
+            texts (`Iterable[str | Sequence[str]]` or `None`):
+                The training texts, as strings or lists of words; only read if a vocabulary is built. `None` if the
+                model is not trained.
+
+        Returns:
+            `PreTrainedTokenizerBase`: The tokenizer.
 
         Raises:
-            UserError: There is none, or there are no words or vectors to make it of.
+            UserError: The tokenizer cannot be loaded, the texts have no words, `--word_vectors` cannot be read, or a
+                model trained from scratch has no training data.
         """
         args = self.args
         if self.fresh and texts is None:
@@ -113,7 +121,7 @@ class ModelSource:
                 model_max_length=most_tokens(self.config),
             )
             if getattr(self.config, "type_vocab_size", 2) < 2:
-                # RoBERTa and its relatives do not tell the two texts of a pair apart.
+                # RoBERTa and similar models have a single token type.
                 tokenizer.model_input_names.remove("token_type_ids")
             words = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
             if path is not None:
@@ -129,15 +137,20 @@ class ModelSource:
         self, model_class: type[PreTrainedModel], ignore_mismatched_sizes: bool = False, **overrides: Any
     ) -> PreTrainedModel:
         """
-        Loads the checkpoint, or draws fresh weights from torch's generator and takes over the word vectors.
+        Loads the checkpoint, or creates a randomly initialized model with the word vectors as embeddings.
 
         Args:
-            model_class (`type`): An Auto class; for a checkpoint also a class of models.
-            ignore_mismatched_sizes (`bool`, *optional*, defaults to `False`): For a checkpoint of another task.
-            **overrides: Fields of the configuration; for fresh weights, `--config_overrides` has the last word.
+            model_class (`type`): An Auto class; for a checkpoint, a model class works too.
+            ignore_mismatched_sizes (`bool`, *optional*, defaults to `False`):
+                Whether to re-initialize a classification head of another size. For checkpoints only.
+            **overrides: Configuration fields. From scratch, `--config_overrides` takes precedence.
+
+        Returns:
+            `PreTrainedModel`: The model.
 
         Raises:
-            UserError: The model cannot be loaded, the family is none for this task, or the vectors do not fit it.
+            UserError: The checkpoint cannot be loaded, the model family does not support the task, or the width of the
+                word vectors is not that of the embeddings.
         """
         if not self.fresh:
             return load_model(

@@ -1,4 +1,4 @@
-"""Re-ranking by a cross-encoder: how relevant each candidate is for a query."""
+"""Cross-encoder re-ranking: scores the relevance of each candidate for a query."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ def relevance_loss(
     outputs: Mapping[str, torch.Tensor], labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
 ) -> torch.Tensor:
     """
-    Binary cross-entropy of one logit.
+    Binary cross-entropy of one relevance logit per pair, averaged over the pairs of the training step.
 
     Args:
-        outputs (`Mapping`): With `logits` `(batch, 1)`.
-        labels (`torch.Tensor`): `(batch, columns)`; the first column is the relevance, 1 or 0.
-        num_items_in_batch (`int`, *optional*): Numbers in the labels of the whole step; those of this batch if `None`.
+        outputs (`Mapping[str, torch.Tensor]`): Model outputs with `logits` of shape `(batch, 1)`.
+        labels (`torch.Tensor` of shape `(batch, columns)`): The first column is the relevance, 1 or 0.
+        num_items_in_batch (`int`, *optional*):
+            Number of label entries in the whole step, all columns counted. Default: those of this batch.
+
+    Returns:
+        `torch.Tensor` of shape `()`: The loss.
     """
     items = labels.numel() if num_items_in_batch is None else num_items_in_batch
     logits, relevance = outputs["logits"].squeeze(-1).float(), labels[:, 0].float()
@@ -57,10 +61,11 @@ def relevance_loss(
 
 class Ranking(Task):
     """
-    Queries with the candidates to rank for them, by any model that classifies sequences.
+    Re-ranking of the candidates of a query by a cross-encoder: any sequence classification model.
 
     Raises:
-        UserError: An argument does not fit the model, or labels would be smoothed.
+        UserError: `--label_smoothing_factor` is set, `--train_negatives` is below 1, or `--max_seq_length` leaves no
+            room for a word.
     """
 
     argument_classes = (ModelArguments, ClassifierArguments, RankingDataArguments)
@@ -97,12 +102,12 @@ class Ranking(Task):
         queries = Dataset.from_dict({"query_id": data.pairs.unique("query_id")})
         percentage = self.data_args.validation_split_percentage or 0
         train, held = (set(part["query_id"]) for part in hold_out(queries, percentage, self.data_args.split_seed))
-        # What is added to a run to learn from, nobody finds when it is scored.
+        # Relevant documents added to a training run must not be in the scored candidates.
         as_found = self._read("train") if self.data_args.qrels_file else None
         return data.of_queries(train), (as_found or data).of_queries(held)
 
     def prepare(self, data: Mapping[str, RankingData]) -> None:
-        """Nothing: relevance needs no labels."""
+        """Does nothing: the one label is relevance."""
 
     def first(self, data: RankingData, count: int) -> RankingData:
         return data.of_queries(set(data.pairs.unique("query_id")[:count]))
@@ -113,7 +118,7 @@ class Ranking(Task):
             self.data["train"] = data
         pairs = data.pairs.select_columns([name for name in ("query", "text", "label") if name in data.pairs.features])
         if data.labelled:
-            # A label is the relevance of a pair, its set and its row there: a measure needs all pairs of a query.
+            # Labels also carry set and row of each pair, as the metrics need all pairs of a query.
             number = self.scored.index(prefix) if prefix in self.scored else len(self.scored)
             places = [[label, number, row] for row, label in enumerate(pairs["label"])]
             pairs = pairs.remove_columns("label").add_column("label", places)
@@ -151,7 +156,7 @@ class Ranking(Task):
         return ranking_metrics(prediction, [self.data[prefix] for prefix in self.scored])
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """The ranking as a run file of TREC."""
+        """Writes the ranking to `<prefix>_run.trec`, a TREC run file."""
         scores = _scores(self.data[prefix], range(len(predictions)), predictions)
         logger.info(f"wrote {write_run(folder / f'{prefix}_run.trec', scores)}")
 
@@ -175,7 +180,7 @@ class Ranking(Task):
         )
 
     def _read(self, split: str, add_relevant: bool = False) -> RankingData | None:
-        """The data of a split, on request with the relevant documents that a run file lacks."""
+        """Reads a split; `add_relevant` adds the relevant documents that a run file lacks."""
         path, args = self.file(split), self.data_args
         if path is None:
             return None
@@ -193,7 +198,13 @@ class Ranking(Task):
 
 
 def ranking_metrics(prediction: EvalPrediction, sets: Sequence[RankingData]) -> dict[str, float]:
-    """MRR, recall and MAP of predictions whose labels are relevance, set and row."""
+    """
+    MRR, recall at k and MAP of predicted relevance.
+
+    Args:
+        prediction (`EvalPrediction`): Logits `(pairs, 1)` and label ids `(pairs, 3)`: relevance, set and row.
+        sets (`Sequence[RankingData]`): The scored sets.
+    """
     number = prediction.label_ids[0, 1]
     return score_ranking(
         sets[number].relevant(), _scores(sets[number], prediction.label_ids[:, 2], prediction.predictions)
@@ -210,7 +221,7 @@ def _scores(data: RankingData, rows: Sequence[int], logits: np.ndarray) -> dict[
 
 
 def _judged(data: RankingData, path: str, split: str) -> RankingData:
-    """Without the queries that have no relevant document: they teach no ranking, and none of theirs can be scored."""
+    """Drops the queries without a relevant document, which can neither be learned from nor scored."""
     if split == "test" and not data.labelled:
         return data
     relevant = data.relevant() if data.labelled else {}
@@ -222,7 +233,7 @@ def _judged(data: RankingData, path: str, split: str) -> RankingData:
     without = sum(query not in relevant for query in queries)
     if without:
         logger.warning(f"{path}: {without} of {len(queries)} queries have no relevant document and do not count.")
-    # A run file of the test has all queries.
+    # Test predictions are written for all queries; the metrics skip those without a relevant document.
     return data if split == "test" else data.of_queries(relevant)
 
 

@@ -1,4 +1,4 @@
-"""Relation extraction: the relation between two entities of a sentence."""
+"""Relation extraction: classifies the relation between two entities of a sentence."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ from msattn.tasks.task import Task
 
 class RelationExtraction(Task):
     """
-    The relation between two entities of a sentence, by BERT-MS, a baseline of it, or pairwise attention.
+    Relation extraction with BERT-MS, one of its baselines, or pairwise attention.
 
     Raises:
-        UserError: An argument of the model does not fit `--head`, or `--max_seq_length` the model.
+        UserError: A model argument does not apply to `--head`, `--max_seq_length` is out of range, or `--label_file`
+            is not a JSON list of labels or object from label to id.
     """
 
     argument_classes = (MultiScaleArguments, RelationModelArguments, RelationDataArguments)
@@ -73,7 +74,7 @@ class RelationExtraction(Task):
         self.head_args = head_args
         self.tokenizer = load_tokenizer(model_args)
         self.pairwise = _is_pairwise(model_args, head_args)
-        # With pairwise attention, the tokenizer of the model knows no markers.
+        # Pairwise attention encodes without entity markers: they go into a copy that is not saved with the model.
         self.marking = copy.deepcopy(self.tokenizer) if self.pairwise else self.tokenizer
         add_entity_markers(self.marking)
         most = self.tokenizer.model_max_length
@@ -143,7 +144,7 @@ class RelationExtraction(Task):
         return relation_metrics(prediction, self.labels, self.negative)
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """`<prefix>_predictions.tsv`, and `<prefix>_report.txt` if there are labels; its table is printed."""
+        """Writes `<prefix>_predictions.tsv`; with labels, also writes `<prefix>_report.txt` and prints its table."""
         data = self.encoded[prefix]
         answers = np.asarray(self.labels)[predictions.argmax(axis=-1)].tolist()
         lines = [f"{identifier}\t{label}\n" for identifier, label in zip(data["id"], answers, strict=True)]
@@ -170,7 +171,7 @@ class RelationExtraction(Task):
             "baseline."
         )
         return ModelCardFacts(
-            # No pipeline_tag: the Hub knows no such task, and its snippet for another would leave out the entities.
+            # No pipeline_tag: the Hub has none for relation extraction, and other widgets cannot mark entities.
             task_type="relation-extraction",
             task_name="Relation Extraction",
             dataset_type=source,
@@ -212,7 +213,7 @@ class RelationExtraction(Task):
         return {label: number for number, label in enumerate(self.labels)}
 
     def _source(self, prefix: str) -> str | None:
-        """Where data come from, for messages."""
+        """The file or dataset of a metric prefix, for error messages."""
         args = self.data_args
         files = {"dev": args.validation_file, "test": args.test_file}
         if args.validation_split_percentage is None:
@@ -221,7 +222,12 @@ class RelationExtraction(Task):
 
 
 def _is_pairwise(model_args: MultiScaleArguments, head_args: RelationModelArguments) -> bool:
-    """Whether the model is that of pairwise attention, which the checkpoint may say, too."""
+    """
+    Whether the model is the pairwise-attention classifier, by `--head` or else by the checkpoint.
+
+    Raises:
+        UserError: A given argument does not apply to that model.
+    """
     checkpoint = load_config(model_args).model_type == BertPairwiseConfig.model_type
     pairwise = checkpoint if head_args.head is None else head_args.head == PAIRWISE
     for name in model_args.config_overrides() if pairwise else head_args.given(PAIRWISE_FIELDS):
@@ -231,8 +237,14 @@ def _is_pairwise(model_args: MultiScaleArguments, head_args: RelationModelArgume
 
 def relation_metrics(prediction: EvalPrediction, labels: Sequence[str], negative: str | None) -> dict[str, float]:
     """
-    Accuracy, micro-F1 without the negative label and macro-F1, in percent; on SemEval's labels `f1` is the official
-    score, on others the micro-F1.
+    Accuracy, micro-F1, macro-F1 and the area under the precision-recall curve, in percent.
+
+    `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others.
+
+    Args:
+        prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids `(examples,)`.
+        labels (`Sequence[str]`): The labels in the order of their ids.
+        negative (`str` or `None`): The label of no relation, which micro-F1 ignores.
     """
     names = np.asarray(labels)
     predictions = names[prediction.predictions.argmax(axis=-1)].tolist()

@@ -1,4 +1,4 @@
-"""The examples of sentence classification and regression: a task of GLUE, a domain of MTL-16, or one's own files."""
+"""Data for sentence classification and regression: a GLUE task, an MTL-16 domain, or local files."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ PREFIXES = {
     "test_matched": "test",
     "test_mismatched": "test_mm",
 }
-# Classes that have an order of their own.
+# Label sets whose published order differs from the alphabetical one.
 ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
 
 
 @dataclass(frozen=True)
 class SentenceData:
     """
+    The splits of a classification or regression dataset.
+
     Args:
         splits (`Mapping[str, datasets.Dataset]`):
-            By metric prefix; `label` holds class numbers or scores, and is missing where there are none.
-        columns (`Sequence[str]`): The columns of text.
-        labels (`Sequence[str]`, *optional*): The classes; `None` for regression.
+            The splits by metric prefix. The column `label` holds class ids or scores; unlabelled splits lack it.
+        columns (`Sequence[str]`): The one or two text columns.
+        labels (`Sequence[str]` or `None`): The class names in the order of their ids; `None` for regression.
     """
 
     splits: Mapping[str, Dataset]
@@ -55,10 +57,19 @@ def read_sentence_data(
     data_args: SentenceDataArguments, model_args: ModelArguments, splits: Collection[str], domain: str | None
 ) -> SentenceData:
     """
-    Reads those of the splits `train`, `validation` and `test` that there are, of MTL-16 the data of a domain.
+    Reads the requested splits from MTL-16, GLUE or local files.
+
+    Args:
+        data_args (`SentenceDataArguments`): Names the data.
+        model_args (`ModelArguments`): Cache folder, and the checkpoint that has the labels if nothing is trained.
+        splits (`Collection[str]`): Some of `"train"`, `"validation"` and `"test"`. Missing ones are skipped.
+        domain (`str` or `None`): The domain, for MTL-16 only.
+
+    Returns:
+        `SentenceData`: The splits, their text columns and their labels.
 
     Raises:
-        UserError: A file cannot be read, or a label is missing or unknown.
+        UserError: A file cannot be read, a label is missing or unknown, or the arguments contradict each other.
     """
     if data_args.mtl16_dir:
         return _domain_data(data_args.mtl16_dir, domain or "")
@@ -68,7 +79,12 @@ def read_sentence_data(
 
 
 def check_source(data_args: SentenceDataArguments) -> None:
-    """Refuses arguments that name the data twice, or belong to others."""
+    """
+    Checks that the arguments name one data source.
+
+    Raises:
+        UserError: Two sources are given, or an argument does not apply to the source.
+    """
     named = [name for name in ("task_name", "mtl16_dir") if getattr(data_args, name)]
     if len(named) > 1:
         raise UserError("--task_name and --mtl16_dir both name the data: give one of them.")
@@ -83,7 +99,7 @@ def check_source(data_args: SentenceDataArguments) -> None:
 
 
 def _domain_data(folder: str, domain: str) -> SentenceData:
-    """A domain of MTL-16. `test_unseen` has the test reviews that the training data lack, if there are others."""
+    """Reads an MTL-16 domain; `test_unseen` is the test set without reviews that also occur in the training data."""
     data = read_mtl16(folder, domain)
     test = data["test"]
     unseen = test.select(np.flatnonzero(~np.asarray(test["in_train"])))
@@ -138,7 +154,7 @@ def _own_data(data_args: SentenceDataArguments, model_args: ModelArguments, want
 
 
 def _own_labels(raw: Mapping[str, Dataset], model_args: ModelArguments) -> list[str] | None:
-    """The classes of the labelled data, or of the checkpoint where nothing trains; `None` for regression."""
+    """The classes of the training data, or of the checkpoint if there is none; `None` for regression."""
     if "train" not in raw:
         known = checkpoint_labels(model_args) if model_args.model_name_or_path else None
         if known is None:
@@ -157,7 +173,7 @@ def _own_labels(raw: Mapping[str, Dataset], model_args: ModelArguments) -> list[
 
 
 def _with_numbers(dataset: Dataset, labels: Sequence[str] | None, prefix: str) -> Dataset:
-    """Class numbers, or scores, in place of the strings of the file."""
+    """Replaces the label strings of a file by class ids or, for regression, by numbers."""
     texts = dataset["label"]
     known = None if labels is None else {label: number for number, label in enumerate(labels)}
     for number, label in enumerate(texts, start=1):

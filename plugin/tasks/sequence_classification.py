@@ -1,4 +1,4 @@
-"""Sequence classification: sentences and sentence pairs, GLUE's or one's own, with classes or scores."""
+"""Sequence classification and regression of sentences and sentence pairs, such as GLUE."""
 
 from __future__ import annotations
 
@@ -56,14 +56,23 @@ METRIC_NAMES = {
 
 class SequenceClassification(Task):
     """
-    Sentences or sentence pairs with a class or a score: by BERT-MS or a baseline of it, by the classifier of another
-    encoder, or by a model that is trained from scratch.
+    Classification or regression of sentences and sentence pairs.
+
+    The model is BERT-MS or one of its baselines, the sequence classifier of another encoder, or a model trained from
+    scratch.
 
     Args:
-        domain (`str`, *optional*): The domain of MTL-16.
+        model_args (`MultiScaleArguments`): Checkpoint and hyperparameters of BERT-MS.
+        head_args (`SentenceModelArguments`): The head.
+        classifier_args (`ClassifierArguments`): How to treat the classification head of the checkpoint.
+        scratch_args (`ScratchArguments`): Model family and vocabulary, for training from scratch.
+        data_args (`SentenceDataArguments`): Names the data.
+        args (`TrainingArguments`): The training arguments.
+        guiding (`GuidingArguments`): Attention guiding.
+        domain (`str`, *optional*): The MTL-16 domain. Without it, `--mtl16_dir` gives one task per domain.
 
     Raises:
-        UserError: An argument does not fit the model or the data.
+        UserError: The data are named twice, an argument of BERT-MS is used with another model, or `crf=true` is set.
     """
 
     argument_classes = (
@@ -177,8 +186,9 @@ class SequenceClassification(Task):
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
         """
-        `<prefix>_predictions.tsv`, or for a test set of GLUE the file that its server takes; and if the classes are
-        known `<prefix>_report.txt`, which is printed as well.
+        Writes `<prefix>_predictions.tsv`, or for a GLUE test set the submission file.
+
+        For labelled classification data, also writes `<prefix>_report.txt` and prints it.
         """
         task, labels, data = self.data_args.task_name, self.labels, self.encoded[prefix]
         answers = _answers(predictions, labels is None)
@@ -236,7 +246,7 @@ class SequenceClassification(Task):
         return len(self.columns) == 2
 
     def _max_length(self, tokenizer: PreTrainedTokenizerBase) -> int | None:
-        """The most tokens of an example; `None` for any number."""
+        """The maximum number of tokens per example; `None` if the model has no limit."""
         args, wanted = self.data_args, self.data_args.max_seq_length
         if wanted is None:
             wanted = VERY_LARGE_INTEGER if most_tokens(self.source.config) is None else MAX_SEQ_LENGTH
@@ -264,9 +274,16 @@ class SequenceClassification(Task):
 
 def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: bool = False) -> dict[str, float]:
     """
-    The measures of a GLUE task under their names in `evaluate`; of several also the mean, as `combined_score`.
+    The metrics of a GLUE task, or of other classification and regression data.
 
-    Without a task: accuracy and macro-F1, or for regression the correlations of STS-B and the mean squared error.
+    GLUE metrics have the names of the library `evaluate`; `combined_score` is their mean if there are several. Without
+    a task: accuracy and macro-F1, or for regression Pearson and Spearman correlation, their mean and the mean squared
+    error.
+
+    Args:
+        prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids or scores `(examples,)`.
+        task (`str` or `None`): The GLUE task.
+        regression (`bool`, *optional*, defaults to `False`): Whether the labels are scores.
     """
     answers = _answers(prediction.predictions, regression)
     references = prediction.label_ids
@@ -289,10 +306,10 @@ def _answers(logits: np.ndarray, regression: bool) -> np.ndarray:
 
 def _stands_on_bert(args: MultiScaleArguments, head: str | None) -> bool:
     """
-    Whether the checkpoint is a BERT or a BERT-MS; any other encoder is fine-tuned as it is.
+    Whether the checkpoint is a BERT or a BERT-MS. Other encoders are fine-tuned without fusion layers.
 
     Raises:
-        UserError: It is another, but the arguments ask for a head or a layer of BERT-MS.
+        UserError: `--head` or an argument of BERT-MS is given for another model family.
     """
     family = load_config(args).model_type
     if family in ("bert", MultiScaleBertConfig.model_type):

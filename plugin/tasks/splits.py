@@ -1,4 +1,4 @@
-"""Which splits a run uses, the part of the training data that is held out, and how many examples are used."""
+"""Splits of a run: which are used, the held-out validation split, and limits on the number of examples."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from transformers import TrainingArguments
 from msattn.arguments.data_arguments import DataArguments
 from msattn.errors import UserError
 
-# From the splits of a data set to the prefixes of their metrics.
+# Metric prefixes by split.
 PREFIXES = {"train": "train", "validation": "eval", "test": "test"}
 
 
 def used_splits(data_args: DataArguments, args: TrainingArguments) -> list[str]:
-    """The splits that a run reads: `train` also if it only evaluates, on a part of it."""
+    """The splits that a run reads; `train` also for an evaluation on `--validation_split_percentage`."""
     evaluates = args.do_eval or args.eval_strategy != "no"
     used = {
         "train": args.do_train or (evaluates and data_args.validation_split_percentage is not None),
@@ -30,12 +30,12 @@ def used_splits(data_args: DataArguments, args: TrainingArguments) -> list[str]:
 
 
 def read_each(splits: Collection[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    """What `read` makes of the splits, by the prefix of their metrics; `None` is left out."""
+    """Calls `read` for each split and returns the results by metric prefix; `None` results are dropped."""
     return {PREFIXES[split]: data for split in splits if (data := read(split)) is not None}
 
 
 def is_used(prefix: str, args: TrainingArguments) -> bool:
-    """Whether a run trains, scores or predicts the data with this prefix: `train`, `eval`, `dev_mm`, `test`, ..."""
+    """Whether a run uses the data with this metric prefix: `train`, `eval`, `dev_mm`, `test`, ..."""
     kind = prefix.partition("_")[0]
     if kind == "train":
         return args.do_train
@@ -43,7 +43,7 @@ def is_used(prefix: str, args: TrainingArguments) -> bool:
 
 
 def most_samples(prefix: str, data_args: DataArguments) -> int | None:
-    """How many examples of the data with this prefix are used, at most."""
+    """The maximum number of examples for this metric prefix; `None` if there is no limit."""
     kind = prefix.partition("_")[0]
     most = {"train": data_args.max_train_samples, "test": data_args.max_predict_samples}
     return most.get(kind, data_args.max_eval_samples)
@@ -53,21 +53,21 @@ def hold_out(
     dataset: Dataset, percentage: float, seed: int, labels: Sequence | None = None
 ) -> tuple[Dataset, Dataset]:
     """
-    Splits a data set in two.
+    Splits a dataset at random into a training part and a held-out part.
 
     Args:
         dataset (`datasets.Dataset`): The examples.
-        percentage (`float`): The share of the second part, rounded up to whole examples.
-        seed (`int`): Of the draw.
+        percentage (`float`): Size of the held-out part in percent, rounded up to whole examples.
+        seed (`int`): Random seed of the split.
         labels (`Sequence`, *optional*):
-            The label of each example. Both parts then have each label in the same proportion, as far as whole
-            examples allow, and a label with one example stays in the first.
+            The label of each example, for a stratified split. A label with a single example stays in the training
+            part.
 
     Returns:
-        `tuple[datasets.Dataset, datasets.Dataset]`: What is left, and what is held out.
+        `tuple[datasets.Dataset, datasets.Dataset]`: The training part and the held-out part.
 
     Raises:
-        UserError: The percentage is not between 0 and 100, or leaves nothing.
+        UserError: The percentage is not between 0 and 100, or one part would be empty.
     """
     if not 0 < percentage < 100:
         raise UserError(f"--validation_split_percentage must be between 0 and 100, got {percentage}.")
@@ -89,7 +89,7 @@ def hold_out(
 
 
 def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:
-    """Rows to hold out: of each label its share rounded down, then one more of those that lose most by rounding."""
+    """Rows to hold out: the share of each label rounded down, the rest by largest remainder."""
     rows: dict[object, list[int]] = defaultdict(list)
     for row, label in enumerate(labels):
         rows[label].append(row)

@@ -1,4 +1,4 @@
-"""Studies: an experiment with growing parts of its training data, one guided layer after the other, or each domain."""
+"""Studies: repeated experiments over training size, guided layer or MTL-16 domain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from msattn.results import DomainStudy, Study, write_json
 from msattn.tasks.experiment import Experiment, check_arguments
 from msattn.tasks.task import Task
 
-# Of the draw: every run takes the same part, whatever its own seed.
+# Fixed, so that runs with different seeds train on the same subset.
 PART_SEED = 42
 
 Draw = Callable[[Sequence[Study], Path], Any]
@@ -26,18 +26,20 @@ Draw = Callable[[Sequence[Study], Path], Any]
 
 def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> None:
     """
-    Runs a task, or every point of the study that the arguments ask for.
+    Runs a task once, or once per point of the study that the arguments ask for.
 
-    A study leaves a folder a point, such as `fraction-0.2`, `layer-0` or the name of a domain, and after each of them
-    a table, its numbers and, but for domains, a picture of the points so far. Resumed, it does not run these again.
+    Each point of a study has its own sub-folder, such as `fraction-0.2`, `layer-0` or the name of a domain. After each
+    point, the table, the numbers (JSON) and the plot of the study are updated; domains have no plot. A resumed study
+    skips the finished points.
 
     Args:
-        task (`Task`): What is learned.
-        experiment_args (`ExperimentArguments`): How often, and with which parts of the data or guided layers.
-        draw (`Callable`): Draws studies into a file.
+        task (`Task`): The task.
+        experiment_args (`ExperimentArguments`): Seeds, training fractions and guided layers.
+        draw (`Callable`): Plots a list of studies to a file; see [`~msattn.analysis.study_figure.plot_study`].
 
     Raises:
-        UserError: The arguments ask for data, layers or points that there are not, or contradict each other.
+        UserError: A study lacks `--do_train` or scores, varies two things at once or is pushed to the Hub, or an
+            argument of the experiment is invalid.
     """
     args, guiding = task.args, task.guiding
     check_arguments(args, experiment_args)
@@ -83,10 +85,14 @@ def _run_domains(task: Task, experiment_args: ExperimentArguments, draw: Draw) -
 
 def training_part(experiment: Experiment, fraction: float) -> Experiment:
     """
-    The experiment with a part of its training data. Smaller parts lie inside larger ones.
+    The experiment on a random fraction of its training data. Smaller fractions are subsets of larger ones.
+
+    Args:
+        experiment (`Experiment`): The experiment. Its `train_groups` are not split.
+        fraction (`float`): Fraction of the examples or groups, above 0 and at most 1.
 
     Raises:
-        UserError: The fraction is not above 0 and at most 1, or leaves nothing.
+        UserError: The fraction is out of range, or no example is left.
     """
     if not 0 < fraction <= 1:
         raise UserError(f"--train_fraction must be above 0 and at most 1, got {fraction}.")
@@ -139,7 +145,7 @@ def _run_study(
 
 
 def _finished(study: Study, folder: Path) -> dict[Any, dict[str, Any]]:
-    """The points of a study that broke off."""
+    """The finished points of an interrupted study, by the value of its variable."""
     if not (folder / f"{study.stem}.json").is_file():
         return {}
     before = type(study).from_folder(folder)

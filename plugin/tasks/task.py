@@ -1,4 +1,4 @@
-"""What a task is: arguments, data, model, scores and card. How it is trained is the same for all: [`Experiment`]."""
+"""The base class of tasks: arguments, data, model, metrics and model card. [`Experiment`] trains them."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from msattn.trainers.guiding_mixin import GuidingMixin
 
 
 class GuidedFineTuningTrainer(GuidingMixin, FineTuningTrainer):
-    """A [`FineTuningTrainer`] that guides the attention, if it is asked to."""
+    """A [`FineTuningTrainer`] with attention guiding."""
 
 
 class Task(ABC):
     """
-    One thing to learn, from the arguments of a command line. [`Task.load`] comes first; then all else can be called.
+    A task that is set up from command-line arguments. Call [`Task.load`] before any other method.
 
     Args:
         model_args (`ModelArguments`): Names the checkpoint.
-        data_args (`DataArguments`): Name the data.
-        args (`TrainingArguments`): Say which of them are used.
-        guiding (`GuidingArguments`): Say whether the training data are encoded with their words.
+        data_args (`DataArguments`): Names the data.
+        args (`TrainingArguments`): Determines which splits are read.
+        guiding (`GuidingArguments`): Determines whether the training data are encoded with their words.
 
     Attributes:
-        data (`dict[str, Any]`): What was read, by the prefix of its metrics.
-        encoded (`dict[str, datasets.Dataset]`): The model inputs made of it.
+        data (`dict[str, Any]`): The data by metric prefix, as read.
+        encoded (`dict[str, datasets.Dataset]`): The model inputs by metric prefix.
         tokenizer (`PreTrainedTokenizerBase`): Pads the batches and is saved with the model; set by `load`.
     """
 
-    #: The dataclasses of the command line, in the order in which the task takes them.
+    #: The argument dataclasses, in the order of the constructor.
     argument_classes: ClassVar[Sequence[type]]
-    #: Whether its attention can be guided.
+    #: Whether the task supports attention guiding.
     guided: ClassVar[bool] = True
-    #: The arguments that name data beside files, for messages.
+    #: Arguments other than files that name data, for error messages.
     other_sources: ClassVar[str] = ""
-    #: What the data consist of, for messages.
+    #: The unit of the data, for error messages.
     unit: ClassVar[str] = "example"
 
-    #: See [`Trainer`]; the model's own loss if `None`.
+    #: The `compute_loss_func` of [`Trainer`]; `None` for the loss of the model.
     loss: Callable[..., torch.Tensor] | None = None
 
     tokenizer: PreTrainedTokenizerBase
@@ -70,92 +70,101 @@ class Task(ABC):
         self.data: dict[str, Any] = {}
         self.encoded: dict[str, Dataset] = {}
 
-    # What a task says
+    # Every task implements these.
 
     @abstractmethod
     def read(self, splits: Collection[str]) -> dict[str, Any]:
-        """The data of those of `train`, `validation` and `test` that there are, by the prefix of their metrics."""
+        """
+        Reads the data.
+
+        Args:
+            splits (`Collection[str]`): Some of `"train"`, `"validation"` and `"test"`.
+
+        Returns:
+            `dict[str, Any]`: The data of the splits that exist, by metric prefix.
+        """
 
     @abstractmethod
     def encode(self, prefix: str, data: Any) -> Dataset:
-        """Model inputs, with the column `labels` where there are any."""
+        """Encodes the data of a metric prefix as model inputs, with the column `labels` if they are labelled."""
 
     @abstractmethod
     def model(self) -> PreTrainedModel:
-        """A model to train or to evaluate. The seed is set before."""
+        """Creates the model to train or evaluate. The random seed is set by the caller."""
 
     @abstractmethod
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """The scores of predictions."""
+        """Computes the metrics of predictions."""
 
     @abstractmethod
     def card(self) -> ModelCardFacts:
-        """What the model card says about task and data."""
+        """The task-specific parts of the model card."""
 
     @abstractmethod
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """Writes predictions, and a report if there are labels."""
+        """Writes the predictions for a metric prefix, and a report if they are labelled."""
 
     @abstractmethod
     def prepare(self, data: Mapping[str, Any]) -> None:
-        """Takes from all the data that were read what the model has to know, such as the labels."""
+        """Collects from the data what the model needs, such as the labels."""
 
-    # What it may say otherwise
+    # A task may override these.
 
     def make_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, if it depends on the data."""
+        """Creates the tokenizer after the data are read, for tasks whose vocabulary depends on them."""
         return self.tokenizer
 
     @property
     def domains(self) -> Mapping[str, Task]:
-        """Tasks to be run in its place, each by its name; a table compares them."""
+        """Tasks by domain to run instead of this one as a study; empty for none."""
         return {}
 
     @property
     def collator_class(self) -> Callable[..., Any]:
-        """Makes a collator from the tokenizer and `pad_to_multiple_of`."""
+        """The class of the data collator, called with the tokenizer and `pad_to_multiple_of`."""
         return DataCollatorWithPadding
 
     @property
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
+        """The class of the Trainer."""
         return GuidedFineTuningTrainer
 
     def train_groups(self) -> Sequence | None:
-        """The group of each training example, such as its query, if a part of the data has to have whole groups."""
+        """The group of each training example, such as its query; subsets never split a group. `None` for no groups."""
         return None
 
     def strata(self, data: Any) -> Sequence | None:
-        """The label of each example, if it has just one."""
+        """The label of each example for a stratified split; `None` for an unstratified one."""
         return None
 
     def hold_out(self, data: Any) -> tuple[Any, Any]:
-        """Training data without the part that `--validation_split_percentage` holds out, and that part."""
+        """Splits the training data by `--validation_split_percentage` into a training and a held-out part."""
         percentage = self.data_args.validation_split_percentage or 0
         return hold_out(data, percentage, self.data_args.split_seed, self.strata(data))
 
     def first(self, data: Any, count: int) -> Any:
-        """The first examples of the data."""
+        """The first `count` examples of the data."""
         return data.select(range(min(count, len(data))))
 
-    # What is the same for all
+    # All tasks share these.
 
     @property
     def scored(self) -> list[str]:
-        """The prefixes of the data that are scored."""
+        """The metric prefixes of the data that are evaluated or predicted."""
         return [prefix for prefix in self.data if prefix != "train"]
 
     def load(self) -> dict[str, Dataset]:
         """
-        Reads and encodes the data that the arguments use.
+        Reads and encodes the splits that the run uses.
 
-        The part that `--validation_split_percentage` cuts off becomes `eval`, and development data that were there
-        before `dev`.
+        With `--validation_split_percentage`, the held-out part has the prefix `eval`, and the validation data `dev`.
 
         Returns:
-            `dict[str, datasets.Dataset]`: Model inputs by the prefix of their metrics, the part to choose with first.
+            `dict[str, datasets.Dataset]`: Model inputs by metric prefix. The first validation set selects the model.
 
         Raises:
-            UserError: There are no data, or files, labels or arguments are wrong.
+            UserError: None of `--do_train`, `--do_eval` and `--do_predict` is set, a split that they need is missing,
+                or a file or label is invalid.
         """
         splits = used_splits(self.data_args, self.args)
         if not splits:
@@ -178,21 +187,21 @@ class Task(ABC):
 
     def file(self, split: str) -> str | None:
         """
-        The file of a split; `None` if there is none.
+        The path of a split's file; `None` if it is not given.
 
         Raises:
-            UserError: There is no such file.
+            UserError: The file does not exist.
         """
         return existing_file(getattr(self.data_args, f"{split}_file"), f"{split}_file")
 
     def card_splits(self) -> dict[str, str]:
-        """For the model card: what the prefixes of the metrics stand for."""
+        """The names of the splits in the model card, by metric prefix."""
         if self.data_args.validation_split_percentage is None:
             return {"eval": "validation", "test": "test"}
         return {"eval": "held out of train", "dev": "validation", "test": "test"}
 
     def _check(self, found: Mapping[str, Any]) -> None:
-        """Checks that what the arguments use was found."""
+        """Raises `UserError` if a split that the run needs is missing."""
         args = self.args
         cut = self.data_args.validation_split_percentage is not None and is_used("eval", args)
         scores = "do_eval" if args.do_eval else f"eval_strategy {args.eval_strategy.value}"

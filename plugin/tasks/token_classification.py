@@ -1,4 +1,4 @@
-"""Token classification: a tag for every word, such as its part of speech or the named entity that it belongs to."""
+"""Token classification: tags every word, for part-of-speech tagging or named-entity recognition."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from msattn.tasks.task import Task
 logger = logging.get_logger(__name__)
 
 METRIC_NAMES = {"f1": "Entity F1", "precision": "Entity precision", "recall": "Entity recall", "accuracy": "Accuracy"}
-# Where the rows of a data set come from, which the model does not read.
+# Columns that map encoded rows back to sentences and words; the model does not read them.
 PLACES = ["sentence", "word_starts"]
 
 
 class TokenClassification(Task):
     """
-    A tag for every word, by a checkpoint or a model that is trained from scratch.
+    Token classification with a checkpoint or a model trained from scratch.
 
     Raises:
-        UserError: An argument does not fit the model.
+        UserError: `--label_smoothing_factor` is set for a CRF, or the arguments of [`ModelSource`] are invalid.
     """
 
     argument_classes = (ModelArguments, ClassifierArguments, ScratchArguments, TaggingDataArguments)
@@ -72,7 +72,7 @@ class TokenClassification(Task):
         self.source = ModelSource(model_args, scratch_args, args.do_train)
         if args.label_smoothing_factor and getattr(self.source.config, "crf", False):
             raise UserError("--label_smoothing_factor looks at single tokens: it would teach a CRF nothing.")
-        #: The sentence of each encoded row, and the first token of each of its words.
+        #: By metric prefix: the sentence of each encoded row, and the first token of each of its words.
         self.places: dict[str, Dataset] = {}
 
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
@@ -132,8 +132,9 @@ class TokenClassification(Task):
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
         """
-        `<prefix>_predictions.conll`, whole sentences with columns for the word, its tag if there is one, and the
-        predicted one; and with tags `<prefix>_report.txt`, which is printed as well.
+        Writes `<prefix>_predictions.conll` with the columns word, gold tag (if known) and predicted tag.
+
+        For tagged data, also writes `<prefix>_report.txt` and prints it.
         """
         data = self.data[prefix]
         predicted: list[list[str]] = [[] for _ in range(len(data))]
@@ -153,7 +154,7 @@ class TokenClassification(Task):
     def card(self) -> ModelCardFacts:
         name = self.data_args.dataset_name or Path(str(self.data_args.train_file)).name
         config = self.source.config
-        # A class of ours, installed or brought along by a checkpoint.
+        # True for model classes of msattn, installed or loaded from the checkpoint's code.
         carries_code = not type(config).__module__.startswith("transformers.")
         what = "named entities" if self.entities else "words"
         description = f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words."
@@ -191,7 +192,13 @@ class TokenClassification(Task):
 
 
 def tagging_metrics(prediction: EvalPrediction, labels: Sequence[str]) -> dict[str, float]:
-    """Accuracy, and precision, recall and F1 of entities if the labels mark such, over the tokens with a label."""
+    """
+    Accuracy over the labelled tokens and, for entity labels (BIO and the like), precision, recall and F1 of entities.
+
+    Args:
+        prediction (`EvalPrediction`): Logits `(rows, tokens, labels)` and label ids `(rows, tokens)`.
+        labels (`Sequence[str]`): The tags in the order of their ids.
+    """
     answers = prediction.predictions.argmax(axis=-1)
     rows = [
         [[labels[number] for number in numbers[row != NO_LABEL]] for numbers in (row, answer)]
@@ -202,7 +209,7 @@ def tagging_metrics(prediction: EvalPrediction, labels: Sequence[str]) -> dict[s
 
 
 def _labels(sentences: Mapping[str, Dataset], config: PreTrainedConfig) -> list[str]:
-    """The tags of all the data if there are training data, or those of the checkpoint."""
+    """The tags of all splits if there are training data, else those of the checkpoint."""
     tags = {prefix: _tags(dataset) for prefix, dataset in sentences.items()}
     if "train" in tags:
         known = set().union(*tags.values())

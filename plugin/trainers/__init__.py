@@ -1,1 +1,1 @@
-"""Trainers: accumulation, learning rates of new layers, attention guiding, batches of similar length."""
+"""Trainers: gradient accumulation, learning rates of new layers, attention guiding, length-grouped batches."""

@@ -1,4 +1,4 @@
-"""Gradient accumulation that equals one large batch."""
+"""Gradient accumulation with the same gradients as one large batch."""
 
 from __future__ import annotations
 
@@ -10,31 +10,38 @@ from accelerate.utils.operations import ignorant_find_batch_size
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
 else:
-    _Trainer = object  # whatever Trainer the mixin stands before
+    _Trainer = object  # the mixin works in front of any Trainer
 
-# The label of what has none.
+# The label of tokens that the loss ignores.
 IGNORED = -100
 
 
 class AccumulationMixin(_Trainer):
     """
-    Makes the accumulated gradients of any [`Trainer`] those of one large batch, even if the batches differ in size.
+    Makes gradient accumulation in any [`Trainer`] equal to one large batch, even if the batches differ in size.
 
-    A loss that is a mean over the labels of a batch, of examples or of tokens, is weighted by their number.
+    A loss that is a mean over the examples or tokens of a batch is weighted by the number of labels in the batch.
+
+    Args:
+        *args: Positional arguments of the Trainer.
+        **kwargs: Keyword arguments of the Trainer.
+
+    Example:
 
     ```python
     >>> class MyTrainer(AccumulationMixin, Trainer): ...
-    ```"""
+    ```
+    """
 
     model_accepts_loss_kwargs: bool
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        # Of the step: how many examples it has, and how many labels.
+        # Number of examples and labels in the current training step.
         self._examples: int | None = None
         self._labels: torch.Tensor | int = 1
         self._knows_the_loss = False
-        # The Trainer divides by the batches that it accumulates. With Transformers 5.5, Accelerate does so once more.
+        # With Transformers 5.5, Accelerate would divide the loss a second time after the Trainer.
         self.accelerator.gradient_accumulation_steps = 1
 
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
@@ -60,13 +67,13 @@ class AccumulationMixin(_Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def share(self, inputs: dict[str, Any]) -> float:
-        """The part of the step's examples that this batch has."""
+        """The fraction of the training step's examples that is in this batch."""
         if self._examples is None:
             return 1 / self.args.gradient_accumulation_steps
         return _examples(inputs) / self._examples
 
     def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
-        """What [`Trainer.training_step`] divides the loss by: nothing, if it is a share of the whole step already."""
+        """The number that [`Trainer.training_step`] divides the loss by; 1 if it is already scaled."""
         scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if scaled is None:
             counts = self.model_accepts_loss_kwargs and num_items_in_batch is not None
@@ -74,7 +81,7 @@ class AccumulationMixin(_Trainer):
         return 1 if scaled else self.current_gradient_accumulation_steps
 
     def _labelled(self, batch: dict[str, Any]) -> torch.Tensor | int:
-        """How many labels a batch has: classes, of examples or of tokens. Or, where there are others, its examples."""
+        """The number of class labels in a batch, of examples or tokens; without class labels, of its examples."""
         labels = batch.get(self.label_names[0]) if self.label_names else None
         if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
             return _examples(batch)
@@ -84,8 +91,10 @@ class AccumulationMixin(_Trainer):
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int
     ) -> None:
         """
-        Finds out whether the model's loss is a mean over its batch, although `forward` takes any keyword and so seems
-        to divide by `num_items_in_batch`. Most classifiers are so; the Trainer takes it for a share of the whole step.
+        Tests whether the model's loss depends on `num_items_in_batch`.
+
+        The Trainer assumes so for every `forward` with `**kwargs`, but most classifiers ignore it and return a mean
+        over the batch.
         """
         alone = self.args.gradient_accumulation_steps == self.args.world_size == 1
         if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
@@ -99,7 +108,7 @@ class AccumulationMixin(_Trainer):
             )
         for module, training in modes:
             module.training = training
-        if few.isfinite() and few != 0:  # a batch without labels tells nothing
+        if few.isfinite() and few != 0:  # a batch without labels is inconclusive
             self.model_accepts_loss_kwargs = not torch.equal(few, many)
             self._knows_the_loss = True
 

@@ -1,4 +1,4 @@
-"""A Trainer for pre-trained encoders: new layers have a learning rate of their own, batches have little padding."""
+"""A Trainer for pre-trained encoders: a separate learning rate for new layers, and batches with little padding."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from msattn.trainers.unsaved_token import UnsavedToken
 
 class FineTuningTrainer(AccumulationMixin, Trainer):
     r"""
-    A [`Trainer`] for an encoder with freshly initialised layers above it, which often want a higher learning rate.
+    A [`Trainer`] with a separate learning rate for the randomly initialized layers above a pre-trained encoder.
 
     Args:
+        *args: Positional arguments of [`Trainer`].
         new_layers_learning_rate (`float`, *optional*):
-            Learning rate of the new layers: all parameters outside the model's base model, and those of the
-            sub-modules that the model's class names in `new_layers`. `args.learning_rate` if `None`. Schedule and
-            weight decay are those of the others.
-        **kwargs: Arguments of [`Trainer`].
+            Learning rate of the new layers: all parameters outside the base model, and those of the sub-modules listed
+            in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
+            parameters. Default: `args.learning_rate`.
+        **kwargs: Keyword arguments of [`Trainer`].
     """
 
     def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
@@ -57,14 +58,14 @@ class FineTuningTrainer(AccumulationMixin, Trainer):
         return LongestFirstSampler(eval_dataset)
 
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
-        """As in [`Trainer`]: the predictions come in the order of the data set, whatever the order of the batches."""
+        """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
         output = super().predict(test_dataset, *args, **kwargs)
         back = np.argsort(list(LongestFirstSampler(test_dataset)))
         labels = None if output.label_ids is None else output.label_ids[back]
         return PredictionOutput(output.predictions[back], labels, output.metrics)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """As in [`Trainer`], unless there is a card: a push must not replace the fuller one of a script."""
+        """As in [`Trainer`], but keeps an existing `README.md`, such as the detailed card of a script."""
         if not Path(self.args.output_dir, "README.md").exists():
             super().create_model_card(*args, **kwargs)
 
@@ -82,6 +83,6 @@ class FineTuningTrainer(AccumulationMixin, Trainer):
 
 
 def _is_new(name: str, model: torch.nn.Module) -> bool:
-    """Whether a parameter with this name is none of a pre-trained encoder."""
+    """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
     declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
     return not name.startswith(f"{model.base_model_prefix}.") or name.startswith(declared)

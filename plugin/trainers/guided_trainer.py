@@ -1,4 +1,4 @@
-"""The Trainer of Transformers with attention guiding."""
+"""The Transformers Trainer with attention guiding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msattn.trainers.guiding_mixin import GuidingMixin
 
 class GuidedTrainer(GuidingMixin, Trainer):
     r"""
-    A [`Trainer`] that adds attention guiding to the loss of any encoder. [`GuidingMixin`] says how.
+    A [`Trainer`] that adds attention guiding to the loss of any encoder; see [`GuidingMixin`].
 
     Example:
 
@@ -18,4 +18,5 @@ class GuidedTrainer(GuidingMixin, Trainer):
 
     >>> trainer = GuidedTrainer(model, args, train_dataset=dataset, guiding=GuidingArguments(mdg_weight=0.01))
     >>> trainer.train()
-    ```"""
+    ```
+    """

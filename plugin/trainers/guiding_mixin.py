@@ -1,4 +1,4 @@
-"""Attention guiding for any encoder: MDG, PDG and patterns, added to the loss of any Trainer."""
+"""Attention guiding for any encoder and Trainer: adds MDG, PDG and attention patterns to the loss."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ logger = logging.get_logger(__name__)
 @dataclass
 class _Guided:
     """
-    What the mixin remembers.
+    The state of the mixin.
 
     Args:
-        parser (`Callable`, *optional*): Heads of the words of a sentence, for the pattern `dependency`.
-        own_attention (`str`, *optional*): The attention implementation that the model has outside of training.
-        embeddings (`torch.Tensor`): The word embeddings before training, for the pattern `wordsim`.
-        record (`GuidingRecord`): The terms since the last log.
+        parser (`Callable`, *optional*): Maps the words of a sentence to their heads, for the pattern `dependency`.
+        own_attention (`str`, *optional*): The attention implementation of the model outside of training.
+        embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
+            The word embeddings before training, for the pattern `wordsim`.
+        record (`GuidingRecord`): The loss terms since the last log.
     """
 
     parser: Callable[[list[str]], Sequence[int]] | None
@@ -44,27 +45,30 @@ class _Guided:
 
 class GuidingMixin(AccumulationMixin):
     r"""
-    Makes any [`Trainer`] a guided one:
+    Adds attention guiding to any [`Trainer`]:
 
     loss = task_loss + mdg_weight · mdg_loss + pdg_weight · pdg_loss + pattern_weight · pattern_loss.
 
-    While it is trained, the model has the attention implementation `"received"`: fused attention, and the attention
-    that each token receives, without the attention matrix. If the model was loaded with
-    `attn_implementation="eager"`, the only choice for models outside the attention interface of Transformers, its
-    full maps are summed instead. Patterns need full maps and set eager attention. No parameter is added, and nothing
-    changes at inference. The terms are logged beside the loss, unweighted.
+    The losses are [`mdg_loss`], [`pdg_loss`] and [`pattern_loss`]. They are logged, unweighted, next to the loss. No
+    parameters are added, and inference does not change.
+
+    During training, the model uses the attention implementation `"received"`: fused attention that also returns the
+    attention that each token receives, without the attention matrix. The full attention maps are used instead in two
+    cases: if the model was loaded with `attn_implementation="eager"`, which models outside the attention interface of
+    Transformers require, and for patterns and the axis `"official"`, which switch to eager attention.
 
     Args:
-        *args: Arguments of the Trainer.
-        guiding (`GuidingArguments`): Weights, layers and forms of the terms. Without a weight nothing is guided.
+        *args: Positional arguments of the Trainer.
+        guiding (`GuidingArguments`): Weights, layers and variants of the losses. Without a weight, nothing is guided.
         parser (`Callable`, *optional*):
-            For the pattern `dependency`, in place of CoNLL-U files: given the words of a sentence, it returns the
-            number of each word's head, 1 for the first word and 0 for a word without a head.
-        **kwargs: Arguments of the Trainer.
+            Dependency parser for the pattern `dependency`, as an alternative to CoNLL-U files. Given the words of a
+            sentence, it returns the index of each word's head, from 1; 0 for a word without a head.
+        **kwargs: Keyword arguments of the Trainer.
 
     Raises:
-        UserError: The model returns no usable attention maps, or lacks a requested layer or head. In training: a term
-            is not finite, the data lack what a pattern needs, or a subclass computes its loss without guiding.
+        UserError: The model returns no usable attention maps, or lacks a requested layer or head. During training: a
+            loss is not finite, the guided attention has no gradient, the data lack the words or trees of a pattern, or
+            a subclass computes its loss without guiding.
 
     Example:
 
@@ -73,7 +77,8 @@ class GuidingMixin(AccumulationMixin):
 
     >>> class MyGuidedTrainer(GuidingMixin, MyTrainer): ...
     >>> trainer = MyGuidedTrainer(model, args, train_dataset=dataset, guiding=GuidingArguments(mdg_weight=0.01))
-    ```"""
+    ```
+    """
 
     data_collator: Any
     _signature_columns: Any
@@ -91,14 +96,14 @@ class GuidingMixin(AccumulationMixin):
         self._set_attention(self.model)
         self._restore_attention()
         if guiding.needs_words:
-            # Now: a resumed training has the targets that it began with.
+            # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
             self._guided.embeddings = self.model.get_input_embeddings().weight.detach().to("cpu", copy=True)
         if guiding.needs_targets:
             self.data_collator = PatternCollator(self.data_collator, self.processing_class, guiding.patterns or ())
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As in [`Trainer`]. Afterwards the model has the attention implementation that it came with."""
-        if self.model is not None:  # a search for hyperparameters takes it away, and has a new one made
+        """As in [`Trainer`]. Restores the model's attention implementation afterwards."""
+        if self.model is not None:  # hyperparameter search removes it and calls `call_model_init`
             self._set_attention(self.model)
         self._guided.record = GuidingRecord()
         try:
@@ -179,8 +184,8 @@ class GuidingMixin(AccumulationMixin):
         super().log(logs, *args, **kwargs)
 
     def _terms(self, vectors: Mapping[int, torch.Tensor], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """MDG and PDG, unweighted, under the names that `weights` has."""
-        guiding: Any = self.guiding  # whose preset has left nothing None
+        """The unweighted MDG and PDG losses, under the names of `GuidingArguments.weights`."""
+        guiding: Any = self.guiding  # its preset has replaced every None
         maps = torch.cat(list(vectors.values()), dim=1)
         terms = {}
         if guiding.mdg_weight:
@@ -194,7 +199,7 @@ class GuidingMixin(AccumulationMixin):
     def _pattern_loss(
         self, attentions: Sequence[torch.Tensor], mask: torch.Tensor | None, targets: Mapping[str, torch.Tensor]
     ) -> torch.Tensor:
-        """The sum over layers and patterns of what is a mean over heads."""
+        """The pattern loss: a mean over heads, summed over layers and patterns."""
         losses = [
             pattern_loss(attentions[layer][:, heads], targets.get(pattern, pattern), mask)
             for layer in self.guiding.layers(len(attentions))
@@ -203,7 +208,7 @@ class GuidingMixin(AccumulationMixin):
         return torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
 
     def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> dict[int, torch.Tensor]:
-        """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device."""
+        """The received attention of each guided layer, `(batch, heads, tokens)`, all on one device."""
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
             if isinstance(outputs, Mapping) and "encoder_attentions" in outputs:

@@ -1,4 +1,4 @@
-"""What guiding has done since the last log: the means of its terms, and whether they are finite."""
+"""Collects the guiding losses between two logs: their means, and whether they are finite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from msattn.errors import UserError
 
 
 class _Batch(NamedTuple):
-    """What has to be finite in a batch: its terms, and its maps, whose layers are `layers`."""
+    """
+    The finiteness check of a batch.
+
+    Args:
+        step (`int`): The training step, from 1.
+        terms (`Sequence[str]`): The names of the loss terms.
+        layers (`Sequence[int]`): The layer of each attention map.
+        finite (`torch.Tensor` of shape `(terms + maps,)`): Whether each loss term and each map is finite.
+    """
 
     step: int
     terms: Sequence[str]
@@ -21,9 +29,9 @@ class _Batch(NamedTuple):
 
 class GuidingRecord:
     """
-    The terms of the loss since the last log.
+    The loss terms since the last log.
 
-    They are read as late as possible: reading makes the processor wait for the device.
+    Values stay on the device as long as possible, as reading them would synchronize it with the CPU.
     """
 
     def __init__(self) -> None:
@@ -38,10 +46,11 @@ class GuidingRecord:
         Adds a batch.
 
         Args:
-            step (`int`): The step of training that it belongs to, from 1.
-            terms (`Mapping[str, torch.Tensor]`): The terms of the loss, each times `share`.
-            share (`float`): The part of the step's examples that the batch has.
-            vectors (`Mapping[int, torch.Tensor]`): The maps of each guided layer, `(batch, heads, tokens)`.
+            step (`int`): The training step of the batch, from 1.
+            terms (`Mapping[str, torch.Tensor]`): The loss terms, scalars, each multiplied by `share`.
+            share (`float`): The fraction of the step's examples that is in the batch.
+            vectors (`Mapping[int, torch.Tensor]`):
+                The received attention by guided layer, each of shape `(batch, heads, tokens)`.
         """
         self._steps += share
         for name, term in terms.items():
@@ -56,10 +65,10 @@ class GuidingRecord:
 
     def check(self) -> None:
         """
-        Checks the last batch. Called one batch late, when the device has computed it and is busy with what follows.
+        Checks the last batch. Call it one batch later, so that the CPU need not wait for the device.
 
         Raises:
-            UserError: A term or a map was not finite.
+            UserError: A loss term or an attention map of the batch is not finite.
         """
         batch, self._last_batch = self._last_batch, None
         if batch is None or batch.finite.all():
@@ -74,7 +83,7 @@ class GuidingRecord:
         )
 
     def take_means(self) -> dict[str, torch.Tensor]:
-        """The mean of each term over the steps since the last call; empty if nothing was added."""
+        """Returns the mean of each term over the steps since the last call, and resets them; empty without batches."""
         means = {name: total / self._steps for name, total in self._sums.items()}
         self._sums, self._steps = {}, 0.0
         return means

@@ -1,4 +1,4 @@
-"""Samplers that put examples of similar length into one batch."""
+"""Samplers that batch examples of similar length to reduce padding."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 
 def token_counts(dataset: Dataset) -> list[int]:
-    """The length of `input_ids` in each row. Row by row, a `datasets.Dataset` takes seconds for this."""
+    """The number of `input_ids` in each row, read from the Arrow table without converting rows to Python."""
     rows = dataset.select_columns("input_ids").with_format("arrow")[:]
     return pc.list_value_length(rows["input_ids"]).to_pylist()
 
 
 class LongestFirstSampler(Sampler[int]):
     """
-    Goes through a data set from its longest example to its shortest, so that a batch holds little padding.
+    Iterates over a dataset from its longest to its shortest example, for batches with little padding.
 
     Args:
-        dataset (`datasets.Dataset`): With the column `input_ids`.
+        dataset (`datasets.Dataset`): A dataset with the column `input_ids`.
     """
 
     def __init__(self, dataset: Dataset):
@@ -38,15 +38,15 @@ class LongestFirstSampler(Sampler[int]):
 
 class RepeatableLengthGroupedSampler(LengthGroupedSampler):
     """
-    A [`LengthGroupedSampler`] whose order depends on one number alone.
+    A [`LengthGroupedSampler`] whose order depends only on a seed.
 
-    The original draws from the global generator. A run that is resumed within its second epoch, say, then sees
-    another order than the run that was not interrupted, and so may each process of a distributed run.
+    The original uses the global random generator: a run that is resumed mid-training, or another process of a
+    distributed run, can get a different order.
 
     Args:
-        batch_size (`int`): Examples of a step.
-        lengths (`list[int]`): The length of each example.
-        seed (`Callable`): The seed of the epoch that begins.
+        batch_size (`int`): Number of examples per training step.
+        lengths (`list[int]`): The length of each example in tokens.
+        seed (`Callable[[], int]`): Returns the seed of the epoch; called at its start.
     """
 
     def __init__(self, batch_size: int, lengths: list[int], seed: Callable[[], int]):

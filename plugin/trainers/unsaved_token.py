@@ -1,10 +1,10 @@
-"""A Hub token that does not end up in a checkpoint."""
+"""A Hub token that is not saved in checkpoints."""
 
 from __future__ import annotations
 
 
 class UnsavedToken(str):
-    """A token that is left out where a Trainer saves its arguments, which are pushed with the model."""
+    """A token that pickles as `None`, as the Trainer saves its arguments with the model and pushes them."""
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()

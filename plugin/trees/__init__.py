@@ -1,1 +1,1 @@
-"""Dependency trees from the scores of a parser."""
+"""Decoding of parser scores into dependency trees."""

@@ -1,4 +1,4 @@
-"""From a parser's scores to a head, a relation and a probability for every word."""
+"""Decodes the scores of a parser into heads, relations and probabilities."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ DECODERS = ("greedy", "mst")
 
 class Parses(NamedTuple):
     """
-    The words of a sentence, `(words,)` each, or of a batch, `(batch, words)`, where what stands beyond the end of a
-    sentence means nothing.
+    The parse of a sentence, with arrays of shape `(words,)`, or of a batch, `(batch, words)`.
+
+    In a batch, the values beyond the end of a sentence are undefined.
 
     Args:
-        heads: The number of each word's head, 0 for the root.
-        relations: The number of its relation.
-        scores: How probable this head and this relation are.
-        greedy: The head that is best by itself.
+        heads (`np.ndarray`): The index of each word's head, from 1; 0 for the root.
+        relations (`np.ndarray`): The id of each word's relation.
+        scores (`np.ndarray`): The probability of the head times that of the relation.
+        greedy (`np.ndarray`): The best head of each word without the constraint to a tree.
     """
 
     heads: np.ndarray
@@ -35,16 +36,20 @@ def parse_batch(
     model: Callable[..., Any], inputs: Mapping[str, torch.Tensor], decoder: str = "mst"
 ) -> tuple[Any, Parses]:
     """
-    Parses a batch. Only the relations of the arcs of the result are scored.
+    Parses a batch. Relations are scored for the decoded arcs only.
 
     Args:
         model (`BertPairwiseParser`): The parser, in evaluation mode.
-        inputs (`Mapping[str, torch.Tensor]`): Its inputs.
+        inputs (`Mapping[str, torch.Tensor]`): The model inputs.
         decoder (`str`, *optional*, defaults to `"mst"`):
-            The best tree (`"mst"`), or each word's best head (`"greedy"`), which may not be one.
+            The maximum spanning tree (`"mst"`), or the best head of each word (`"greedy"`), which need not give a
+            tree.
 
     Returns:
-        `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
+        `tuple[PairwiseParserOutput, Parses]`: The output of the parser and the parses.
+
+    Raises:
+        UserError: `decoder` is `"mst"`, and the package `ufal.chu_liu_edmonds` is needed but not installed.
     """
     lengths = inputs["word_index"].amax(dim=1).cpu()
     found: dict[str, np.ndarray] = {}
@@ -66,20 +71,23 @@ def parse_batch(
 
 def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:
     """
-    The parses of sentences, from those of their windows.
+    Merges the parses of windows into parses of sentences.
 
     Args:
-        answers (`Iterable[np.ndarray]`):
-            Of each window the columns of [`Parses`], `(words, 4)`, or more words of padding.
-        windows (`Iterable[Mapping]`):
-            Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
-            between which the answers count; see [`~msattn.data.inputs.parser_inputs.Window`].
-        decoder (`str`): With `"mst"` the heads of several windows are made a tree.
+        answers (`Iterable[np.ndarray]`): The columns of [`Parses`] for each window, `(words, 4)`, optionally padded.
+        windows (`Iterable[Mapping[str, int]]`):
+            For each window: `sentence` (the index of its sentence, from 0), `first` (the number of words before the
+            window), and `start` and `stop` (the words that are kept); see
+            [`~msattn.data.inputs.parser_inputs.Window`].
+        decoder (`str`): With `"mst"`, merged heads are repaired to a tree; see [`joined_tree`].
+
+    Returns:
+        `list[Parses]`: The parse of each sentence.
     """
     sentences: list[list[np.ndarray]] = []
     for answer, window in zip(answers, windows, strict=True):
         kept = answer[window["start"] : window["stop"]].astype(np.float64)
-        # The root is 0 everywhere.
+        # Heads are relative to the window, except the root, which is always 0.
         for column in (Parses._fields.index(name) for name in ("heads", "greedy")):
             kept[:, column] += np.where(kept[:, column] > 0, window["first"], 0)
         if window["sentence"] == len(sentences):

@@ -1,4 +1,4 @@
-"""The best dependency tree for scores of arcs."""
+"""Maximum spanning tree decoding of dependency arc scores."""
 
 from __future__ import annotations
 
@@ -10,25 +10,37 @@ import torch
 
 from msattn.errors import UserError
 
-# The head of what is no word, beyond the end of a shorter sentence.
+# The head in padding.
 NO_WORD = -1
 
 
 def decode_tree(scores: np.ndarray | torch.Tensor, single_root: bool = True) -> np.ndarray:
     """
-    The tree whose arcs have the highest sum of scores.
+    Finds the dependency tree with the highest sum of arc scores (maximum spanning tree).
 
     Args:
-        scores (`np.ndarray` or `torch.Tensor`):
-            `(words + 1, words + 1)`: the row is the head, the column its dependent, and number 0 is the root. The
-            diagonal and column 0, which no tree has, are not read. An arc that must not be has a low finite score.
+        scores (`np.ndarray` or `torch.Tensor` of shape `(words + 1, words + 1)`):
+            Arc scores, with a row per head and a column per dependent; index 0 is the root. The diagonal and column 0
+            are ignored. To forbid an arc, give it a low finite score.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
 
     Returns:
-        `np.ndarray`: `(words,)`, the head of each word.
+        `np.ndarray` of shape `(words,)`: The head of each word, from 1; 0 for the root.
 
     Raises:
-        ValueError: The scores have another shape, or one of them is not a finite number.
+        ValueError: The scores are not a square matrix, or a score is not finite.
+        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
+
+    Example:
+
+    ```python
+    >>> import numpy as np
+    >>> from msattn import decode_tree
+
+    >>> scores = np.array([[0.0, 1.0, 5.0], [0.0, 0.0, 2.0], [0.0, 4.0, 0.0]])
+    >>> decode_tree(scores).tolist()
+    [2, 0]
+    ```
     """
     scores = as_array(scores)
     return decode_trees(scores[None], single_root=single_root)[0]
@@ -36,28 +48,42 @@ def decode_tree(scores: np.ndarray | torch.Tensor, single_root: bool = True) -> 
 
 def decode_trees(scores: np.ndarray | torch.Tensor, lengths: Any = None, single_root: bool = True) -> np.ndarray:
     """
-    [`decode_tree`] for a batch.
+    Finds the dependency trees of a batch; see [`decode_tree`].
 
-    Where each word's best head makes a tree already, as it mostly does with a trained parser, that is the result; the
-    other sentences go through the algorithm of Chu, Liu and Edmonds.
+    If the greedy heads of a sentence already form a tree, as they mostly do for a trained parser, they are the result.
+    Only the other sentences need the Chu-Liu/Edmonds algorithm.
 
     Args:
-        scores (`np.ndarray` or `torch.Tensor`): `(batch, words + 1, words + 1)`; see [`decode_tree`].
-        lengths (sequence of `int`, *optional*): The number of words of each sentence; all have the same if `None`.
+        scores (`np.ndarray` or `torch.Tensor` of shape `(batch, words + 1, words + 1)`): Arc scores.
+        lengths (`Sequence[int]`, *optional*): The number of words of each sentence. Default: all words are real.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
 
     Returns:
-        `np.ndarray`: `(batch, words)`, with -1 beyond the end of a sentence.
+        `np.ndarray` of shape `(batch, words)`: The heads, with -1 in padding.
 
     Raises:
-        ValueError: See [`decode_tree`].
+        ValueError: The scores are not a batch of square matrices, or a score is not finite.
+        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
     """
     scores = as_array(scores)
     return repaired_heads(scores, greedy_heads(scores, lengths), single_root)
 
 
 def repaired_heads(scores: np.ndarray, greedy: np.ndarray, single_root: bool = True) -> np.ndarray:
-    """The heads of [`decode_trees`], given those of [`greedy_heads`] for the same scores."""
+    """
+    Replaces greedy heads that do not form a tree by the maximum spanning tree.
+
+    Args:
+        scores (`np.ndarray` of shape `(batch, words + 1, words + 1)`): Arc scores; see [`decode_tree`].
+        greedy (`np.ndarray` of shape `(batch, words)`): The result of [`greedy_heads`] for these scores.
+        single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+
+    Returns:
+        `np.ndarray` of shape `(batch, words)`: The heads, with -1 in padding.
+
+    Raises:
+        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
+    """
     heads = greedy.copy()
     for row in np.flatnonzero(~are_trees(heads, single_root)):
         words = int((heads[row] != NO_WORD).sum())
@@ -67,17 +93,18 @@ def repaired_heads(scores: np.ndarray, greedy: np.ndarray, single_root: bool = T
 
 def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.ndarray:
     """
-    The best head of each word by itself; together they may be no tree.
+    The best head of each word. The heads of a sentence need not form a tree.
 
     Args:
-        scores (`np.ndarray` or `torch.Tensor`): `(batch, words + 1, words + 1)`; see [`decode_tree`].
-        lengths (sequence of `int`, *optional*): The number of words of each sentence; all have the same if `None`.
+        scores (`np.ndarray` or `torch.Tensor` of shape `(batch, words + 1, words + 1)`):
+            Arc scores; see [`decode_tree`].
+        lengths (`Sequence[int]`, *optional*): The number of words of each sentence. Default: all words are real.
 
     Returns:
-        `np.ndarray`: `(batch, words)`, with -1 beyond the end of a sentence.
+        `np.ndarray` of shape `(batch, words)`: The heads, with -1 in padding.
 
     Raises:
-        ValueError: See [`decode_tree`].
+        ValueError: The scores are not a batch of square matrices, or a score is not finite.
     """
     scores = as_array(scores)
     if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
@@ -95,15 +122,17 @@ def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.n
 
 def are_trees(heads: np.ndarray, single_root: bool = True) -> np.ndarray:
     """
+    Whether the heads of each sentence form a tree.
+
     Args:
-        heads (`np.ndarray`): `(batch, words)`, from 0 for the root on, and -1 beyond the end of a sentence.
-        single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+        heads (`np.ndarray` of shape `(batch, words)`): The heads, from 1; 0 for the root, -1 in padding.
+        single_root (`bool`, *optional*, defaults to `True`): Whether exactly one word must depend on the root.
 
     Returns:
-        `np.ndarray`: `(batch,)`, whether all words of a sentence hang from the root.
+        `np.ndarray` of shape `(batch,)`: Whether all words of a sentence lead to the root.
     """
     reached = np.pad(np.maximum(heads, 0), ((0, 0), (1, 0)))
-    # Each step doubles the way towards the root.
+    # Pointer jumping: each step doubles the distance towards the root.
     for _ in range(int(heads.shape[1]).bit_length()):
         reached = np.take_along_axis(reached, reached, axis=1)
     trees = np.asarray(~reached.any(axis=1))
@@ -114,17 +143,17 @@ def are_trees(heads: np.ndarray, single_root: bool = True) -> np.ndarray:
 
 def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """
-    The tree from heads that were found in several windows of a sentence.
+    Repairs the heads that were merged from several windows of a sentence to a tree with one root.
 
-    Of the words that depend on the root the one with the highest score stays; the others, and of each cycle the word
-    with the lowest score, are hung below it.
+    The root dependent with the highest score stays. The other root dependents, and the word with the lowest score of
+    each cycle, are attached to it.
 
     Args:
-        heads (`np.ndarray`): `(words,)`, from 0 for the root on.
-        scores (`np.ndarray`): `(words,)`, of the arc from each head.
+        heads (`np.ndarray` of shape `(words,)`): The heads, from 1; 0 for the root.
+        scores (`np.ndarray` of shape `(words,)`): The score of the arc to each word.
 
     Returns:
-        `np.ndarray`: `(words,)`, the heads of a tree with one root.
+        `np.ndarray` of shape `(words,)`: The heads of the tree.
     """
     roots = np.flatnonzero(heads == 0)
     heads = heads.copy()
@@ -150,10 +179,10 @@ def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def tree_search() -> Callable[[np.ndarray], tuple[list[int], float]]:
     """
-    The algorithm of Chu, Liu and Edmonds, from a package that is not required, since its licence is the GPL.
+    Returns the Chu-Liu/Edmonds algorithm of the optional package `ufal.chu_liu_edmonds`, whose licence is the GPL.
 
     Raises:
-        UserError: It is not installed.
+        UserError: The package is not installed.
     """
     try:
         from ufal.chu_liu_edmonds import chu_liu_edmonds
@@ -167,18 +196,18 @@ def tree_search() -> Callable[[np.ndarray], tuple[list[int], float]]:
 
 def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray:
     chu_liu_edmonds = tree_search()
-    # The library has a row a dependent, and takes NaN for an arc that cannot be. What is subtracted from all heads of
-    # a word changes no choice, and leaves small numbers.
+    # The library wants one row per dependent and NaN for forbidden arcs. Subtracting the maximum of a row does not
+    # change the best tree.
     arcs = scores.T.copy()
     np.fill_diagonal(arcs, np.nan)
     arcs[0] = np.nan
     arcs[1:] -= np.nanmax(arcs[1:], axis=1, keepdims=True)
-    # So that no sum overflows.
+    # Avoids an overflow of sums.
     arcs = np.maximum(arcs, -1e300)
     heads = np.array(chu_liu_edmonds(arcs)[0][1:])
     roots = np.flatnonzero(heads == 0) + 1
-    # A tree with one root that is the best while every root has a price is the best of all with one root. The price
-    # starts low: beside a large one the scores would lose their last digits.
+    # Raise a penalty per root until one root is left: that tree is the best single-root tree. The penalty starts
+    # small, as a large one would cost the scores precision.
     price = np.abs(arcs[roots, 0] - np.nanmax(arcs[roots, 1:], axis=1)).min() / 2 if len(roots) > 1 else 0.0
     while single_root and len(roots) > 1:
         price = 2 * price or 1.0
@@ -190,6 +219,7 @@ def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray:
 
 
 def as_array(scores: np.ndarray | torch.Tensor) -> np.ndarray:
+    """Converts scores to a float64 array on the CPU, without their gradient."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().to("cpu", torch.float64).numpy()
     return np.asarray(scores, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""From rows to the examples of published corpora, and of one's own files."""
+"""Readers for published corpora and local files."""

@@ -1,4 +1,4 @@
-"""A small relation corpus and a small BERT, made on the spot: what the demonstration and the tests train on."""
+"""Generates a small relation corpus and a small BERT, for the demonstration and the tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ TRAIN, VALIDATION, TEST = 1200, 200, 300
 
 DEMO_SENTENCE = "The mechanic told us that the <e1>leak</e1> was caused by a loose <e2>valve</e2> near the wall."
 
-# Each relation: the nouns of its two arguments, and ways to state it. {0} is the first argument of the relation, so
-# a phrase that mentions {1} first is an example of the direction (e2,e1).
+# Nouns of both arguments and phrases, by relation. {0} is the first argument: if {1} comes first, it is (e2,e1).
 RELATIONS: dict[str, tuple[str, str, str]] = {
     "Cause-Effect": (
         "storm flood frost drought engine virus valve spark quarrel strike drum pump medicine sun",
@@ -107,7 +106,15 @@ SLOT = re.compile(r"(\ba )?\{([01])\}")
 
 @dataclass(frozen=True)
 class DemoPaths:
-    """Where [`write_demo`] has put things: three files in SemEval-2010 Task 8's format and a folder with a BERT."""
+    """
+    The paths that [`write_demo`] returns.
+
+    Args:
+        train_file (`Path`): 1200 training sentences in the format of SemEval-2010 Task 8.
+        validation_file (`Path`): 200 validation sentences.
+        test_file (`Path`): 300 test sentences.
+        encoder (`Path`): The folder of the BERT checkpoint.
+    """
 
     train_file: Path
     validation_file: Path
@@ -117,18 +124,18 @@ class DemoPaths:
 
 def write_demo(folder: str | os.PathLike, seed: int = 0) -> DemoPaths:
     """
-    Writes a relation corpus of five relations of SemEval-2010 Task 8 and Other, and an untrained two-layer BERT.
+    Writes a corpus with five relations of SemEval-2010 Task 8 and Other, and a randomly initialized two-layer BERT.
 
-    Most sentences hold a second statement as a distraction, many nouns and phrases occur in several relations, and
-    some examples of Other join the arguments of two statements, so a classifier has to read what is between and
-    around the marked nouns. No sentence is in two of the files. The same seed gives the same files.
+    A classifier has to read the context of the marked nouns: most sentences have a second statement as a distraction,
+    many nouns occur in several relations, and some examples of Other combine the arguments of two statements. No
+    sentence occurs twice. The same seed gives the same files.
 
     Args:
-        folder (`str` or `os.PathLike`): Where to write; created if needed.
-        seed (`int`, *optional*, defaults to 0): Seed of the corpus and of the weights.
+        folder (`str` or `os.PathLike`): The output folder; created if needed.
+        seed (`int`, *optional*, defaults to 0): Random seed of the corpus and the weights.
 
     Returns:
-        [`DemoPaths`]
+        `DemoPaths`: The paths of the files and of the BERT.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +162,7 @@ def _distinct(rng: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def _example(rng: random.Random) -> tuple[str, str]:
-    """One sentence with its label: a statement, and mostly another one before or behind it."""
+    """A sentence with its label: a statement, mostly with a distracting one before or after it."""
     kind = rng.random()
     if kind < 0.1:
         nouns = rng.sample(sorted(_nouns()), 2)
@@ -176,7 +183,7 @@ def _example(rng: random.Random) -> tuple[str, str]:
 
 
 def _state(relation: str, tags: tuple[str, str], rng: random.Random) -> tuple[str, str]:
-    """A statement of the relation, the nouns tagged in the order of mention, and the direction."""
+    """A statement of the relation with its nouns tagged in order of mention, and its direction."""
     first, second, phrases = RELATIONS[relation]
     phrase = rng.choice(phrases.splitlines()).strip()
     head = rng.choice(first.split())
@@ -204,7 +211,7 @@ def _nouns() -> set[str]:
 
 
 def _write_encoder(folder: Path, seed: int) -> None:
-    """A BERT with fresh weights and a WordPiece vocabulary: the corpus' words, and letters for all others."""
+    """Writes a randomly initialized BERT, whose WordPiece vocabulary has the words of the corpus and all letters."""
     phrases = [UNRELATED, ADJECTIVES, "an", *OPENINGS, *ENDINGS, *CONNECTORS]
     phrases += [text for relation in RELATIONS.values() for text in relation]
     words = set(re.findall(r"[a-z]+", " ".join([*phrases, DEMO_SENTENCE.lower()])))

@@ -1,4 +1,4 @@
-"""The nine GLUE tasks, from a folder in GLUE's own layout or from the Hub."""
+"""Reads the nine GLUE tasks from the official TSV files or from the Hub."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ COLA_HEADER = ("source", "label", "mark", "sentence")
 @dataclass(frozen=True)
 class GlueTask:
     """
+    The format of a GLUE task.
+
     Args:
-        folder: Name of its folder in GLUE's own layout.
-        columns: Text columns as the Hub names them, each with the header under which the files have it.
-        labels: Names of the classes in the Hub's order; `None` for regression.
-        label_column: Header of the label.
-        evaluation: Splits beside `train`, each with the stem of its file.
-        headerless: Splits whose files have no header but the columns of CoLA.
-        has_broken_rows: Whether the official files are known to hold rows that lack columns; they are left out, as on
-            the Hub, and counted in a warning.
+        folder (`str`): The folder name in the official layout, such as `"SST-2"`.
+        columns (`dict[str, str]`): Headers in the official files by text column on the Hub.
+        labels (`tuple[str, ...]` or `None`): Class names in the order of the Hub; `None` for regression.
+        label_column (`str`, *optional*, defaults to `"label"`): Header of the label in the official files.
+        evaluation (`tuple[tuple[str, str], ...]`, *optional*): Pairs of split and file stem, without `train`.
+        headerless (`tuple[str, ...]`, *optional*, defaults to `()`):
+            Splits without a header, with the columns of CoLA.
+        has_broken_rows (`bool`, *optional*, defaults to `False`):
+            Whether the official files have rows with missing columns. They are skipped, as on the Hub, and counted in
+            a warning.
     """
 
     folder: str
@@ -45,7 +49,7 @@ class GlueTask:
 
     @property
     def files(self) -> dict[str, str]:
-        """File name of each split."""
+        """File names by split."""
         return {split: f"{stem}.tsv" for split, stem in (("train", "train"), *self.evaluation)}
 
 
@@ -103,17 +107,27 @@ def read_glue(
     Args:
         task (`str`): A key of `GLUE_TASKS`.
         glue_dir (`str` or `os.PathLike`, *optional*):
-            Folder that holds the task's own (`CoLA`, `SST-2`, ...) with its original TSV files. The Hub's
-            `nyu-mll/glue` if `None`.
-        splits (`Sequence[str]`, *optional*): Those needed. All that are there if `None`.
-        cache_dir (`str`, *optional*): Where to keep what comes from the Hub.
+            Folder with the official task folders (`CoLA`, `SST-2`, ...) and their TSV files. Default: `nyu-mll/glue`
+            on the Hub.
+        splits (`Sequence[str]`, *optional*): The required splits. Default: all that exist.
+        cache_dir (`str`, *optional*): Cache folder for downloads from the Hub.
 
     Returns:
         `datasets.DatasetDict`: `train`, `validation` and `test` (for `mnli`, the last two with `_matched` and
-        `_mismatched`), with the Hub's columns: the task's text columns, `label` (-1 where there is none) and `idx`.
+        `_mismatched`), with the columns of the Hub: the text columns, `label` (-1 if unlabelled) and `idx`.
 
     Raises:
-        UserError: If a split that is needed is missing, or a file is malformed; the message names file and line.
+        UserError: The task or a split is unknown, the Hub cannot be reached, a required file is missing, or a file is
+            malformed. The message names file and line.
+
+    Example:
+
+    ```python
+    >>> from msattn.data import read_glue
+
+    >>> read_glue("sst2", "glue_data", ["train"])["train"].column_names
+    ['sentence', 'label', 'idx']
+    ```
     """
     if task not in GLUE_TASKS:
         raise UserError(f"task must be one of {', '.join(GLUE_TASKS)}, not {task!r}.")
@@ -157,7 +171,7 @@ def _read_split(spec: GlueTask, split: str, path: Path) -> datasets.Dataset:
 
 
 def _rows(spec: GlueTask, split: str, path: Path) -> Iterator[dict[str, Any]]:
-    # No quoting at all: a quotation mark is part of the text.
+    # Not the csv module: quotation marks are part of the text.
     lines = ((where, line.rstrip("\n").split("\t")) for where, line in text_lines(path) if line != "\n")
     header = list(COLA_HEADER) if split in spec.headerless else next(lines, ("", []))[1]
     labelled = not split.startswith("test")

@@ -1,4 +1,4 @@
-"""MTL-16: reviews of 16 domains, each positive or negative."""
+"""Reads MTL-16: positive and negative reviews of 16 domains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-# In the order of the table of the Multi-Scale Transformer's paper.
+# In the order of the table in the Multi-Scale Transformer paper.
 MTL16_DOMAINS = (
     "books",
     "electronics",
@@ -40,21 +40,21 @@ FEATURES = Features({"sentence": Value("string"), "label": ClassLabel(names=["ne
 
 def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
     """
-    Reads a domain from its files `<domain>.task.train` and `<domain>.task.test`: `label TAB text` a line.
+    Reads a domain from `<domain>.task.train` and `<domain>.task.test`, with one `label TAB text` per line.
 
-    Lines that are not UTF-8 are read as Windows-1252, as are some of the films'. Test reviews that the training part
-    has, too, with the same label, are counted in a warning.
+    Lines that are not UTF-8 are decoded as Windows-1252; the movie reviews have some. Test reviews that also occur in
+    the training data, with the same label, are counted in a warning.
 
     Args:
         folder (`str` or `os.PathLike`): The folder of the files.
         domain (`str`): One of `MTL16_DOMAINS`.
 
     Returns:
-        `datasets.DatasetDict`: `train` and `test` with `sentence`, which may be empty, and `label`; in `test` also
-        `in_train`, whether the training part has the same review.
+        `datasets.DatasetDict`: `train` and `test` with the columns `sentence`, which may be empty, and `label`. `test`
+        also has `in_train`: whether the training data have the same review.
 
     Raises:
-        UserError: There is no such domain or file, or a line is malformed; the message names file and line.
+        UserError: The domain is unknown, a file is missing, or a line is malformed. The message names file and line.
     """
     if domain not in MTL16_DOMAINS:
         raise UserError(f"domain must be one of {', '.join(MTL16_DOMAINS)}, not {domain!r}.")
@@ -71,10 +71,16 @@ def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
 
 def read_reviews(path: str | os.PathLike) -> Dataset:
     """
-    Reads one file of a domain, as [`read_mtl16`] does.
+    Reads one file of an MTL-16 domain; see [`read_mtl16`].
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8 or Windows-1252.
+
+    Returns:
+        `datasets.Dataset`: The columns `sentence` and `label`.
 
     Raises:
-        UserError: The file cannot be read or a line is malformed; the message names file and line.
+        UserError: The file cannot be read, is empty, or a line is malformed. The message names file and line.
     """
     dataset = rows_to_dataset(_rows(path), FEATURES)
     if not len(dataset):

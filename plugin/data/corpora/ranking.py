@@ -1,4 +1,4 @@
-"""Queries with the candidates to rank for them, from JSON."""
+"""Reads re-ranking data, queries with their candidates, from JSON and Parquet."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ RANKING_FEATURES = Features(
 @dataclass(frozen=True)
 class RankingData:
     """
+    Queries with their candidates.
+
     Args:
         pairs (`datasets.Dataset`):
-            A row for each candidate of each query: `query_id`, `candidate_id`, `query`, `text` and, unless nothing is
-            labelled, `label` (1 relevant, 0 not).
-        missed (`Mapping[str, Collection[str]]`):
-            By query, the documents that are known to be relevant and are not among its candidates.
+            One row per query and candidate, with the columns `query_id`, `candidate_id`, `query`, `text` and, in
+            labelled data, `label` (1 relevant, 0 not).
+        missed (`Mapping[str, Collection[str]]`, *optional*, defaults to `{}`):
+            Ids of relevant documents that are not among the candidates, by query id.
     """
 
     pairs: Dataset
@@ -42,10 +44,11 @@ class RankingData:
 
     @property
     def labelled(self) -> bool:
+        """Whether the candidates have relevance labels."""
         return "label" in self.pairs.column_names
 
     def relevant(self) -> dict[str, set[str]]:
-        """By query, all relevant documents; a query without any is left out."""
+        """Ids of all relevant documents by query id, including missed ones. Queries without any are omitted."""
         found = defaultdict(set, {query: set(documents) for query, documents in self.missed.items() if documents})
         columns = (self.pairs[name][:] for name in ("query_id", "candidate_id", "label"))
         for query, candidate, label in zip(*columns, strict=True):
@@ -54,7 +57,7 @@ class RankingData:
         return dict(found)
 
     def of_queries(self, queries: Collection[str]) -> RankingData:
-        """The part with these queries."""
+        """The subset with the given query ids."""
         rows = [row for row, query in enumerate(self.pairs["query_id"][:]) if query in queries]
         missed = {query: documents for query, documents in self.missed.items() if query in queries}
         return RankingData(self.pairs.select(rows), missed)
@@ -64,23 +67,34 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
     """
     Reads queries with their candidates from JSON lines, a JSON array, or Parquet.
 
-    A row is `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`. Query and candidates may have an
-    `"id"`; a query is otherwise called by its number, a candidate by a digest of its text. The texts may also come as
-    `"positive"` and `"negative"`, each a string or a list of strings. A candidate that comes twice counts once.
+    A row is `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`. Instead of `"candidates"`, it may
+    have `"positive"` and `"negative"`, each a string or a list of strings. Queries and candidates may have an `"id"`;
+    by default, the id of a query is its number, and that of a candidate a hash of its text. Repeated candidates are
+    dropped.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
 
+    Returns:
+        `RankingData`: The queries with their candidates.
+
     Raises:
-        UserError: A row lacks its query, its candidates or a text, an id or a label is not usable, or only some
-            candidates have labels; the message names file and line.
+        UserError: A row lacks the query, the candidates or a text, an id or label is invalid, an id is repeated with
+            different content, or only some candidates have labels. The message names file and line.
     """
     rows = READERS[_json_format(path)](path)
     return ranking_data(_query_rows(rows), os.fspath(path))
 
 
 def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
-    """Leaves each query at most so many of its candidates that are not relevant, drawn by chance."""
+    """
+    Samples the non-relevant candidates (negatives) of each query. All relevant ones are kept.
+
+    Args:
+        data (`RankingData`): Labelled data.
+        most (`int`): Maximum number of negatives per query.
+        seed (`int`): Random seed of the sample.
+    """
     draw = random.Random(seed)
     kept: list[int] = []
     negatives: dict[str, list[int]] = defaultdict(list)
@@ -92,7 +106,16 @@ def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
 
 
 def ranking_data(pairs: Iterable[dict[str, Any]], source: str) -> RankingData:
-    """Pairs of a query and a candidate as a [`RankingData`]; `source` names them in an error message."""
+    """
+    Builds a [`RankingData`] from rows of query and candidate.
+
+    Args:
+        pairs (`Iterable[dict[str, Any]]`): Rows with the columns of `RANKING_FEATURES`.
+        source (`str`): The name of the data in error messages.
+
+    Raises:
+        UserError: There are no rows.
+    """
     dataset = rows_to_dataset(pairs, RANKING_FEATURES)
     if not len(dataset):
         raise UserError(f"{source}: there is no query in it.")
@@ -176,6 +199,17 @@ def _texts(value: Any, name: str, where: str) -> list:
 
 
 def filled_text(value: Any, where: str, problem: str) -> str:
+    """
+    Returns `value` if it is a usable text.
+
+    Args:
+        value (`Any`): The value to check.
+        where (`str`): Its location, which starts the error message.
+        problem (`str`): The error message for a value that is not a string or is blank.
+
+    Raises:
+        UserError: The value is not a string, is blank or has a lone surrogate.
+    """
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{where}: {problem}.")
     try:

@@ -1,4 +1,4 @@
-"""One example of relation extraction, from any of the row shapes in use."""
+"""Normalizes relation extraction examples of various formats."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ TAG = re.compile(r"(</?e[12]>)")
 
 def relation_row(row: Any, where: str) -> dict[str, Any]:
     """
-    Normalises one example.
+    Normalizes an example.
 
-    Text comes as `text` or `sentence` (a string), or as `token` or `tokens` (a list, joined by spaces; spans then
-    count tokens and are converted by position). Arguments come as
+    The text is `text` or `sentence` (a string), or `token` or `tokens` (a list, joined by spaces; spans then count
+    tokens and are converted to characters). The entities are one of
 
     - `h` and `t`, or `head` and `tail`: `[start, end)`, `{"pos": [start, end)}` (OpenNRE, Wiki80),
-      `{"indices": [[...], ...]}` (FewRel on the Hub) or `[name, id, [[...], ...]]` (FewRel; the first mention counts);
-    - `head_start`, `head_end`, `tail_start`, `tail_end`;
+      `{"indices": [[...], ...]}` (FewRel on the Hub) or `[name, id, [[...], ...]]` (FewRel). Of several mentions, the
+      first one is used;
+    - `head_start`, `head_end`, `tail_start` and `tail_end`;
     - the tags `<e1>...</e1>` and `<e2>...</e2>` inside the text.
 
-    The label is `relation` or `label`; an empty or missing one is `None`.
+    The label is `relation` or `label`; an empty or missing one becomes `None`.
 
     Args:
         row (`Mapping`): The example.
-        where (`str`): Its place, with which error messages begin.
+        where (`str`): Its location, which starts the error messages.
 
     Returns:
-        `dict`: `id` (str or None), `text`, `head` and `tail` (`[start, end)` in characters), `label` (str or None).
+        `dict[str, Any]`: `id` (str or None), `text` (str), `head` and `tail` (`[start, end)` in characters) and
+        `label` (str or None).
 
     Raises:
-        UserError: If the example cannot be read without guessing.
+        UserError: The text is missing, an entity is missing, empty or out of range, the entities overlap, or an id or
+            label is not a string.
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
@@ -76,7 +79,7 @@ def _string(value: Any, name: str, where: str) -> str | None:
 
 
 def _span_field(row: Mapping, role: str) -> Any:
-    """The field that holds the span of `"head"` or `"tail"`, unwrapped but unchecked."""
+    """The span of `"head"` or `"tail"` as `[start, end)`, unwrapped but not validated."""
     value = _first(row, role[0], role)
     if value is None and (f"{role}_start" in row or f"{role}_end" in row):
         return [row.get(f"{role}_start"), row.get(f"{role}_end")]
@@ -91,7 +94,7 @@ def _span_field(row: Mapping, role: str) -> Any:
 
 
 def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
-    """Checks a span and returns it in characters."""
+    """Validates a span and converts it to characters."""
     size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
     try:
         if isinstance(value, str) or bool in map(type, value):
@@ -112,7 +115,7 @@ def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str
 
 
 def _untag(tagged: str, where: str) -> tuple[str, list[int], list[int]]:
-    """Takes `<e1>`, `</e1>`, `<e2>`, `</e2>` out of a text and returns it with the two spans they enclosed."""
+    """Removes the tags of `<e1>...</e1>` and `<e2>...</e2>`, and returns the text with the spans of both entities."""
     pieces = TAG.split(tagged)
     position, bounds = 0, {}
     for piece, tag in zip(pieces[::2], pieces[1::2] + [""], strict=True):

@@ -1,4 +1,4 @@
-"""Relation extraction examples from files and from data sets on the Hub."""
+"""Reads relation extraction examples from files and Hub datasets."""
 
 from __future__ import annotations
 
@@ -33,32 +33,46 @@ RELATION_FEATURES = Features(
 
 
 class UnknownLabelError(UserError):
-    """An example has a label that is not among those that may occur."""
+    """An example has a label that is not among the known ones."""
 
 
 def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: Sequence[str] | None = None) -> Dataset:
     """
     Reads relation extraction examples from a file.
 
-    The file passes through in batches: only its Arrow table, about as large as its text, stays in memory.
+    The file is read in batches. Only its Arrow table, about as large as the text, is kept in memory.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         file_format (`str`, *optional*, defaults to `"auto"`):
-            `"semeval"` (three-line blocks of SemEval-2010 Task 8), `"opennre"` or `"jsonl"` (one JSON object a line:
-            OpenNRE, Wiki80, or text with character spans), `"json"` (an array of such objects, one of them, or the
-            one object of FewRel that lists the examples of each relation), `"csv"` (with a header), `"tsv"` (the
-            same between tabs, where quotation marks are ordinary characters) or `"parquet"`, with the fields of
-            [`~msattn.data.corpora.relation_rows.relation_row`]. `"auto"` goes by the name's ending and the first line.
-        labels (`Sequence[str]`, *optional*): The labels that may occur.
+            The format, with the fields of [`~msattn.data.corpora.relation_rows.relation_row`]:
+
+            - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
+            - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
+            - `"json"`: an array of such objects, a single one, or a FewRel object of examples by relation;
+            - `"csv"`: with a header;
+            - `"tsv"`: with a header, quotation marks being ordinary characters;
+            - `"parquet"`;
+            - `"auto"`: guessed from the file extension and the first line.
+        labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
 
     Returns:
-        `datasets.Dataset`: `id` (str; the row's number where the file gives none), `text` (str), `head` and `tail`
-        (`[start, end)`, characters of `text` that name the first and the second argument), `label` (str, or None
-        throughout an unlabelled file).
+        `datasets.Dataset`: `id` (str; by default the number of the row), `text` (str), `head` and `tail` (the spans
+        `[start, end)` of the entities, in characters) and `label` (str; None in an unlabelled file).
 
     Raises:
-        UserError: If the file is missing, empty or not what its format says; the message names file and line.
+        UserError: The file is missing, empty or malformed, or only some examples have labels. The message names file
+            and line.
+        UnknownLabelError: An example has a label that is not in `labels`.
+
+    Example:
+
+    ```python
+    >>> from msattn.data import read_relations
+
+    >>> read_relations("TRAIN_FILE.TXT").column_names
+    ['id', 'text', 'head', 'tail', 'label']
+    ```
     """
     if file_format == "auto":
         file_format = _guess_format(path)
@@ -69,17 +83,21 @@ def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: S
 
 def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[str] | None = None) -> Dataset:
     """
-    Brings a data set, such as one from the Hub, into the columns of [`read_relations`].
+    Converts a dataset, such as one from the Hub, to the columns of [`read_relations`].
 
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`):
-            Rows as [`~msattn.data.corpora.relation_rows.relation_row`] reads them. Numbers of a `ClassLabel` become
-            its names.
-        source (`str`, *optional*, defaults to `"dataset"`): What error messages call it.
-        labels (`Sequence[str]`, *optional*): The labels that may occur.
+            Rows with the fields of [`~msattn.data.corpora.relation_rows.relation_row`]. Ids of a `ClassLabel` are
+            replaced by its names.
+        source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
+        labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
+
+    Returns:
+        `datasets.Dataset`: As for [`read_relations`].
 
     Raises:
-        UserError: If a row cannot be read; the message names the source and the row.
+        UserError: The dataset is empty, a row is invalid, or only some rows have labels. The message names the row.
+        UnknownLabelError: A row has a label that is not in `labels`.
     """
     class_labels = {
         name: feature.names
@@ -89,7 +107,7 @@ def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[st
 
     def located() -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False), start=1):
-            # The Hub writes -1 for "no label".
+            # Hub datasets use -1 for "no label".
             named = {
                 name: None if row[name] in (None, -1) else names[row[name]] for name, names in class_labels.items()
             }
@@ -100,8 +118,13 @@ def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[st
 
 def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
     """
-    Sorted labels of all the given splits. Those without a training example are named in a warning: SemEval has a label
-    with one training row, which a development part can swallow.
+    The sorted labels of all given splits, with a warning about labels that have no training example.
+
+    SemEval-2010 Task 8 has a label with a single training example, which a validation split can take away.
+
+    Args:
+        train (`datasets.Dataset`): The training split, with the column `label`.
+        *others (`datasets.Dataset`): Further splits.
     """
     trained = set(train.unique("label")) - {None}
     every = trained.union(*(other.unique("label") for other in others)) - {None}
@@ -139,12 +162,12 @@ def _guess_format(path: str | os.PathLike) -> str:
     if file_format is None:
         where = next(where for where, line in text_lines(path) if line.strip())
         raise UserError(f"{where}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}.")
-    # Lines with tabs in a file of another name are those of SemEval.
+    # SemEval files have tabs, but not the extension .tsv.
     return "semeval" if file_format == "tsv" and Path(path).suffix.lower() != ".tsv" else file_format
 
 
 def _with_fewrel(rows: Located) -> Located:
-    """FewRel's own file is one object that lists the examples of each relation: they become rows of their own."""
+    """Expands FewRel objects, which list the examples of each relation, to one row per example."""
     for where, row in rows:
         if not _is_fewrel(row):
             yield where, row

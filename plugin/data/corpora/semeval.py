@@ -1,4 +1,4 @@
-"""The text format of SemEval-2010 Task 8."""
+"""Reads the text format of SemEval-2010 Task 8."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from msattn.errors import UserError
 
 def semeval_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
     """
-    Examples of a SemEval-2010 Task 8 file.
+    Reads the examples of a SemEval-2010 Task 8 file.
 
-    An example is a line `id TAB "sentence with <e1>..</e1> and <e2>..</e2>"`, then a line with its label (absent
-    throughout an unlabelled file) and perhaps `Comment: ...`; an empty line follows. The quotes around the sentence
-    are its first and last character, whatever quotes it has inside.
+    An example is a line `id TAB "sentence with <e1>..</e1> and <e2>..</e2>"`, a line with the label (absent in
+    unlabelled files), optionally a line `Comment: ...`, and an empty line. Quotation marks inside the sentence are not
+    escaped.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
 
     Yields:
-        `tuple[str, dict]`: The place of the sentence, and its `id`, `sentence` and, where given, `relation`.
+        `tuple[str, dict[str, str]]`: The location `"path:line"`, and a row with `id`, `sentence` and, if labelled,
+        `relation`.
 
     Raises:
-        UserError: On any other line.
+        UserError: The file cannot be read, or has a line of another form.
     """
     example: tuple[str, dict[str, str]] | None = None
     for where, line in text_lines(path):

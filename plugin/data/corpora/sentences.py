@@ -1,4 +1,4 @@
-"""Sentences and sentence pairs with a label, from tables of one's own and from published corpora."""
+"""Reads labelled sentences and sentence pairs from tables and published corpora."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ def read_sentences(
     phrases: bool = False,
 ) -> Dataset:
     """
-    Reads a CSV, TSV (no quoting), JSON, JSON lines or Parquet file; or one of SST-5, SNLI or MTL-16, which is known by
-    its first line and has columns and labels of its own.
+    Reads a CSV, TSV (without quoting), JSON, JSON lines or Parquet file, or a file of SST-5, SNLI or MTL-16.
+
+    Files of SST-5, SNLI and MTL-16 are recognized by their first line.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         columns (`Sequence[str]`, *optional*):
-            The one or two columns of text. Those of a GLUE task if `None`, such as `sentence1` and `sentence2`, or
-            else the first one or two that hold strings and are not called `label`, `id`, `idx` or `index`.
-        label_column (`str`, *optional*, defaults to `"label"`): The column of labels.
-        phrases (`bool`, *optional*, defaults to `False`): Of the trees of SST-5, every phrase.
+            The one or two text columns. Default: those of a GLUE task, such as `sentence1` and `sentence2`, or else
+            the first one or two string columns other than `label`, `id`, `idx` and `index`.
+        label_column (`str`, *optional*, defaults to `"label"`): The label column.
+        phrases (`bool`, *optional*, defaults to `False`): Whether to read all phrases of SST-5 trees.
 
     Returns:
-        `datasets.Dataset`: The columns of text, and `label` (str) unless no row has one.
+        `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
 
     Raises:
-        UserError: If the file is not what its name says, a text is missing, or only some rows have a label.
+        UserError: The file is malformed or has no text column, a text is missing, only some rows have a label, or
+            `phrases` is set for a file other than SST-5 trees.
     """
     reader = _corpus_reader(path)
     if reader is read_sentiment_trees:
@@ -69,7 +71,7 @@ def read_sentences(
 
 
 def _corpus_reader(path: str | os.PathLike) -> Callable[..., Dataset] | None:
-    """The reader of a corpus with a format of its own."""
+    """The reader for files of SST-5, MTL-16 and SNLI; `None` for other files."""
     if Path(path).suffix.lower() in (".csv", ".parquet"):
         return None
     line = next((line for _, line in text_lines(path, fallback="latin-1") if line.strip()), "").strip("\r\n")
@@ -83,7 +85,7 @@ def _corpus_reader(path: str | os.PathLike) -> Callable[..., Dataset] | None:
 
 
 def _named(dataset: Dataset, columns: Sequence[str] | None, path: str | os.PathLike) -> Dataset:
-    """The columns of text under other names, on request, and the labels as strings."""
+    """Renames the text columns to `columns`, if given, and converts the labels to strings."""
     own = [name for name in dataset.column_names if name != "label"]
     if columns is not None and len(columns) != len(own):
         raise UserError(f"{os.fspath(path)}: the file has {' and '.join(own)}, and not {' and '.join(columns)}.")
@@ -94,7 +96,7 @@ def _named(dataset: Dataset, columns: Sequence[str] | None, path: str | os.PathL
 
 def _text_columns(where: str, row: Any, label_column: str) -> list[str]:
     names = list(row) if isinstance(row, dict) else []
-    # Pairs first: the sentence of CoLA is also half of a pair of QNLI.
+    # Pairs first: the column `sentence` of CoLA is also one of the two columns of QNLI.
     for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
         if set(columns) <= set(names):
             return columns

@@ -1,4 +1,4 @@
-"""The Stanford Sentiment Treebank with five classes (SST-5), from its trees."""
+"""Reads the trees of the Stanford Sentiment Treebank with five classes (SST-5)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
 SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
-# Of white space only what the format itself uses: a no-break space is part of a word.
+# Splits at the white space of the format only: a no-break space is part of a word.
 SYMBOL = re.compile(r"[()]|[^() \t\n]+")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 def read_sentiment_trees(path: str | os.PathLike, phrases: bool = False) -> Dataset:
     r"""
-    Reads a file of SST-5: a tree in brackets a line, with a label from 0 to 4 at every node.
+    Reads an SST-5 file: one bracketed tree per line, with a label from 0 to 4 at every node.
 
-    Brackets and slashes that the format escapes (`-LRB-`, `\/`) are written as themselves.
+    Escaped brackets and slashes (`-LRB-`, `\/`) are unescaped.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         phrases (`bool`, *optional*, defaults to `False`):
-            Every phrase of a sentence, single words first, and the sentence last. Only the sentence if `False`.
+            Whether to read all phrases of a sentence, in post-order: single words first, the full sentence last.
 
     Returns:
-        `datasets.Dataset`: `sentence`, words with spaces between them, and `label`.
+        `datasets.Dataset`: `sentence`, with spaces between words, and `label`.
 
     Raises:
-        UserError: The file cannot be read or a line is no such tree; the message names file and line.
+        UserError: The file cannot be read or is empty, or a line is not a labelled tree. The message names file and
+            line.
     """
     features = Features({"sentence": Value("string"), "label": ClassLabel(names=list(SENTIMENTS))})
     dataset = rows_to_dataset(_rows(path, phrases), features)
@@ -52,7 +53,7 @@ def _rows(path: str | os.PathLike, phrases: bool) -> Iterator[dict[str, Any]]:
 
 
 def _tree(line: str, where: str) -> tuple[list[str], list[tuple[int, int, int]]]:
-    """The words, and of each node its label and `[first, end)` of its words, the root last."""
+    """The words of a tree, and its nodes as `(label, first, end)` with words `[first, end)`, the root last."""
     words: list[str] = []
     opened: list[tuple[int, int]] = []
     nodes: list[tuple[int, int, int]] = []

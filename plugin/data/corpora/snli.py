@@ -1,4 +1,4 @@
-"""SNLI, from its JSON lines or from the table that RE2 was trained on."""
+"""Reads SNLI from its JSON lines or from the table of the RE2 release."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-# In the Hub's order, which is that of the table's numbers.
+# The order of the Hub, which the table uses too.
 SNLI_LABELS = ("entailment", "neutral", "contradiction")
 
 
 def read_snli(path: str | os.PathLike) -> Dataset:
     """
-    Reads a file of SNLI: one JSON object a line as published, or `premise TAB hypothesis TAB number of the label`.
+    Reads an SNLI file: the published JSON lines, or lines `premise TAB hypothesis TAB label id`.
 
-    Pairs whose annotators did not agree (`"-"`) are left out, as everywhere, and counted in a warning.
+    Pairs without a gold label (`"-"`) are dropped, as is usual, and counted in a warning.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -33,7 +33,8 @@ def read_snli(path: str | os.PathLike) -> Dataset:
         `datasets.Dataset`: `premise`, `hypothesis` and `label`.
 
     Raises:
-        UserError: The file cannot be read or a line is malformed; the message names file and line.
+        UserError: The file cannot be read or has no labelled pair, or a line is malformed. The message names file and
+            line.
     """
     features = Features(
         {"premise": Value("string"), "hypothesis": Value("string"), "label": ClassLabel(names=list(SNLI_LABELS))}

@@ -1,4 +1,4 @@
-"""A retrieval set from STS-B, as a command: `python -m msattn.data.corpora.sts_ranking --help`."""
+"""Converts STS-B to re-ranking data: `python -m msattn.data.corpora.sts_ranking --help`."""
 
 from __future__ import annotations
 
@@ -18,43 +18,45 @@ from msattn.errors import UserError
 
 @dataclass
 class StsRankingArguments:
-    """Which part of STS-B becomes which file."""
+    """Input split, output file and sampling of candidates."""
 
-    output_file: str = field(metadata={"help": "The JSON lines to write, for run_ranking.py."})
-    split: str = field(metadata={"help": "The part of STS-B.", "choices": ["train", "validation"]})
+    output_file: str = field(metadata={"help": "Output file: JSON lines for run_ranking.py."})
+    split: str = field(metadata={"help": "Split of STS-B.", "choices": ["train", "validation"]})
     glue_dir: str | None = field(
         default=None,
-        metadata={"help": "Folder with GLUE's own files (glue_dir/STS-B/train.tsv); without it, the Hub."},
+        metadata={"help": "Folder with the official GLUE TSV files (glue_dir/STS-B/train.tsv). Default: the Hub."},
     )
-    threshold: float = field(default=4.0, metadata={"help": "The least similarity of a paraphrase, out of 5."})
+    threshold: float = field(
+        default=4.0, metadata={"help": "Minimum similarity of a relevant candidate (paraphrase), from 0 to 5."}
+    )
     negatives: int | None = field(
         default=None,
         metadata={
-            "help": "So many candidates of a query at most that are no paraphrases: those that annotators compared "
-            "with it, and others by chance. Without it, every second sentence is a candidate of every query."
+            "help": "Maximum number of non-relevant candidates (negatives) per query: annotated pairs first, then a "
+            "random sample. Default: the second sentences of all pairs."
         },
     )
-    seed: int = field(default=42, metadata={"help": "Seed of that choice."})
+    seed: int = field(default=42, metadata={"help": "Random seed for --negatives."})
 
 
 def sts_ranking(
     pairs: Iterable[Mapping[str, Any]], threshold: float = 4.0, negatives: int | None = None, seed: int = 42
 ) -> Iterator[dict[str, Any]]:
     """
-    Queries with candidates, from sentence pairs with their similarity.
+    Converts sentence pairs with a similarity to queries with candidates.
 
-    A query is a first sentence that has a paraphrase. Its candidates are second sentences of all pairs, each once and
-    without those that differ from the query in case and punctuation only, unless annotators compared them with it.
+    The queries are the first sentences with at least one paraphrase. The candidates are the distinct second sentences
+    of all pairs, without unannotated ones that differ from the query only in case and punctuation.
 
     Args:
-        pairs (`Iterable`): Rows with `sentence1`, `sentence2`, `label` (0 to 5) and `idx`.
-        threshold (`float`, *optional*, defaults to 4.0): The least similarity of a paraphrase.
-        negatives (`int`, *optional*): The most candidates of a query that are no paraphrases; all if `None`.
-        seed (`int`, *optional*, defaults to 42): Seed of their choice.
+        pairs (`Iterable[Mapping[str, Any]]`): Rows with `sentence1`, `sentence2`, `label` (0 to 5) and `idx`.
+        threshold (`float`, *optional*, defaults to 4.0): Minimum similarity of a paraphrase.
+        negatives (`int`, *optional*): Maximum number of non-relevant candidates per query. Default: no limit.
+        seed (`int`, *optional*, defaults to 42): Random seed of the sampled negatives.
 
     Yields:
-        `dict`: A row as [`~msattn.data.corpora.ranking.read_ranking`] takes it. A query is called `q` and the number
-        of its first pair, a candidate `s` and that of its own.
+        `dict[str, Any]`: A row for [`~msattn.data.corpora.ranking.read_ranking`]. The id of a query is `q` and the
+        `idx` of its first pair, that of a candidate `s` and the `idx` of its first pair.
     """
     queries: dict[str, int] = {}
     candidates: dict[str, int] = {}
@@ -94,6 +96,15 @@ def _words(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """
+    Runs the command.
+
+    Args:
+        argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
+
+    Raises:
+        UserError: `--negatives` is below 1, no pair reaches `--threshold`, or STS-B cannot be read.
+    """
     (args,) = parse_arguments([StsRankingArguments], argv)
     if args.negatives is not None and args.negatives < 1:
         raise UserError(f"--negatives must be at least 1, not {args.negatives}.")

@@ -1,4 +1,4 @@
-"""Sentences with a tag at every word, from CoNLL columns, CoNLL-U or the Hub."""
+"""Reads sentences with a tag for every word from CoNLL columns, CoNLL-U or Hub datasets."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ def read_tagged_words(
     path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None
 ) -> Dataset:
     """
-    Reads a file of CoNLL-U, if its name ends in `.conllu` or `.conllu.gz`, or else of CoNLL columns: a word a line,
-    tabs or else spaces between the columns, and lines without any sign but spaces and tabs between the sentences.
+    Reads tagged sentences from CoNLL-U or CoNLL columns.
+
+    Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
+    else spaces, and blank lines between sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
-        word_column (`str`, *optional*): Of CoNLL columns the number of that of the words, from 1; the first if `None`.
+        word_column (`str`, *optional*): Number of the word column, from 1; not for CoNLL-U. Default: the first.
         tag_column (`str`, *optional*):
-            Of CoNLL-U `"upos"` (if `None`) or `"xpos"`; the tags are those of the syntactic words. Of CoNLL columns
-            the number, from 1; the last if `None`. With one column the words have no tags.
+            For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
+            of the tag column, from 1. Default: the last; with a single column, the words have no tags.
 
     Returns:
-        `datasets.Dataset`: `words`, and `tags` unless there are none.
+        `datasets.Dataset`: `words`, and `tags` if the words are tagged.
 
     Raises:
-        UserError: The file cannot be read, is malformed or has no such column; the message names file and line.
+        UserError: The file cannot be read or is malformed, or the column does not exist. The message names file and
+            line.
     """
     name = os.fspath(path)
     conllu = name.lower().removesuffix(".gz").endswith(".conllu")
@@ -56,17 +59,20 @@ def to_tagged_words(
     dataset: Iterable, source: str = "dataset", word_column: str | None = None, tag_column: str | None = None
 ) -> Dataset:
     """
-    Brings a data set, such as one from the Hub, into the columns of [`read_tagged_words`].
+    Converts a dataset, such as one from the Hub, to the columns of [`read_tagged_words`].
 
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`):
-            Lists of words and of tags, strings or numbers of a `ClassLabel`.
-        source (`str`, *optional*, defaults to `"dataset"`): What error messages call it.
-        word_column (`str`, *optional*): The column of words; `tokens` or `words` if `None`.
-        tag_column (`str`, *optional*): The column of tags; if `None`, the only one of classes.
+            Rows with a list of words and a list of tags, as strings or `ClassLabel` ids.
+        source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
+        word_column (`str`, *optional*): The word column. Default: `tokens` or `words`.
+        tag_column (`str`, *optional*): The tag column. Default: the only column of `ClassLabel` lists, or `tags`.
+
+    Returns:
+        `datasets.Dataset`: As for [`read_tagged_words`].
 
     Raises:
-        UserError: A column is missing or not named where there are several, or a row does not fit.
+        UserError: A column is missing, `tag_column` is ambiguous, or words and tags of a row differ in number.
     """
     features = getattr(dataset, "features", None) or {}
     if word_column is None:
@@ -105,10 +111,10 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
     words: list[str] = []
     tags: list[str] = []
     width = 0
-    # The last sentence may lack the empty line after it. A "#" is no comment here, but a word.
+    # An extra empty line ends the last sentence, as files may lack it. "#" is a word, not a comment.
     for where, line in chain(text_lines(path), [("", "")]):
         line = line.rstrip("\n")
-        # Of white space only what the format itself uses: a no-break space may be a word.
+        # Splits at the white space of the format only: a no-break space may be a word.
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
             if words:
                 yield {"words": words, "tags": tags if width > 1 else None}
@@ -149,5 +155,5 @@ def _hub_rows(
 
 
 def _class_names(feature: Any) -> list[str] | None:
-    """The classes of a list of `ClassLabel`; of other features `None`."""
+    """The class names of a list of `ClassLabel`; `None` for other features."""
     return getattr(getattr(feature, "feature", None), "names", None)

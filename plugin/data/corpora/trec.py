@@ -1,4 +1,4 @@
-"""The files of TREC and BEIR: run files, queries, documents and relevance judgements."""
+"""Reads TREC and BEIR files: runs, queries, documents and relevance judgements (qrels)."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ def read_trec_ranking(
     add_relevant: bool = False,
 ) -> RankingData:
     """
-    Reads the candidates of a first ranking, their texts, and what is known about them.
+    Reads the candidates of a first-stage ranking with their texts and relevance.
 
     Args:
-        run_file (`str` or `os.PathLike`): Lines `query Q0 document rank score tag`; rank and score are not used.
-        queries_files (`Sequence`): Lines `id TAB text`, or JSON lines with `_id` and `text` (BEIR) in a `.jsonl` file.
-        collection_files (`Sequence`): The same for documents; a `title` in JSON lines is put before the text.
-        qrels_files (`Sequence`, *optional*):
-            Lines `query 0 document relevance`, or BEIR's `query TAB document TAB relevance` under its header. What is
-            not judged is not relevant. Nothing is labelled where they know no relevant document for any query.
-        relevance_level (`int`, *optional*, defaults to 1): The least relevance that counts.
+        run_file (`str` or `os.PathLike`): Lines `query Q0 document rank score tag`; rank and score are ignored.
+        queries_files (`Sequence[str | os.PathLike]`):
+            Lines `id TAB text`, or BEIR's JSON lines with `_id` and `text` in `.jsonl` files.
+        collection_files (`Sequence[str | os.PathLike]`):
+            Documents in the same formats. A `title` in JSON lines is prepended to the text.
+        qrels_files (`Sequence[str | os.PathLike]`, *optional*, defaults to `()`):
+            Lines `query 0 document relevance`, or BEIR's `query TAB document TAB relevance` with its header. Unjudged
+            documents are not relevant. Without a relevant document for any query of the run, the data are unlabelled.
+        relevance_level (`int`, *optional*, defaults to 1): Minimum relevance of a relevant document.
         add_relevant (`bool`, *optional*, defaults to `False`):
-            Make relevant documents that the run lacks candidates, too: for training, where they would be lost.
+            Whether to add relevant documents that the run lacks as candidates. Use it for training only.
+
+    Returns:
+        `RankingData`: The queries with their candidates.
 
     Raises:
-        UserError: A line has too few or too many fields, an id is unknown or comes twice, or a text is empty; the
-            message names file and line.
+        UserError: A line has the wrong number of fields, a query or document has no text, or an id is repeated with
+            different content. The message names file and line.
     """
     run = _read_run(run_file)
     relevant = _read_qrels(qrels_files, relevance_level)
@@ -81,7 +86,7 @@ def _fields(path: str | os.PathLike, form: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
-    """By query and document, the place of the line."""
+    """The location of each line, by query and document id."""
     run: dict[str, dict[str, str]] = defaultdict(dict)
     for where, (query, _, document, *_) in _fields(path, ("query", "Q0", "document", "rank", "score", "tag")):
         if run[query].setdefault(document, where) != where:
@@ -90,7 +95,7 @@ def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
 
 
 def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict[str, str]]:
-    """By query and relevant document, the place of the line."""
+    """The location of each judgement, by query and relevant document id."""
     relevant: dict[str, dict[str, str]] = defaultdict(dict)
     judged: dict[tuple[str, str], int] = {}
     for path in paths:
@@ -113,7 +118,7 @@ def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dic
 
 
 def _read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], what: str) -> dict[str, str]:
-    """The texts of the wanted ids, each of which stands with the place that asks for it."""
+    """The texts of the ids in `wanted`, which maps each id to the location that refers to it."""
     texts: dict[str, str] = {}
     for path in paths:
         for where, identifier, text in _identified(path):

@@ -1,4 +1,4 @@
-"""Sentences with their dependency trees, and what stood around them in the file."""
+"""Reads treebanks: sentences with dependency trees and the lines that they come from."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ TREE_COLUMNS = ["heads", "relations"]
 
 def read_treebank(path: str | os.PathLike) -> Dataset:
     """
-    Reads trees from CoNLL-U or CoNLL-X, or plain sentences.
+    Reads a treebank in CoNLL-U or CoNLL-X, or plain sentences.
 
     Args:
         path (`str` or `os.PathLike`):
-            The file, in UTF-8, gzipped if its name ends in `.gz`. One that is called `.txt` or `.txt.gz` has a
-            sentence a line, with spaces between its words; any other is CoNLL-U or CoNLL-X, in which the heads may all
-            be `_`.
+            The file, in UTF-8, gzipped if its name ends in `.gz`. Files named `.txt` or `.txt.gz` have one sentence
+            per line, with spaces between words. All others are CoNLL-U or CoNLL-X; with `_` for all heads, they are
+            read as sentences without trees.
 
     Returns:
-        `datasets.Dataset`: `words`, the syntactic ones; `heads`, from 0 for the root on, and `relations`, unless the
-        file has none; `lines`, all that stands there in CoNLL-U or CoNLL-X, see
-        [`~msattn.data.files.conllu.ConlluSentence`]; and `where`, the file and the line of the first word.
+        `datasets.Dataset`: `words` (syntactic words), `heads` (from 1; 0 for the root) and `relations` (if the file
+        has trees), `lines` (the CoNLL-U or CoNLL-X lines; see [`~msattn.data.files.conllu.ConlluSentence`]) and
+        `where` (`"path:line"` of the first word).
 
     Raises:
-        UserError: The file cannot be read, is malformed, has no sentence or has something else than trees with one
-            root; the message names file and line.
+        UserError: The file cannot be read, is malformed or empty, a tree has a cycle, several roots or a head that is
+            out of range, or only some sentences have trees. The message names file and line.
     """
     name = os.fspath(path)
     plain = name.removesuffix(".gz").endswith(".txt")
@@ -55,14 +55,14 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
 
 
 def conllu_lines(words: Sequence[str]) -> list[str]:
-    """The lines of a CoNLL-U sentence without anything but its words; see [`~msattn.data.files.conllu.with_tree`]."""
+    """CoNLL-U lines with words only; [`~msattn.data.files.conllu.with_tree`] adds the tree."""
     rows = (f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
     return [f"# text = {' '.join(words)}\n", *rows, "\n"]
 
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for where, line in text_lines(path):
-        # Of white space only what the format itself uses: a no-break space may be part of a word.
+        # Splits at the white space of the format only: a no-break space may be part of a word.
         words = [word for word in re.split("[ \t\n]+", line) if word]
         if words:
             yield {"words": words, "lines": conllu_lines(words), "where": where}
@@ -108,7 +108,7 @@ def _heads(words: Sequence[ConlluToken]) -> list[int]:
 
 
 def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:
-    # Of the words that are known to hang from the root none has to be looked at twice.
+    # Words that are known to lead to the root need no second visit.
     reached = {0}
     for start in range(1, len(heads) + 1):
         way: dict[int, int] = {}

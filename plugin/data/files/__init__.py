@@ -1,1 +1,1 @@
-"""From bytes to rows: every row knows its file and line, for error messages."""
+"""File readers. Every row comes with its file and line, for error messages."""

@@ -1,4 +1,4 @@
-"""Data sets from rows that arrive one by one."""
+"""Datasets from an iterator of rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from datasets import Dataset, Features
 
 def rows_to_dataset(rows: Iterable[dict[str, Any]], features: Features) -> Dataset:
     """
-    Gathers rows into an Arrow table in memory, a thousand at a time.
+    Collects rows into a dataset in memory, in batches of 1000.
 
-    Unlike `Dataset.from_generator` it leaves no copy in the cache, which could outlive a change of the file, and lets
-    an error of the rows through as it is.
+    Unlike `Dataset.from_generator`, it does not write to the cache, which could become stale when a file changes, and
+    does not wrap exceptions of the iterator.
+
+    Args:
+        rows (`Iterable[dict[str, Any]]`): The rows. Missing columns become `None`.
+        features (`datasets.Features`): The columns and their types.
+
+    Returns:
+        `datasets.Dataset`: The dataset.
     """
     iterator, schema = iter(rows), features.arrow_schema
     batches = iter(lambda: list(islice(iterator, 1000)), [])

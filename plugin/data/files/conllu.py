@@ -1,4 +1,4 @@
-"""Sentences of CoNLL-U and CoNLL-X files, and the same sentences with other trees."""
+"""Reads CoNLL-U and CoNLL-X files, and writes sentences with predicted trees."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import NamedTuple
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
-# Those of CoNLL-X, whose words are as these in what is read here, end in PHEAD and PDEPREL.
+# CoNLL-X has PHEAD and PDEPREL as its last two columns, which are not read here.
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 
 class ConlluToken(NamedTuple):
     """
+    A word or multi-word token.
+
     Args:
-        where: `"path:line"` for error messages.
-        cells: What stands in the ten columns.
-        end: Of a multi-word token the number of its last word, else 0.
+        where (`str`): `"path:line"`, for error messages.
+        cells (`dict[str, str]`): The ten columns by name.
+        end (`int`): The number of the last word of a multi-word token; 0 for a word.
     """
 
     where: str
@@ -29,11 +31,14 @@ class ConlluToken(NamedTuple):
 
 class ConlluSentence(NamedTuple):
     """
+    A sentence of a CoNLL-U or CoNLL-X file.
+
     Args:
-        where: `"path:line"` of its end, for error messages.
-        tokens: Its words, each multi-word token before the first of its own.
-        lines: All that stands in the file from the end of the sentence before, with the ends of the lines: comments,
-            words, multi-word tokens, empty nodes and empty lines.
+        where (`str`): `"path:line"` of the end of the sentence, for error messages.
+        tokens (`list[ConlluToken]`): The words; a multi-word token precedes its first word.
+        lines (`list[str]`):
+            All lines since the previous sentence, with their line ends: comments, words, multi-word tokens, empty
+            nodes and empty lines.
     """
 
     where: str
@@ -43,18 +48,25 @@ class ConlluSentence(NamedTuple):
 
 def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
     """
-    Reads a CoNLL-U or CoNLL-X file, gzipped if it ends in `.gz`. No line is lost: the sentences' lines are the file's,
-    one after the other.
+    Reads a CoNLL-U or CoNLL-X file, gzipped if its name ends in `.gz`.
+
+    The concatenated lines of all sentences are the file.
+
+    Args:
+        path (`str` or `os.PathLike`): The file, in UTF-8.
+
+    Yields:
+        `ConlluSentence`: The sentences in order.
 
     Raises:
-        UserError: The file cannot be read, or is neither.
+        UserError: The file cannot be read, or a line does not have ten columns or the next word number.
     """
     found: ConlluSentence | None = None
     tokens: list[ConlluToken] = []
     lines: list[str] = []
     words = 0
     where = os.fspath(path)
-    # The last sentence may lack the empty line after it.
+    # An extra empty line ends the last sentence, as files may lack it.
     for place, text in chain(text_lines(path, newline=""), [("", "")]):
         where = place or where
         line = text.rstrip("\r\n")
@@ -62,7 +74,7 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
         if line.startswith("#"):
             continue
         if not line.strip():
-            # Lines without a word are those of the next sentence, or after the last one still its own.
+            # Yield one sentence late: trailing lines of the file belong to the last sentence.
             if tokens:
                 if found:
                     yield found
@@ -87,15 +99,18 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
 
 def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
     """
-    The text of a sentence with another tree; all but the columns of heads and relations stays as it is.
+    Replaces the tree of a sentence. All columns but HEAD and DEPREL stay unchanged.
 
     Args:
-        lines (`Sequence[str]`): See [`ConlluSentence`].
-        heads (`Iterable[int]`): The number of each word's head, 0 for the root.
+        lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
+        heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
         relations (`Iterable[str]`): The relation of each word to its head.
 
+    Returns:
+        `str`: The lines as one string.
+
     Raises:
-        ValueError: There are more words, or fewer.
+        ValueError: The number of heads or relations is not the number of words.
     """
     lines = list(lines)
     places = [place for place, line in enumerate(lines) if line.partition("\t")[0].isdecimal()]

@@ -1,4 +1,4 @@
-"""Rows of JSON, JSON lines, CSV, TSV and Parquet files, each with its place in the file."""
+"""Reads JSON, JSON lines, CSV, TSV and Parquet files row by row, with the location of each row."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from datasets.utils import tqdm
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
-#: Rows with their places, `"file:line"`, for error messages.
+#: Pairs of location (`"file:line"`, for error messages) and row.
 Located = Iterable[tuple[str, Any]]
 
 
 def guess_format(path: str | os.PathLike) -> str | None:
     """
-    One of [`READERS`], by the file's ending and its first line; a first line with a tab makes it `"tsv"`.
+    Guesses the format of a file from its extension and first line. A first line with a tab means `"tsv"`.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
 
     Returns:
-        `str`, or `None` if the file is none of these.
+        `str` or `None`: A key of [`READERS`]; `None` for other formats.
 
     Raises:
-        UserError: If the file is empty or cannot be read.
+        UserError: The file is empty or cannot be read.
     """
     suffix = Path(path).suffix.lower()
     if suffix in (".csv", ".tsv", ".parquet"):
@@ -37,14 +40,19 @@ def guess_format(path: str | os.PathLike) -> str | None:
         line = line.strip()
         if line:
             if line[0] in "{[":
-                # An object that goes on below begins like this: it is one indented object, and not one a line.
+                # An object that continues on the next line is one indented JSON object, not JSON lines.
                 return "json" if line[0] == "[" or line[-1] in "{[," else "jsonl"
             return "tsv" if "\t" in line else None
     raise UserError(f"{os.fspath(path)}: the file is empty.")
 
 
 def json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
-    """One JSON value a line; empty lines are skipped."""
+    """
+    Reads one JSON value per line; empty lines are skipped.
+
+    Raises:
+        UserError: The file cannot be read, or a line is not JSON.
+    """
     for where, line in text_lines(path):
         if not line.strip():
             continue
@@ -58,7 +66,12 @@ def json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
 
 
 def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
-    """The items of one JSON array, or the one value of the file."""
+    """
+    Reads the items of one JSON array, or the single JSON value of the file.
+
+    Raises:
+        UserError: The file cannot be read or is not JSON.
+    """
     try:
         content = json.loads("".join(line for _, line in text_lines(path)))
     except json.JSONDecodeError as error:
@@ -75,11 +88,14 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
 
 def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """
-    The rows of a table with a header.
+    Reads the rows of a CSV file with a header.
 
     Args:
         path (`str` or `os.PathLike`): The file.
-        **dialect: As for `csv.reader`.
+        **dialect: Keyword arguments of `csv.reader`.
+
+    Raises:
+        UserError: The file cannot be read or is not CSV, or a row and the header differ in length.
     """
     reader = csv.reader((line for _, line in text_lines(path, newline="")), strict=True, **dialect)
     try:
@@ -95,12 +111,17 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
 
 
 def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table with a header, tabs between the fields and no quoting."""
+    """Reads the rows of a TSV file with a header; quotation marks are ordinary characters. See [`csv_rows`]."""
     return csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a Parquet file, read in batches."""
+    """
+    Reads the rows of a Parquet file in batches.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
     try:
         file = pa.parquet.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Lines of a text file, read strictly as UTF-8."""
+"""Reads the lines of a text file as strict UTF-8."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def text_lines(
     path: str | os.PathLike, newline: str | None = None, fallback: str | None = None
 ) -> Iterator[tuple[str, str]]:
     """
-    Lines of a UTF-8 file, gzipped if it ends in `.gz`, with a progress bar when it takes more than a second or two.
+    Reads the lines of a UTF-8 file, gzipped if its name ends in `.gz`, with a progress bar after two seconds.
 
-    A byte order mark is dropped. Only LF, CRLF and CR end a line: `str.splitlines` would also cut at U+0085 or U+2028,
-    which occur inside texts.
+    A byte order mark is dropped. Lines end at LF, CRLF and CR only: `str.splitlines` would also split at U+0085 and
+    U+2028, which occur inside texts.
 
     Args:
         path (`str` or `os.PathLike`): The file.
         newline (`str`, *optional*): As for `open`: `None` reads all three line ends as `"\\n"`, `""` keeps them.
-        fallback (`str`, *optional*): The encoding of those lines that are not UTF-8; without it there may be none.
+        fallback (`str`, *optional*): Encoding of lines that are not UTF-8. Default: such lines are an error.
 
     Yields:
-        `tuple[str, str]`: `"path:line"` for error messages, and the line with its end.
+        `tuple[str, str]`: `"path:line"`, for error messages, and the line with its line end.
 
     Raises:
-        UserError: If the file cannot be read or a line is not UTF-8.
+        UserError: The file cannot be read, or a line is neither UTF-8 nor in the `fallback` encoding.
     """
     packed = os.fspath(path).endswith(".gz")
     try:
-        # Bad bytes become lone surrogates, so that the line they stand on is known when they are refused.
+        # Invalid bytes become lone surrogates, so that the error can name their line.
         file = (gzip.open if packed else open)(
             path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=newline
         )

@@ -1,4 +1,4 @@
-"""Word vectors from the text files of GloVe and word2vec."""
+"""Reads word vectors in the text formats of GloVe and word2vec."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ def read_word_vectors(
     path: str | os.PathLike, vocabulary: Mapping[str, int], seed: int = 42, words: Collection[str] | None = None
 ) -> np.ndarray:
     """
-    The vectors of a vocabulary: `word SPACE numbers` a line, with word2vec's header line or without it.
+    Reads the vectors of a vocabulary.
 
-    A word that the file lacks has the vector of its lower case; else one from a normal distribution around 0 with the
-    standard deviation of all numbers that were found. How many words were found is logged.
+    Each line is a word and its numbers, separated by spaces; the header line of word2vec is optional. A word that the
+    file lacks takes the vector of its lower-cased form. If that is missing too, its vector is drawn from a normal
+    distribution with mean 0 and the standard deviation of all numbers found. The coverage is logged.
 
     Args:
-        path (`str` or `os.PathLike`): The file, in UTF-8, gzipped if it ends in `.gz`. Of a word that occurs twice the
-            first vector counts. A word may hold spaces, as some of GloVe 840B do.
-        vocabulary (`Mapping[str, int]`): The numbers of the words, from 0 on, such as `tokenizer.get_vocab()`.
-        seed (`int`, *optional*, defaults to 42): Seed of the words that the file lacks.
-        words (`Collection[str]`, *optional*): Of the vocabulary, the words that are counted; `None` for all.
+        path (`str` or `os.PathLike`):
+            The file, in UTF-8, gzipped if its name ends in `.gz`. Words may contain spaces, as some in GloVe 840B do.
+            Of repeated words, the first one is used.
+        vocabulary (`Mapping[str, int]`): Ids from 0 by word, such as `tokenizer.get_vocab()`.
+        seed (`int`, *optional*, defaults to 42): Random seed for the vectors of missing words.
+        words (`Collection[str]`, *optional*): The words that count for the logged coverage. Default: all.
 
     Returns:
-        `np.ndarray` of shape `(words, dimensions)`, in single precision.
+        `np.ndarray` of shape `(words, dimensions)`: The vectors by id, in float32.
 
     Raises:
-        UserError: The file cannot be read, a line has another number of numbers, a vector of the vocabulary is not
-            made of numbers, or no word of it is in there; the message names file and line.
+        UserError: The file cannot be read, lines differ in the number of dimensions, a vector is not numeric or not
+            finite, or the file has no word of the vocabulary. The message names file and line.
     """
     capitalized: dict[str, list[int]] = {}
     for word, index in vocabulary.items():
@@ -77,16 +79,20 @@ def read_word_vectors(
 
 def vector_words(path: str | os.PathLike) -> Iterator[str]:
     """
-    The words of such a file in its order, which is mostly that of their frequency.
+    Reads the words of a word vector file in file order, which usually is by descending frequency.
+
+    Args:
+        path (`str` or `os.PathLike`): The file; see [`read_word_vectors`].
 
     Raises:
-        UserError: The file cannot be read, or a line has another number of numbers; the message names file and line.
+        UserError: The file cannot be read, or lines differ in the number of dimensions. The message names file and
+            line.
     """
     return (word for _, word, _ in _entries(path))
 
 
 def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
-    """Place in the file, word and numbers of each line, the header apart."""
+    """Location, word and numbers of each line but the header."""
     dimensions = read = 0
     expected: int | None = None
     for number, (where, line) in enumerate(text_lines(path, newline="\n")):

@@ -1,1 +1,1 @@
-"""From examples to model inputs: markers, words and their pieces, windows, collators."""
+"""Encodes examples as model inputs: entity markers, sub-words, windows and collators."""

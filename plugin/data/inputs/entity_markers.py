@@ -1,4 +1,4 @@
-"""Entity markers: from a text and two spans to the input of a relation extractor."""
+"""Entity markers: encodes a text with two entity spans for relation extraction."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ logger = logging.get_logger(__name__)
 
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
 
-# An id, and the number of the word that it is part of.
+# A token id and the index of its word.
 Token = tuple[int, "int | None"]
 
 
 def add_entity_markers(tokenizer: PreTrainedTokenizerBase) -> int:
     """
-    Adds the markers to a tokenizer as special tokens.
+    Adds the entity markers `ENTITY_MARKERS` to a tokenizer as special tokens.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which is changed in place.
 
     Returns:
-        `int`: How many were new. The model's embeddings then need `resize_token_embeddings(len(tokenizer))`.
+        `int`: The number of added tokens. If it is not 0, call `model.resize_token_embeddings(len(tokenizer))`.
     """
     return tokenizer.add_special_tokens(
         {"extra_special_tokens": list(ENTITY_MARKERS)}, replace_extra_special_tokens=False
@@ -43,29 +46,29 @@ def encode_relations(
     words: bool = False,
 ) -> dict[str, list]:
     """
-    Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, in whichever order the two occur.
+    Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`. The tail may also precede the head.
 
-    What looks like a special token inside a text is read as ordinary text. A row above `max_length` keeps a window:
-    everything from the first opening marker to the last closing one, and as much on each side as fits, half the room
-    each unless one side needs less.
+    Special tokens inside a text are encoded as ordinary text. An example longer than `max_length` is cut to a window:
+    the entities, everything between them, and an equal number of tokens on both sides; a side that needs less leaves
+    its room to the other.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer that has been through [`add_entity_markers`].
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer with entity markers; see [`add_entity_markers`].
         texts (`Sequence[str]`): The texts.
-        heads (`Sequence[Sequence[int]]`): `[start, end)` of the first argument in characters, one pair a text.
-        tails (`Sequence[Sequence[int]]`): The same of the second argument.
+        heads (`Sequence[Sequence[int]]`): The character span `[start, end)` of the head entity in each text.
+        tails (`Sequence[Sequence[int]]`): The character span of the tail entity.
         max_length (`int`, *optional*):
-            Most tokens in a row, special ones included. The tokenizer's own limit if `None`.
+            Maximum number of tokens per example, with special tokens. Default: `tokenizer.model_max_length`.
         words (`bool`, *optional*, defaults to `False`):
-            Add `words` and `word_ids`, as [`~msattn.data.inputs.words.encoding_words`] does.
+            Whether to add `words` and `word_ids`; see [`~msattn.data.inputs.words.encoding_words`].
 
     Returns:
-        `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (where the tokenizer's model takes them) and
-        `entity_starts` (positions of `[E1]` and `[E2]`), each one list a row, or `None` for a row whose entities do
-        not both fit.
+        `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them) and `entity_starts`
+        (the positions of `[E1]` and `[E2]`), with one list per example, or `None` for an example whose entities do not
+        both fit into `max_length`.
 
     Raises:
-        ValueError: If the tokenizer lacks the markers, a classification or a separator token.
+        ValueError: The tokenizer lacks the markers, a classification token or a separator token.
     """
     max_length = max_length or tokenizer.model_max_length
     columns = ("input_ids", "attention_mask", "token_type_ids", "entity_starts", *(WORD_COLUMNS if words else ()))
@@ -103,24 +106,26 @@ def encode_relation_dataset(
     words: bool = False,
 ) -> Dataset:
     """
-    Encodes a data set of [`~msattn.data.corpora.relations.read_relations`] with [`encode_relations`].
+    Encodes a dataset of [`~msattn.data.corpora.relations.read_relations`] with [`encode_relations`].
 
     Args:
-        dataset (`datasets.Dataset`): With `id`, `text`, `head`, `tail`, `label`.
-        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer that has been through [`add_entity_markers`].
-        max_length (`int`, *optional*): Most tokens in a row. The tokenizer's own limit if `None`.
-        label2id (`Mapping[str, int]`, *optional*): Numbers of the labels; without it there is no column `labels`.
+        dataset (`datasets.Dataset`): A dataset with the columns `id`, `text`, `head`, `tail` and `label`.
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer with entity markers; see [`add_entity_markers`].
+        max_length (`int`, *optional*):
+            Maximum number of tokens per example. Default: `tokenizer.model_max_length`.
+        label2id (`Mapping[str, int]`, *optional*): Label ids. Without it, there is no column `labels`.
         on_overflow (`str`, *optional*, defaults to `"error"`):
-            What becomes of an example whose entities do not both fit in `max_length`: `"error"`, or `"skip"`, which
-            leaves it out and says how many there were.
-        num_proc (`int`, *optional*): Processes to use.
-        words (`bool`, *optional*, defaults to `False`): Add the columns `words` and `word_ids`.
+            Treatment of examples whose entities do not both fit into `max_length`: `"error"`, or `"skip"`, which drops
+            them and logs their number.
+        num_proc (`int`, *optional*): Number of processes.
+        words (`bool`, *optional*, defaults to `False`): Whether to add the columns `words` and `word_ids`.
 
     Returns:
-        `datasets.Dataset`: `id`, the columns of [`encode_relations`], and `labels` (int).
+        `datasets.Dataset`: `id`, the columns of [`encode_relations`], and `labels` (int) if `label2id` is given.
 
     Raises:
-        UserError: If entities do not fit and `on_overflow` is `"error"`, or `label2id` lacks a label.
+        UserError: Entities do not fit and `on_overflow` is `"error"`, no example fits, a label is missing or not in
+            `label2id`, or `on_overflow` is unknown.
     """
     if on_overflow not in ("error", "skip"):
         raise UserError(f'on_overflow must be "error" or "skip", not {on_overflow!r}.')
@@ -161,14 +166,14 @@ def encode_relation_dataset(
 
 def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase) -> dict[str, list]:
     """
-    Takes the markers out of what [`encode_relations`] returns.
+    Removes the entity markers from the output of [`encode_relations`].
 
     Args:
-        rows (`Mapping[str, list]`): Its columns, of rows that fit.
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer that it was given.
+        rows (`Mapping[str, list]`): The columns that [`encode_relations`] returns, without `None` rows.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer that encoded them.
 
     Returns:
-        `dict[str, list]`: The columns, with `entity_pieces` in place of `entity_starts`: the positions of the pieces
+        `dict[str, list]`: The columns, with `entity_pieces` instead of `entity_starts`: the positions of the sub-words
         of both entities, head first.
     """
     markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
@@ -187,7 +192,7 @@ def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase
 
 
 class EntityPiecesCollator(DataCollatorWithPadding):
-    """A [`DataCollatorWithPadding`] that pads the column `entity_pieces`, too, with -1."""
+    """A [`DataCollatorWithPadding`] that also pads the column `entity_pieces`, with -1, to `(batch, 2, pieces)`."""
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         features = [dict(row) for row in features]
@@ -215,8 +220,9 @@ def _marked(
     words: bool = False,
 ) -> list[tuple[list[Token], list[Token], list[Token], list[int]]]:
     """
-    For each text: the tokens before the first marker, those from it to the last marker, those after it, and where in
-    the middle part `[E1]` and `[E2]` stand.
+    Splits each text into tokens before the first marker, from it to the last marker, and after it.
+
+    The fourth item has the positions of `[E1]` and `[E2]` in the middle part.
     """
     markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
     if None in markers or tokenizer.unk_token_id in markers:
@@ -233,7 +239,7 @@ def _marked(
     segments = tokenizer(
         [text[start:end] for text, bounds in zip(texts, all_bounds, strict=True) for start, end in pairwise(bounds)],
         add_special_tokens=False,
-        # "[SEP]" in a text is three ordinary tokens.
+        # Encode "[SEP]" inside a text as ordinary tokens.
         split_special_tokens=True,
         return_attention_mask=False,
         return_token_type_ids=False,

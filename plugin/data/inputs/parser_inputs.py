@@ -1,4 +1,4 @@
-"""From the words of a sentence to what a parser reads, and back from the windows of a long one."""
+"""Encodes sentences as parser inputs, with windows for long ones."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from transformers import PreTrainedTokenizerBase
 from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, WordPieces, word_pieces
 from msattn.errors import UserError
 
-# The word of [SEP] and of padding.
+# The word index of [SEP] and padding.
 NO_WORD = -1
 WORD_LABELS = ("heads", "relations")
-# Of an encoded row: the row of the sentence, and of the window what comes before it, which of its words count, and
-# whether it lacks pieces.
+# Columns of an encoded window: the row of its sentence, and the fields `first`, `kept` and `cut` of `Window`.
 WINDOW_COLUMNS = ["sentence", "first", "start", "stop", "cut"]
 
 
 class Window(NamedTuple):
     """
-    A sentence, or a part of one that is too long.
+    A sentence, or a window of a long one.
 
     Args:
-        inputs: The model's: `input_ids` and so on, and `word_index`, the number of each token's word in the window,
-            from 1 on, with 0 for the first token, which stands for the root, and -1 for other tokens.
-        first: How many words of the sentence come before it.
-        words: How many words it has.
-        kept: Of which of its words, `[start, end)`, the heads count; those of the others are in the next window.
-        cut: Whether it is one word with more pieces than there is room for, so that only the first ones are read.
+        inputs (`dict[str, list[int]]`):
+            The model inputs: `input_ids` and so on, and `word_index`, the index of each token's word in the window,
+            from 1. It is 0 for the first token, which represents the root, and -1 for other special tokens.
+        first (`int`): Number of words of the sentence before the window.
+        words (`int`): Number of words in the window.
+        kept (`tuple[int, int]`):
+            Words `[start, end)` of the window whose heads are used. Those of the others come from a neighbouring
+            window.
+        cut (`bool`): Whether the window is a single word with too many sub-words, of which the last are dropped.
     """
 
     inputs: dict[str, list[int]]
@@ -46,19 +48,23 @@ def parser_inputs(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
 ) -> list[list[Window]]:
     """
-    Turns sentences into model inputs. No word is lost: one that the tokenizer would leave out is its unknown token,
-    and a sentence that is too long becomes windows that overlap by half.
+    Encodes sentences as parser inputs.
+
+    Words that the tokenizer would drop become its unknown token. Sentences longer than `max_length` are split into
+    windows that overlap by half.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer, which puts a token before each text.
+        tokenizer (`PreTrainedTokenizerBase`):
+            A fast tokenizer that starts each text with a special token, such as `[CLS]`, for the root.
         sentences (`Sequence[Sequence[str]]`): The words of each sentence.
-        max_length (`int`, *optional*): The most tokens that the model reads at a time.
+        max_length (`int`, *optional*): Maximum number of tokens per window. Default: no limit.
 
     Returns:
-        `list[list[Window]]`: Of each sentence one window, or several, in order.
+        `list[list[Window]]`: The windows of each sentence, in order.
 
     Raises:
-        UserError: The tokenizer puts no token before a text, has none for a word, or `max_length` leaves no room.
+        UserError: The tokenizer starts a text without a special token, drops a word without having an unknown token,
+            or `max_length` leaves no room for a word.
     """
     return [
         _windows(tokenizer, pieces, max_length) if words else []
@@ -75,10 +81,10 @@ def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length:
     room = after if max_length is None else max_length - before - (len(special) - after)
     if room < 1:
         raise UserError(f"{max_length} tokens leave no room for a word.")
-    # Of each word the first token, and the end of the last one.
+    # The first token of each word, and the end of the last word.
     bounds = [*starts, after]
     spans = [*_spans(np.diff(bounds).tolist(), room)]
-    # Where two windows overlap, each answers for the half that lies deeper inside of it.
+    # Split overlaps in the middle: each word is used from the window that has more context for it.
     seams = [0, *((first + end + 1) // 2 for (_, end), (first, _) in zip(spans, spans[1:], strict=False)), len(starts)]
     columns = {
         name: getattr(encoding, field)
@@ -107,14 +113,25 @@ def _spans(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
             filled += sizes[end]
             end += 1
         yield first, end
-        # The next window begins with half of this one, or with less if the first new word takes more room.
+        # Overlap by half, or by less if the first new word needs more room.
         while end < len(sizes) and first < end and (filled > room // 2 or filled + sizes[end] > room):
             filled -= sizes[first]
             first += 1
 
 
 def window_labels(window: Window, heads: Sequence[int], relations: Sequence[int]) -> dict[str, list[int]]:
-    """The part of a sentence's tree that lies inside of a window, for those of its words that count there."""
+    """
+    The heads and relations of a window.
+
+    Args:
+        window (`Window`): The window.
+        heads (`Sequence[int]`): The head of each word of the sentence, from 1; 0 for the root.
+        relations (`Sequence[int]`): The relation id of each word of the sentence.
+
+    Returns:
+        `dict[str, list[int]]`: `heads` and `relations` of each word, counted within the window. They are -100 for
+        words that are not kept or whose head is outside the window.
+    """
     start, stop = window.kept
     labels: dict[str, list[int]] = {name: [] for name in WORD_LABELS}
     for word in range(window.words):
@@ -134,21 +151,21 @@ def encode_treebank(
     num_proc: int | None = None,
 ) -> Dataset:
     """
-    Turns sentences into model inputs, a window a row; see [`parser_inputs`].
+    Encodes a treebank as parser inputs, with one row per window; see [`parser_inputs`].
 
     Args:
-        dataset (`datasets.Dataset`): See [`~msattn.data.corpora.treebanks.read_treebank`].
+        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.corpora.treebanks.read_treebank`].
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
-        relations (`Mapping[str, int]`): The number of each relation. No loss counts a relation that is not there.
-        max_length (`int`, *optional*): The most tokens in a row.
+        relations (`Mapping[str, int]`): Relation ids. The loss ignores relations that are not in it.
+        max_length (`int`, *optional*): Maximum number of tokens per row. Default: no limit.
         num_proc (`int`, *optional*): Number of processes.
 
     Returns:
-        `datasets.Dataset`: The model's inputs with `heads` and `relations`, if there are trees, and in
-        [`WINDOW_COLUMNS`] the row of `dataset` and what else [`Window`] says.
+        `datasets.Dataset`: The model inputs, `heads` and `relations` if the sentences have trees, and the columns
+        `WINDOW_COLUMNS`: the row of the sentence in `dataset`, and the fields `first`, `kept` and `cut` of [`Window`].
 
     Raises:
-        UserError: See [`parser_inputs`].
+        UserError: As for [`parser_inputs`].
     """
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
@@ -176,11 +193,11 @@ def encode_treebank(
 
 class ParserCollator:
     """
-    Pads what a parser reads, and its labels where there are some, to a batch of tensors.
+    Pads parser inputs and their labels, if any, to a batch of tensors.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`): Says what to pad with.
-        pad_to_multiple_of (`int`, *optional*): What the number of tokens is to be a multiple of.
+        tokenizer (`PreTrainedTokenizerBase`): Has the padding ids.
+        pad_to_multiple_of (`int`, *optional*): Pads the number of tokens to a multiple of this.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, pad_to_multiple_of: int | None = None):

@@ -1,4 +1,4 @@
-"""From sentences and sentence pairs to what a classifier reads."""
+"""Encodes sentences and sentence pairs for classification."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ def encode_sentences(
     words: bool = False,
 ) -> tuple[Dataset, int]:
     """
-    Turns texts into model inputs.
+    Encodes texts or text pairs as model inputs.
 
     Args:
-        dataset (`datasets.Dataset`): Texts, and `label` (a number) where they are labelled.
+        dataset (`datasets.Dataset`): The texts, and the column `label` (class ids or scores) if they are labelled.
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
-        columns (`Sequence[str]`): The one or two columns of text.
-        max_length (`int`, *optional*): Longer examples are truncated, pairs from the longer text on; `None`: none is.
-        pad_to_max_length (`bool`, *optional*, defaults to `False`): Pad here, and not batch by batch.
+        columns (`Sequence[str]`): The one or two text columns.
+        max_length (`int`, *optional*):
+            Maximum number of tokens. Longer examples are truncated, pairs by their longer text first. Default: no
+            truncation.
+        pad_to_max_length (`bool`, *optional*, defaults to `False`): Whether to pad all examples to `max_length`.
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`):
-            Add the columns of [`~msattn.data.inputs.words.encoding_words`].
+            Whether to add `words` and `word_ids`; see [`~msattn.data.inputs.words.encoding_words`].
 
     Returns:
-        `tuple[datasets.Dataset, int]`: The tokenizer's outputs with `labels`, and how many examples were truncated.
+        `tuple[datasets.Dataset, int]`: The outputs of the tokenizer with `labels`, and the number of truncated
+        examples.
     """
 
     def encode(rows: Mapping[str, list]) -> dict[str, list]:

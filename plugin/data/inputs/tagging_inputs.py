@@ -1,4 +1,4 @@
-"""From sentences with tags to what a tagger reads."""
+"""Encodes tagged sentences for token classification."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def encode_tagged_words(
     words: bool = False,
 ) -> tuple[Dataset, int]:
     """
-    Turns sentences into model inputs. The first piece of a word has the label of its tag.
+    Encodes sentences for token classification. The first sub-word of each word has the label, the others -100.
 
-    No word is lost: one that the tokenizer would leave out, such as a control character, is its unknown token; and a
-    sentence that is too long becomes several rows.
+    Words that the tokenizer would drop, such as control characters, become its unknown token. Sentences longer than
+    `max_length` are split between words into several rows.
 
     Args:
-        dataset (`datasets.Dataset`): See [`~msattn.data.corpora.tagged_words.read_tagged_words`].
+        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.corpora.tagged_words.read_tagged_words`].
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
-        labels (`Mapping[str, int]`): The number of each tag.
-        max_length (`int`, *optional*): The most tokens in a row.
+        labels (`Mapping[str, int]`): Ids by tag.
+        max_length (`int`, *optional*): Maximum number of tokens per row. Default: no limit.
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`):
-            Add the columns that patterns between words are made of; see [`~msattn.data.inputs.words.encoding_words`].
+            Whether to add `words` and `word_ids`, for attention patterns between words.
 
     Returns:
-        `tuple[datasets.Dataset, int]`: The tokenizer's outputs with `labels`, if there are tags, `sentence`, the row
-        of `dataset`, and `word_starts`, the first token of each word; and how many words have more pieces than a row
-        takes, so that only their first ones are read.
+        `tuple[datasets.Dataset, int]`: The outputs of the tokenizer with `labels` (if the sentences have tags),
+        `sentence` (the row in `dataset`) and `word_starts` (the first token of each word); and the number of words
+        that are truncated because they have more sub-words than fit into a row.
     """
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
@@ -84,7 +84,7 @@ def encode_tagged_words(
 def _parts(
     tokenizer: PreTrainedTokenizerBase, words: Sequence[str], max_length: int | None, pieces: WordPieces | None = None
 ) -> Iterator[tuple[WordPieces, bool]]:
-    """A sentence as a whole, or halved until it fits; and whether of a word only the first pieces are there."""
+    """Halves a sentence until its parts fit; the flag tells whether a part is a truncated word."""
     pieces = pieces or word_pieces(tokenizer, [words])[0]
     cut = max_length is not None and len(pieces.encoding) > max_length
     if cut and len(words) > 1:

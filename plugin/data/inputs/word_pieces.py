@@ -1,4 +1,4 @@
-"""What a tokenizer makes of sentences that are cut into words already."""
+"""Tokenizes sentences that are already split into words, and aligns sub-words with words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from transformers.tokenization_utils_base import EncodingFast
 from msattn.data.inputs.words import token_words
 from msattn.errors import UserError
 
-# The inputs of a model, and what the tokenizer's encodings call them.
+# Attributes of `tokenizers.Encoding` by model input.
 ENCODING_FIELDS = {"input_ids": "ids", "token_type_ids": "type_ids", "attention_mask": "attention_mask"}
-# The label that no loss counts: of special tokens, padding, later pieces of a word, and words outside of a window.
+# The label that losses ignore: special tokens, padding, non-initial sub-words, and words outside a window.
 NO_LABEL = -100
 
 
 class WordPieces(NamedTuple):
-    """What the tokenizer made of a sentence, the word of each token, and the first token of each word."""
+    """
+    A tokenized sentence.
+
+    Args:
+        encoding (`tokenizers.Encoding`): The tokens.
+        owners (`list[int | None]`): The word index of each token; `None` for special tokens.
+        starts (`list[int]`): The index of the first token of each word.
+    """
 
     encoding: EncodingFast
     owners: list[int | None]
@@ -27,15 +34,20 @@ class WordPieces(NamedTuple):
 
 def word_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
     """
-    Tokenises sentences as a whole. No word is lost: one that the tokenizer would leave out, such as a control
-    character, is its unknown token.
+    Tokenizes sentences.
+
+    Every word has at least one token: words that the tokenizer would drop, such as control characters, become its
+    unknown token.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
         sentences (`Sequence[Sequence[str]]`): The words of each sentence.
 
+    Returns:
+        `list[WordPieces]`: The tokenized sentences.
+
     Raises:
-        UserError: The tokenizer has no token for a word, not even an unknown one.
+        UserError: The tokenizer drops a word and has no unknown token.
     """
     found = _pieces(tokenizer, sentences)
     for row, (sentence, (_, owners, starts)) in enumerate(zip(sentences, found, strict=True)):
@@ -51,7 +63,13 @@ def word_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence
 
 
 def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
-    """Which tokens of a text are parts of which of the words that it was joined from, with a space between two."""
+    """
+    Aligns the tokens of a text with its words.
+
+    Args:
+        encoding (`tokenizers.Encoding`): The encoding of `" ".join(words)`.
+        words (`Sequence[str]`): The words.
+    """
     owner_of_character: dict[int, int] = {}
     first = 0
     for number, word in enumerate(words):
@@ -66,6 +84,6 @@ def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
-    # Texts, and not lists of words: byte-level vocabularies tell by the space that a word begins.
+    # Tokenize text, not lists of words: byte-level vocabularies mark the start of a word by its space.
     encodings = tokenizer([" ".join(words) for words in sentences], verbose=False).encodings
     return [pieces_of(encoding, words) for encoding, words in zip(encodings, sentences, strict=True)]

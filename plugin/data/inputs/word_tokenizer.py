@@ -1,4 +1,4 @@
-"""A tokenizer whose tokens are the words of a corpus."""
+"""Builds a word-level tokenizer from a corpus."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerFast
 from msattn.errors import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-# A no-break space or U+0085 is part of a word in some corpora, and no word of a list may end in no token at all.
+# Unicode spaces such as U+00A0 and U+0085 are not included: in some corpora they are words or parts of words.
 SPACES = Regex(r"[ \t\r\n]+")
-# Words without their contracted ending, the endings, numbers, and every other sign by itself: "do n't", "it 's".
+# Numbers, words, split contractions ("do n't", "it 's") and single punctuation marks.
 WORDS = Regex(r"(?i)\d+(?:[.,]\d+)*|[^\W_]+(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|re|ve|ll)\b|\w+|[^\w\s]")
 
 
@@ -25,23 +25,35 @@ def train_word_tokenizer(
     model_max_length: int | None = None,
 ) -> PreTrainedTokenizerFast:
     """
-    Builds a word-level tokenizer with the vocabulary of a corpus, the most frequent word first.
+    Builds a word-level tokenizer with the words of a corpus as its vocabulary, ordered by frequency.
 
-    A text becomes `[CLS] a [SEP]`, a pair `[CLS] a [SEP] b [SEP]` with 1 as the type of `b [SEP]`. What
-    `save_pretrained` writes, `AutoTokenizer` loads.
+    A text is encoded as `[CLS] a [SEP]`, a pair as `[CLS] a [SEP] b [SEP]` with the token type 1 for `b [SEP]`. Save
+    it with `save_pretrained` and load it with `AutoTokenizer`.
 
     Args:
-        texts (`Iterable`): Texts, or lists of words.
-        lower_case (`bool`, *optional*, defaults to `True`): Whether case is ignored.
+        texts (`Iterable[str | Sequence[str]]`): Texts, or lists of words.
+        lower_case (`bool`, *optional*, defaults to `True`): Whether to lower-case the text.
         raw_text (`bool`, *optional*, defaults to `False`):
-            Whether punctuation and contractions are words of their own, as in the Penn Treebank and in GloVe. Words
-            end at spaces only if `False`, for text that is tokenised already.
-        min_frequency (`int`, *optional*, defaults to 1): Words that are rarer are unknown.
-        max_size (`int`, *optional*): The most tokens in the vocabulary, the four special ones among them.
-        model_max_length (`int`, *optional*): The most tokens that the model takes; any number if `None`.
+            Whether to split off punctuation and contractions, as in the Penn Treebank and GloVe. Otherwise words are
+            split at spaces only, for text that is already tokenized.
+        min_frequency (`int`, *optional*, defaults to 1): Minimum frequency of a word.
+        max_size (`int`, *optional*): Maximum size of the vocabulary, with the four special tokens. Default: no limit.
+        model_max_length (`int`, *optional*): Maximum input length of the model in tokens. Default: no limit.
+
+    Returns:
+        `PreTrainedTokenizerFast`: The tokenizer.
 
     Raises:
-        UserError: There is no word that is frequent enough, or no room for one.
+        UserError: No word has the minimum frequency, or `max_size` leaves no room for a word.
+
+    Example:
+
+    ```python
+    >>> from msattn.data import train_word_tokenizer
+
+    >>> train_word_tokenizer(["A cat sleeps ."]).tokenize("a cat")
+    ['a', 'cat']
+    ```
     """
     if max_size is not None and max_size <= len(SPECIAL_TOKENS):
         raise UserError(f"max_size must be more than the {len(SPECIAL_TOKENS)} special tokens, not {max_size}.")
@@ -81,8 +93,14 @@ def train_word_tokenizer(
 
 def add_words(tokenizer: PreTrainedTokenizerFast, words: Iterable[str], max_size: int | None = None) -> None:
     """
-    Lets a word-level tokenizer know more words, such as those that have vectors, as long as its vocabulary has room.
-    Those that it would read in another way, like one of two words or in upper case, are left out.
+    Adds words to the vocabulary of a word-level tokenizer, such as those with pre-trained vectors.
+
+    Words that the tokenizer would split or lower-case are skipped.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerFast`): The tokenizer, which is changed in place.
+        words (`Iterable[str]`): The words, in order of priority.
+        max_size (`int`, *optional*): Maximum size of the vocabulary. Default: no limit.
     """
     backend = tokenizer.backend_tokenizer
     vocabulary = backend.get_vocab()

@@ -1,4 +1,4 @@
-"""The words of a text, and to which of them each token belongs."""
+"""Splits texts into words, and aligns tokens with them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transformers.tokenization_utils_base import EncodingFast
 
-# Not the words of the tokenizer, which for some of them end in their full stop. "don't" is one.
+# Independent of the tokenizer, as some keep a full stop attached to its word. "don't" is one word.
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 WORD_COLUMNS = ("words", "word_ids")
 
 
 def split_words(text: str) -> list[str]:
-    """Runs of letters and digits, with apostrophes inside, and every other sign that is not a space."""
+    """Splits a text into words (letters and digits, with inner apostrophes) and single punctuation marks."""
     return WORD.findall(text)
 
 
 def character_words(text: str, first: int = 0) -> dict[int, int]:
-    """The number of the word that each character is part of, counted from `first`; spaces are part of none."""
+    """Maps the position of each non-space character to the index of its word, counted from `first`."""
     return {
         position: number
         for number, match in enumerate(WORD.finditer(text), start=first)
@@ -30,13 +30,15 @@ def token_words(
     offsets: Iterable[tuple[int, int]], character_words: Mapping[int, int], shift: int = 0
 ) -> list[int | None]:
     """
+    The index of the word that each token belongs to.
+
     Args:
-        offsets (`Iterable[tuple[int, int]]`): `[start, end)` of each token in characters.
-        character_words (`Mapping[int, int]`): See [`character_words`].
-        shift (`int`, *optional*, defaults to 0): Where the counted text starts in that of `character_words`.
+        offsets (`Iterable[tuple[int, int]]`): The span `[start, end)` of each token, in characters.
+        character_words (`Mapping[int, int]`): Word indices by character; see [`character_words`].
+        shift (`int`, *optional*, defaults to 0): Added to the offsets, if they refer to a part of the text.
 
     Returns:
-        `list[int | None]`: The word in which a token begins, or `None` for a token of spaces.
+        `list[int | None]`: The word at the first non-space character of each token; `None` for a token of spaces.
     """
     return [
         next((character_words[at + shift] for at in range(*offset) if at + shift in character_words), None)
@@ -46,15 +48,15 @@ def token_words(
 
 def encoding_words(encoding: EncodingFast, texts: Sequence[str]) -> tuple[list[list[str]], list[int | None]]:
     """
-    The two columns that patterns between words are made of.
+    The columns `words` and `word_ids` of an example, for attention patterns between words.
 
     Args:
-        encoding (`tokenizers.Encoding`): What a fast tokenizer makes of one text or of a pair.
-        texts (`Sequence[str]`): The texts.
+        encoding (`tokenizers.Encoding`): The encoding of a text or a pair by a fast tokenizer.
+        texts (`Sequence[str]`): The one or two texts.
 
     Returns:
-        `tuple[list[list[str]], list[int | None]]`: `words`, those of each text, truncated or not; and `word_ids`, for
-        each token its word, counted through all texts, `None` for special tokens and padding.
+        `tuple[list[list[str]], list[int | None]]`: `words`, the words of each text, including truncated ones; and
+        `word_ids`, the index of each token's word in the concatenated texts, `None` for special tokens and padding.
     """
     words = [split_words(text) for text in texts]
     owners, first = [], 0

@@ -10,21 +10,22 @@ import evaluate
 from msattn.metrics.parsing import score_trees
 
 DESCRIPTION = """
-Attachment scores of dependency trees over given words, equal to those of the evaluation of the CoNLL 2018 shared task:
-every word counts, and of a relation what stands before a colon.
+Attachment scores of dependency trees over given words, equal to those of the CoNLL 2018 shared task: all words count,
+and relation subtypes such as "acl:relcl" are scored as "acl".
 """
 
 INPUTS = """
 Args:
-    predictions: a dict a sentence, with "heads", the number of each word's head, 0 for the root, and "relations".
-    references: the same of the true trees.
+    predictions: one dict per sentence, with "heads" (the index of each word's head, from 1; 0 for the root) and
+        "relations".
+    references: the gold trees, in the same form.
 Returns, in percent:
-    uas, las: words with the right head, and with the right head and relation.
-    clas: F1 of the words whose relation is one between content words.
-    label_accuracy: words with the right relation.
-    root_accuracy: sentences of which just the right words depend on the root.
-    las_subtypes: as las, for whole relations such as "acl:relcl".
-    uas_no_punct, las_no_punct, label_accuracy_no_punct: without the words whose true relation is "punct".
+    uas, las: words with the correct head, and with the correct head and relation.
+    clas: labelled F1 over the words with a content relation.
+    label_accuracy: words with the correct relation.
+    root_accuracy: sentences with the correct root dependents.
+    las_subtypes: as las, with subtypes such as "acl:relcl".
+    uas_no_punct, las_no_punct, label_accuracy_no_punct: without words whose gold relation is "punct".
 """
 
 CITATION = """
@@ -39,7 +40,7 @@ CITATION = """
 
 
 class DependencyParsing(evaluate.Metric):
-    """UAS, LAS, CLAS and others of the CoNLL 2018 shared task."""
+    """UAS, LAS, CLAS and related scores of the CoNLL 2018 shared task; see [`~msattn.metrics.parsing.score_trees`]."""
 
     def _info(self) -> evaluate.MetricInfo:
         tree = {

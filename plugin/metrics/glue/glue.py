@@ -1,4 +1,4 @@
-"""The metrics of the nine GLUE tasks as one `evaluate` metric with a configuration a task."""
+"""The metrics of the nine GLUE tasks as an `evaluate` metric with one configuration per task."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sklearn import metrics
 from msattn.errors import UserError
 
 DESCRIPTION = """
-GLUE, the General Language Understanding Evaluation: the measures of each task, under the names of the Hub's own
-metric, without the Hub.
+GLUE, the General Language Understanding Evaluation: the metrics of each task, under the names of the metric `glue` on
+the Hub, but available offline.
 """
 
 INPUTS = """
 Args:
-    predictions: class numbers, or scores for stsb.
-    references: class numbers, or scores for stsb.
+    predictions: class ids, or scores for stsb.
+    references: class ids, or scores for stsb.
 Returns:
     cola, ax: matthews_correlation. mrpc, qqp: accuracy and f1 of class 1. stsb: pearson and spearmanr.
     sst2, mnli, mnli_matched, mnli_mismatched, qnli, rte, wnli: accuracy.
-    A correlation with predictions that are all the same is 0.0.
+    Correlations are 0.0 if all predictions or all references are equal.
 """
 
 CITATION = """
@@ -72,7 +72,7 @@ TASKS: dict[str, Callable[[list, list], dict[str, float]]] = {
 
 
 class Glue(evaluate.Metric):
-    """The measures of the GLUE task named by `config_name`."""
+    """The metrics of the GLUE task `config_name`."""
 
     def _info(self) -> evaluate.MetricInfo:
         if self.config_name not in TASKS:

@@ -1,4 +1,4 @@
-"""Single-label relation classification (Wiki80, TACRED, FewRel, one's own data) as an `evaluate` metric."""
+"""Single-label relation classification (Wiki80, TACRED, FewRel and others) as an `evaluate` metric."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from sklearn import metrics
 from msattn.errors import UserError
 
 DESCRIPTION = """
-Accuracy over all classes; precision, recall and F1 over the relations alone, where one class says that there is none;
-the area under the precision-recall curve where probabilities are given.
+Accuracy over all classes; precision, recall and F1 over the relations, without a negative class such as "no_relation";
+and, given probabilities, the area under the precision-recall curve.
 """
 
 INPUTS = """
 Args:
-    predictions: label names or class numbers.
-    references: label names or class numbers.
-    negative_label: the class that is no relation, such as "no_relation", "Other" or "NA". It takes part in the
-        accuracy only. Default: every class is a relation.
-    scores: an array (examples, classes) of probabilities.
-    labels: the class of each column of `scores`; needed for label names, default 0, 1, 2, ... for class numbers.
-Returns, as fractions of 1:
-    accuracy.
+    predictions: label names or class ids.
+    references: label names or class ids.
+    negative_label: the class for no relation, such as "no_relation", "Other" or "NA". It counts for the accuracy
+        only. Default: every class is a relation.
+    scores: an array of probabilities, of shape (examples, classes).
+    labels: the class of each column of `scores`. Required for label names; default 0, 1, 2, ... for class ids.
+Returns, from 0 to 1:
+    accuracy: over all classes.
     precision, recall, f1: micro-averaged over the relations; without a negative class they equal the accuracy.
     macro_f1, macro_precision, macro_recall: averaged over the relations that occur in predictions or references.
-    auc: only with `scores`. All (example, relation) pairs are ranked together by probability; precision and recall
-        after each rank make the curve, and the trapezoidal rule its area, from the first rank on, as in OpenNRE.
-    relations: precision, recall, f1 and support of each class, the negative one included.
+    auc: only with `scores`. The area under the precision-recall curve of all (example, relation) pairs, ranked by
+        probability, by the trapezoidal rule from the first rank on, as in OpenNRE.
+    relations: precision, recall, f1 and support of each class, including the negative one.
 """
 
 NAMES = ("precision", "recall", "f1")
 
 
 class RelationClassification(evaluate.Metric):
-    """Accuracy, micro and macro F1 without a negative class, and AUC."""
+    """Accuracy, micro-F1 and macro-F1 without the negative class, and AUC."""
 
     def _info(self) -> evaluate.MetricInfo:
         kinds = (datasets.Value("string"), datasets.Value("int64"))
@@ -89,7 +89,7 @@ class RelationClassification(evaluate.Metric):
 
 def _scores(references: list, predictions: list, labels: list, average: str | None) -> tuple:
     if not labels:
-        return 0.0, 0.0, 0.0  # Nothing but the negative class: there is no relation to find.
+        return 0.0, 0.0, 0.0  # only the negative class occurs
     return metrics.precision_recall_fscore_support(
         references, predictions, labels=labels, average=average, zero_division=0
     )[:3]

@@ -11,7 +11,7 @@ from msattn.metrics.semeval import score_semeval
 
 DESCRIPTION = """
 The official score of SemEval-2010 Task 8 (multi-way classification of semantic relations between pairs of nominals):
-F1 averaged over the nine relations, a wrong direction counting as an error and Other left out.
+macro-averaged F1 over the nine relations, without Other. A wrong direction is an error.
 """
 
 INPUTS = """
@@ -19,11 +19,12 @@ Args:
     predictions: label names, such as "Cause-Effect(e1,e2)" or "Other".
     references: label names.
 Returns, in percent:
-    f1, precision, recall: the official evaluation, (9+1)-way with directionality, averaged over the relations.
-    accuracy: of the 19 labels.
-    micro_f1, micro_precision, micro_recall: without Other.
+    f1, precision, recall: the official evaluation, (9+1)-way with directionality, macro-averaged without Other.
+    accuracy: over the 19 labels.
+    micro_f1, micro_precision, micro_recall: micro-averaged without Other.
     relations: precision, recall, f1 and support of each relation and Other.
-    directed, undirected: the same figures for (2*9+1)-way and for (9+1)-way evaluation ignoring directionality.
+    directed, undirected: the same scores for (2*9+1)-way evaluation, and for (9+1)-way evaluation ignoring
+        directionality.
 """
 
 CITATION = """
