@@ -25,6 +25,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import score_trees, tree_shapes
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
+from msattn.tasks.labels import label_fields
 from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
@@ -183,8 +184,7 @@ class DependencyParsing(Task):
             BertPairwiseParser,
             self.model_args,
             len(self.tokenizer),
-            id2label=dict(enumerate(self.labels)),
-            label2id={label: number for number, label in enumerate(self.labels)},
+            **label_fields(self.labels),
         )
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:

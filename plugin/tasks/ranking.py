@@ -19,13 +19,13 @@ from msattn.arguments.ranking_arguments import RankingDataArguments
 from msattn.command_line import existing_file
 from msattn.data.corpora.ranking import RankingData, read_ranking, sample_negatives
 from msattn.data.corpora.trec import read_trec_ranking
-from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.ranking import score_ranking, write_run
+from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import hold_out, read_each
-from msattn.tasks.task import Task
+from msattn.tasks.text_task import TextTask
 
 logger = logging.get_logger(__name__)
 
@@ -59,7 +59,7 @@ def relevance_loss(
     return binary_cross_entropy_with_logits(logits, relevance, reduction="sum") * labels.shape[1] / items
 
 
-class Ranking(Task):
+class Ranking(TextTask):
     """
     Re-ranking of the candidates of a query by a cross-encoder: any sequence classification model.
 
@@ -122,21 +122,7 @@ class Ranking(Task):
             number = self.scored.index(prefix) if prefix in self.scored else len(self.scored)
             places = [[label, number, row] for row, label in enumerate(pairs["label"])]
             pairs = pairs.remove_columns("label").add_column("label", places)
-        encoded, truncated = encode_sentences(
-            pairs,
-            self.tokenizer,
-            ["query", "text"],
-            self.max_length,
-            self.data_args.pad_to_max_length,
-            self.data_args.preprocessing_num_workers,
-            self.guiding.needs_words and prefix == "train",
-        )
-        if truncated:
-            logger.warning(
-                f"{prefix}: {truncated} of {len(pairs)} pairs are longer than {self.max_length} tokens and were "
-                "truncated (--max_seq_length)."
-            )
-        return encoded
+        return self.encode_texts(prefix, pairs, ["query", "text"])
 
     def train_groups(self) -> Sequence | None:
         return self.data["train"].pairs["query_id"] if "train" in self.data else None
@@ -148,8 +134,7 @@ class Ranking(Task):
             len(self.tokenizer),
             ignore_mismatched_sizes=self.classifier_args.ignore_mismatched_sizes,
             problem_type="multi_label_classification",
-            id2label={0: "relevant"},
-            label2id={"relevant": 0},
+            **label_fields(["relevant"]),
         )
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:

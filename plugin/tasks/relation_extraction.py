@@ -40,8 +40,8 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
-from msattn.tasks.checkpoint_labels import checkpoint_labels
 from msattn.tasks.hub_data import load_hub_dataset
+from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import Task
@@ -114,7 +114,7 @@ class RelationExtraction(Task):
                 data,
                 self.marking,
                 max_length=self.data_args.max_seq_length,
-                label2id=self._label2id if data[0]["label"] is not None else None,
+                label2id=label_fields(self.labels)["label2id"] if data[0]["label"] is not None else None,
                 on_overflow=self.data_args.on_overflow,
                 num_proc=self.data_args.preprocessing_num_workers,
                 words=self.guiding.needs_words and prefix == "train",
@@ -136,8 +136,7 @@ class RelationExtraction(Task):
             self.model_args,
             len(self.tokenizer),
             **overrides,
-            id2label=dict(enumerate(self.labels)),
-            label2id=self._label2id,
+            **label_fields(self.labels),
         )
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
@@ -207,10 +206,6 @@ class RelationExtraction(Task):
         if split == "train":
             self.labels = self.labels or relation_labels(dataset)
         return dataset
-
-    @property
-    def _label2id(self) -> dict[str, int]:
-        return {label: number for number, label in enumerate(self.labels)}
 
     def _source(self, prefix: str) -> str | None:
         """The file or dataset of a metric prefix, for error messages."""

@@ -19,7 +19,7 @@ from msattn.data.corpora.sentences import read_sentences
 from msattn.data.corpora.sentiment_trees import SENTIMENTS
 from msattn.data.corpora.snli import SNLI_LABELS
 from msattn.errors import UserError
-from msattn.tasks.checkpoint_labels import checkpoint_labels
+from msattn.tasks.labels import checkpoint_labels
 
 logger = logging.get_logger(__name__)
 

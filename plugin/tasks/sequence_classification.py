@@ -30,15 +30,15 @@ from msattn.configuration.configuration_ms_transformer import MSTransformerConfi
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.data.corpora.glue import GLUE_TASKS
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS
-from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import write_glue_submission
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceClassification
+from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.model_source import ModelSource
 from msattn.tasks.sentence_data import check_source, read_sentence_data
-from msattn.tasks.task import Task
+from msattn.tasks.text_task import TextTask
 
 logger = logging.get_logger(__name__)
 
@@ -54,7 +54,7 @@ METRIC_NAMES = {
 }
 
 
-class SequenceClassification(Task):
+class SequenceClassification(TextTask):
     """
     Classification or regression of sentences and sentence pairs.
 
@@ -111,7 +111,7 @@ class SequenceClassification(Task):
                 raise UserError("crf=true is for tagging: run_tagging.py.")
 
     @property
-    def domains(self) -> Mapping[str, Task]:
+    def domains(self) -> Mapping[str, TextTask]:
         if not self.data_args.mtl16_dir or self.domain:
             return {}
         heads = self.model_args, self.head_args, self.classifier_args, self.scratch_args
@@ -152,21 +152,7 @@ class SequenceClassification(Task):
         return tokenizer
 
     def encode(self, prefix: str, data: Dataset) -> Dataset:
-        encoded, truncated = encode_sentences(
-            data,
-            self.tokenizer,
-            self.columns,
-            self.max_length,
-            self.data_args.pad_to_max_length,
-            self.data_args.preprocessing_num_workers,
-            self.guiding.needs_words and prefix == "train",
-        )
-        if truncated:
-            logger.warning(
-                f"{prefix}: {truncated} of {len(encoded)} examples are longer than {self.max_length} tokens and were "
-                "truncated (--max_seq_length)."
-            )
-        return encoded
+        return self.encode_texts(prefix, data, self.columns)
 
     def model(self) -> PreTrainedModel:
         names = ["LABEL_0"] if self.labels is None else self.labels
@@ -177,8 +163,7 @@ class SequenceClassification(Task):
             **(head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}),
             ignore_mismatched_sizes=self.classifier_args.ignore_mismatched_sizes,
             problem_type="regression" if self.labels is None else "single_label_classification",
-            id2label=dict(enumerate(names)),
-            label2id={label: number for number, label in enumerate(names)},
+            **label_fields(names),
         )
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:

@@ -32,6 +32,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
 from msattn.tasks.hub_data import load_hub_dataset
+from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.model_source import ModelSource
 from msattn.tasks.splits import read_each
@@ -123,8 +124,7 @@ class TokenClassification(Task):
         return self.source.model(
             AutoModelForTokenClassification,
             ignore_mismatched_sizes=self.classifier_args.ignore_mismatched_sizes,
-            id2label=dict(enumerate(self.labels)),
-            label2id={label: number for number, label in enumerate(self.labels)},
+            **label_fields(self.labels),
         )
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
