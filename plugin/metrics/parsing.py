@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from msattn.errors import UserError
-from msattn.trees.tree_decoding import NO_WORD, are_trees
+from msattn.trees.tree_decoding import NO_WORD, are_trees, has_crossing_arcs
 
 # The heads of a sentence's words, from 0 for the root on, and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
@@ -91,20 +91,6 @@ def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
         "several_roots": (heads == 0).sum(axis=1) != 1,
     }
     return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
-
-
-def has_crossing_arcs(heads: Iterable[int]) -> bool:
-    """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
-    arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
-    # The right ends of the arcs that span the place where the next one begins, the innermost last.
-    open_ends: list[int] = []
-    for left, right in arcs:
-        while open_ends and open_ends[-1] <= left:
-            open_ends.pop()
-        if open_ends and -right > open_ends[-1]:
-            return True
-        open_ends.append(-right)
-    return False
 
 
 def _check(predictions: Sequence[Tree], references: Sequence[Tree]) -> None:

@@ -30,7 +30,6 @@ from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
 from msattn.trees.parses import Parses, parse_batch, sentence_parses
-from msattn.trees.tree_decoding import tree_search
 
 logger = logging.get_logger(__name__)
 
@@ -104,7 +103,7 @@ class DependencyParsing(Task):
     The head of every word and its relation to it, by pairwise attention.
 
     Raises:
-        UserError: The decoder is not installed, or `--mlm_epochs` has nothing to train on.
+        UserError: `--mlm_epochs` has nothing to train on.
     """
 
     argument_classes = (ParserArguments, ParsingDataArguments, MaskedLMArguments)
@@ -125,8 +124,6 @@ class DependencyParsing(Task):
         super().__init__(model_args, data_args, args, guiding)
         if mlm_args.mlm_epochs is not None and not args.do_train:
             raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
-        if data_args.decode == "mst":
-            tree_search()  # not after hours of training
         self.mlm_args = mlm_args
         self.tokenizer = load_tokenizer(model_args)
         most = self.tokenizer.model_max_length

@@ -2,67 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from msattn.errors import UserError
+from msattn.trees.projective_trees import best_projective_tree
+from msattn.trees.spanning_trees import best_tree, without_overflow
 
 # The head of what is no word, beyond the end of a shorter sentence.
 NO_WORD = -1
+# The library for best trees loses digits at large scores, and is slower than ours for long sentences.
+LIBRARY_SCORES = 1e6
+LIBRARY_WORDS = 200
 
 
-def decode_tree(scores: np.ndarray | torch.Tensor, single_root: bool = True) -> np.ndarray:
+def decode_tree(
+    scores: np.ndarray | torch.Tensor,
+    single_root: bool = True,
+    projective: bool = False,
+    fixed: Mapping[int, int] | None = None,
+) -> np.ndarray:
     """
-    The tree whose arcs have the highest sum of scores.
+    Finds the tree whose arcs have the highest sum of scores.
 
     Args:
         scores (`np.ndarray` or `torch.Tensor`):
             `(words + 1, words + 1)`: the row is the head, the column its dependent, and number 0 is the root. The
-            diagonal and column 0, which no tree has, are not read. An arc that must not be has a low finite score.
+            diagonal and column 0, which no tree has, are not read. An arc with `-inf` is impossible.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+        projective (`bool`, *optional*, defaults to `False`): Whether arcs must not cross, that of the root included.
+        fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
 
     Returns:
         `np.ndarray`: `(words,)`, the head of each word.
 
     Raises:
-        ValueError: The scores have another shape, or one of them is not a finite number.
-    """
+        ValueError: The scores are not a square matrix, or one of an arc is NaN or `inf`.
+        UserError: Every tree has an impossible arc, or `fixed` names a word that is not in the sentence.
+
+    Example:
+
+    ```python
+    >>> scores = [[0, 9, 8], [0, 0, 7], [0, 1, 0]]
+    >>> msattn.decode_tree(scores), msattn.decode_tree(scores, fixed={1: 2})
+    (array([0, 1]), array([2, 0]))
+    ```"""
     scores = as_array(scores)
-    return decode_trees(scores[None], single_root=single_root)[0]
+    return decode_trees(scores[None], None, single_root, projective, None if fixed is None else [fixed])[0]
 
 
-def decode_trees(scores: np.ndarray | torch.Tensor, lengths: Any = None, single_root: bool = True) -> np.ndarray:
+def decode_trees(
+    scores: np.ndarray | torch.Tensor,
+    lengths: Any = None,
+    single_root: bool = True,
+    projective: bool = False,
+    fixed: Sequence[Mapping[int, int] | None] | None = None,
+) -> np.ndarray:
     """
     [`decode_tree`] for a batch.
 
-    Where each word's best head makes a tree already, as it mostly does with a trained parser, that is the result; the
-    other sentences go through the algorithm of Chu, Liu and Edmonds.
+    If the best heads of a sentence's words make such a tree already, they are the result. A trained parser has few
+    other sentences; only those are searched.
 
     Args:
         scores (`np.ndarray` or `torch.Tensor`): `(batch, words + 1, words + 1)`; see [`decode_tree`].
         lengths (sequence of `int`, *optional*): The number of words of each sentence; all have the same if `None`.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+        projective (`bool`, *optional*, defaults to `False`): Whether arcs must not cross.
+        fixed (sequence of `Mapping[int, int]` or `None`, *optional*): The known heads of each sentence.
 
     Returns:
         `np.ndarray`: `(batch, words)`, with -1 beyond the end of a sentence.
 
     Raises:
         ValueError: See [`decode_tree`].
+        UserError: See [`decode_tree`]; or a length is negative or larger than the matrix, or `fixed` has another
+            number of sentences.
     """
     scores = as_array(scores)
-    return repaired_heads(scores, greedy_heads(scores, lengths), single_root)
+    if fixed is not None:
+        scores = with_fixed_heads(scores, lengths, fixed)
+    return repaired_heads(scores, greedy_heads(scores, lengths), single_root, projective)
 
 
-def repaired_heads(scores: np.ndarray, greedy: np.ndarray, single_root: bool = True) -> np.ndarray:
+def repaired_heads(
+    scores: np.ndarray, greedy: np.ndarray, single_root: bool = True, projective: bool = False
+) -> np.ndarray:
     """The heads of [`decode_trees`], given those of [`greedy_heads`] for the same scores."""
     heads = greedy.copy()
-    for row in np.flatnonzero(~are_trees(heads, single_root)):
-        words = int((heads[row] != NO_WORD).sum())
-        heads[row, :words] = _best_tree(scores[row, : words + 1, : words + 1], single_root)
+    words = (heads != NO_WORD).sum(axis=1)
+    chosen = np.take_along_axis(scores[:, :, 1:], np.maximum(heads, 0)[:, None], axis=1)[:, 0]
+    done = are_trees(heads, single_root) & ~(np.isneginf(chosen) & (heads != NO_WORD)).any(axis=1) | (words == 0)
+    if projective:
+        done &= [not has_crossing_arcs(row[:length]) for row, length in zip(heads, words, strict=True)]
+    for row in np.flatnonzero(~done):
+        size = int(words[row]) + 1
+        arcs = without_overflow(scores[row, :size, :size])
+        tree = best_projective_tree(arcs, single_root) if projective else _best_tree(arcs, single_root)
+        if tree is None:
+            kind = ("projective tree" if projective else "tree") + (" with one root" if single_root else "")
+            raise UserError(f"sentence {row + 1} has no {kind}: each has an arc with the score -inf; allow more arcs.")
+        heads[row, : size - 1] = tree
     return heads
+
+
+def with_fixed_heads(scores: np.ndarray, lengths: Any, fixed: Sequence[Mapping[int, int] | None]) -> np.ndarray:
+    """
+    The scores of [`decode_trees`] with `-inf` for every other head of a word whose head is known.
+
+    Raises:
+        UserError: `fixed` has another number of sentences, or names a word that is not in its sentence, or an arc from
+            a word to itself.
+    """
+    if len(fixed) != len(scores):
+        raise UserError(f"fixed heads are given for {len(fixed)} sentences; there are {len(scores)}.")
+    scores = scores.copy()
+    for row, words in enumerate(_lengths(scores, lengths)):
+        for dependent, head in (fixed[row] or {}).items():
+            if not (1 <= dependent <= words and 0 <= head <= words) or dependent == head:
+                raise UserError(
+                    f"fixed={{{dependent}: {head}}} is no arc of sentence {row + 1}; its words are 1 to {words}, and "
+                    "the root is the head 0."
+                )
+            scores[row, np.arange(scores.shape[1]) != head, dependent] = -np.inf
+    return scores
 
 
 def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.ndarray:
@@ -80,15 +146,17 @@ def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.n
         ValueError: See [`decode_tree`].
     """
     scores = as_array(scores)
-    if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
-        raise ValueError(f"scores have as many heads as dependents, the root being one; these are {scores.shape}.")
-    batch, size, _ = scores.shape
-    lengths = np.full(batch, size - 1) if lengths is None else np.asarray(lengths)
+    check_shape(scores)
+    size = scores.shape[1]
+    lengths = _lengths(scores, lengths)
     numbers = np.arange(size)
     real = numbers <= lengths[:, None]
     arcs = real[:, :, None] & real[:, None, :] & (numbers != 0) & ~np.eye(size, dtype=bool)
-    if not np.isfinite(scores[arcs]).all():
-        raise ValueError("the scores of arcs must be finite numbers, and one is not.")
+    wrong = scores[arcs]
+    if (np.isnan(wrong) | np.isposinf(wrong)).any():
+        raise ValueError(
+            "the scores of arcs must be finite numbers, or -inf for an impossible arc; one is NaN or inf."
+        )
     heads = np.where(arcs, scores, -np.inf).argmax(axis=1)
     return np.where(real, heads, NO_WORD)[:, 1:]
 
@@ -148,48 +216,71 @@ def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return heads
 
 
-def tree_search() -> Callable[[np.ndarray], tuple[list[int], float]]:
-    """
-    The algorithm of Chu, Liu and Edmonds, from a package that is not required, since its licence is the GPL.
-
-    Raises:
-        UserError: It is not installed.
-    """
-    try:
-        from ufal.chu_liu_edmonds import chu_liu_edmonds
-    except ImportError:
-        raise UserError(
-            "the best tree is found by the package ufal.chu_liu_edmonds: pip install 'msattn[parsing]', or decode "
-            "greedily."
-        ) from None
-    return chu_liu_edmonds
+def has_crossing_arcs(heads: Iterable[int]) -> bool:
+    """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
+    arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
+    # The right ends of the arcs that span the place where the next one begins, the innermost last.
+    open_ends: list[int] = []
+    for left, right in arcs:
+        while open_ends and open_ends[-1] <= left:
+            open_ends.pop()
+        if open_ends and -right > open_ends[-1]:
+            return True
+        open_ends.append(-right)
+    return False
 
 
-def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray:
-    chu_liu_edmonds = tree_search()
-    # The library has a row a dependent, and takes NaN for an arc that cannot be. What is subtracted from all heads of
-    # a word changes no choice, and leaves small numbers.
-    arcs = scores.T.copy()
-    np.fill_diagonal(arcs, np.nan)
-    arcs[0] = np.nan
-    arcs[1:] -= np.nanmax(arcs[1:], axis=1, keepdims=True)
-    # So that no sum overflows.
-    arcs = np.maximum(arcs, -1e300)
-    heads = np.array(chu_liu_edmonds(arcs)[0][1:])
-    roots = np.flatnonzero(heads == 0) + 1
-    # A tree with one root that is the best while every root has a price is the best of all with one root. The price
-    # starts low: beside a large one the scores would lose their last digits.
-    price = np.abs(arcs[roots, 0] - np.nanmax(arcs[roots, 1:], axis=1)).min() / 2 if len(roots) > 1 else 0.0
-    while single_root and len(roots) > 1:
-        price = 2 * price or 1.0
-        priced = arcs.copy()
-        priced[1:, 0] -= price
-        heads = np.array(chu_liu_edmonds(priced)[0][1:])
-        roots = np.flatnonzero(heads == 0) + 1
-    return heads
-
-
-def as_array(scores: np.ndarray | torch.Tensor) -> np.ndarray:
+def as_array(scores: Any) -> np.ndarray:
+    """Scores as `float64`, in which every smaller type is exact."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().to("cpu", torch.float64).numpy()
     return np.asarray(scores, dtype=np.float64)
+
+
+def check_shape(scores: np.ndarray) -> None:
+    """
+    Raises:
+        ValueError: The scores of a batch, `(batch, words + 1, words + 1)`, have another shape.
+    """
+    if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
+        raise ValueError(f"scores have as many heads as dependents, the root being one; these are {scores.shape}.")
+
+
+def _lengths(scores: np.ndarray, lengths: Any) -> np.ndarray:
+    check_shape(scores)
+    batch, size, _ = scores.shape
+    if lengths is None:
+        return np.full(batch, size - 1)
+    lengths = np.asarray(lengths)
+    if lengths.shape != (batch,) or (lengths < 0).any() or (lengths >= size).any():
+        raise UserError(
+            f"lengths are one number of words a sentence, for {batch} sentences from 0 to {size - 1}, not "
+            f"{lengths.tolist()}."
+        )
+    return lengths
+
+
+def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray | None:
+    tree = _library_tree(scores)
+    if tree is None:
+        tree = best_tree(scores, single_root=False)
+    # The best tree of all that has one root is the best of those with one root.
+    if single_root and tree is not None and (tree == 0).sum() > 1:
+        return best_tree(scores)
+    return tree
+
+
+def _library_tree(scores: np.ndarray) -> np.ndarray | None:
+    """The best tree with any number of roots by a C++ library, if it is installed and fit for these scores."""
+    words = len(scores) - 1
+    arcs = scores.T.copy()
+    if words > LIBRARY_WORDS or not np.abs(arcs[1:][~np.eye(words + 1, dtype=bool)[1:]]).max() < LIBRARY_SCORES:
+        return None
+    try:
+        from ufal.chu_liu_edmonds import chu_liu_edmonds
+    except ImportError:
+        return None
+    # The library has a row a dependent, and takes NaN for an arc that cannot be.
+    np.fill_diagonal(arcs, np.nan)
+    arcs[0] = np.nan
+    return np.array(chu_liu_edmonds(arcs)[0][1:])
