@@ -34,6 +34,7 @@ from msattn.modeling.scale_aware_attention import scale_aware_attention
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 from msattn.trees.tree_decoding import decode_tree, decode_trees
+from msattn.trees.tree_marginals import tree_marginals
 
 if TYPE_CHECKING:
     from msattn import analysis, data, metrics
@@ -106,4 +107,5 @@ __all__ = [
     "received_attention",
     "relations_of_arcs",
     "scale_aware_attention",
+    "tree_marginals",
 ]
