@@ -56,6 +56,8 @@ def best_tree(scores: np.ndarray, single_root: bool = True, choices: list[Choice
         `np.ndarray`: `(words,)`, the head of each word, or `None` if every tree has an impossible arc.
     """
     size = len(scores)
+    if size == 1:
+        return np.zeros(0, dtype=int)
     everyone = np.arange(size)
     # A row a dependent: its heads lie side by side.
     rows = np.array(scores.T, order="C")

@@ -103,8 +103,7 @@ def repaired_heads(
         arcs = without_overflow(scores[row, :size, :size])
         tree = best_projective_tree(arcs, single_root) if projective else _best_tree(arcs, single_root)
         if tree is None:
-            kind = ("projective tree" if projective else "tree") + (" with one root" if single_root else "")
-            raise UserError(f"sentence {row + 1} has no {kind}: each has an arc with the score -inf; allow more arcs.")
+            raise no_tree_error(f"sentence {row + 1}", "projective tree" if projective else "tree", single_root)
         heads[row, : size - 1] = tree
     return heads
 
@@ -235,6 +234,12 @@ def as_array(scores: Any) -> np.ndarray:
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().to("cpu", torch.float64).numpy()
     return np.asarray(scores, dtype=np.float64)
+
+
+def no_tree_error(sentence: str, kind: str, single_root: bool) -> UserError:
+    """What to raise if every tree has an impossible arc."""
+    roots = " with one root" if single_root else ""
+    return UserError(f"{sentence} has no {kind}{roots}: each has an arc with the score -inf; allow more arcs.")
 
 
 def check_shape(scores: np.ndarray) -> None:
