@@ -68,7 +68,8 @@ class ParsingDataArguments(DataArguments):
     decode: str = field(
         default="mst",
         metadata={
-            "help": "The best tree (mst), or the best head of each word, which may be no tree (greedy).",
+            "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
+            "heads to be expected, by marginals (mbr); the best head of each word, which may be no tree (greedy).",
             "choices": list(DECODERS),
         },
     )

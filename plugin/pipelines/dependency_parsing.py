@@ -77,7 +77,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         Args:
             inputs: One input or many, see above.
             decode (`str`, *optional*, defaults to `"mst"`):
-                The best tree (`"mst"`), or the best head of each word, which may be no tree (`"greedy"`).
+                The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
+                heads to be expected (`"mbr"`), or the best head of each word, which may be no tree (`"greedy"`).
             max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.

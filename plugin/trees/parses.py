@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from msattn.trees.tree_decoding import as_array, greedy_heads, joined_tree, repaired_heads
+from msattn.trees.tree_decoding import as_array, decode_trees, greedy_heads, joined_tree, repaired_heads
+from msattn.trees.tree_marginals import batch_marginals
 
-DECODERS = ("greedy", "mst")
+DECODERS = ("mst", "eisner", "mbr", "greedy")
+# 256 MiB.
+MARGINAL_NUMBERS = 2**25
 
 
 class Parses(NamedTuple):
@@ -41,10 +44,13 @@ def parse_batch(
         model (`BertPairwiseParser`): The parser, in evaluation mode.
         inputs (`Mapping[str, torch.Tensor]`): Its inputs.
         decoder (`str`, *optional*, defaults to `"mst"`):
-            The best tree (`"mst"`), or each word's best head (`"greedy"`), which may not be one.
+            See [`decode_heads`].
 
     Returns:
         `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
+
+    Raises:
+        ValueError: A score is NaN or `inf`.
     """
     lengths = inputs["word_index"].amax(dim=1).cpu()
     found: dict[str, np.ndarray] = {}
@@ -52,7 +58,7 @@ def parse_batch(
     def choose_heads(arc_scores: torch.Tensor) -> torch.Tensor:
         scores = as_array(arc_scores)
         found["greedy"] = greedy_heads(scores, lengths)
-        found["heads"] = repaired_heads(scores, found["greedy"]) if decoder == "mst" else found["greedy"]
+        found["heads"] = decode_heads(scores, found["greedy"], decoder)
         return torch.from_numpy(found["heads"]).to(arc_scores.device)
 
     outputs = model(**inputs, choose_heads=choose_heads)
@@ -62,6 +68,37 @@ def parse_batch(
     of_relations, relations = outputs["relation_logits"].float().softmax(dim=-1).max(dim=-1)
     scores = (of_heads * of_relations).cpu().numpy()
     return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, **found)
+
+
+def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.ndarray:
+    """
+    The head of each word.
+
+    Args:
+        scores (`np.ndarray`): `(batch, words + 1, words + 1)`; see [`~msattn.decode_trees`].
+        greedy (`np.ndarray`): `(batch, words)`, from [`greedy_heads`].
+        decoder (`str`):
+            - `"mst"`: the best tree.
+            - `"eisner"`: the best tree without crossing arcs.
+            - `"mbr"`: the tree with the most right heads to be expected, the best one under the marginals (minimum
+              Bayes risk).
+            - `"greedy"`: each word's best head; together they may be no tree.
+
+    Returns:
+        `np.ndarray`: `(batch, words)`, with -1 beyond the end of a sentence.
+    """
+    if decoder == "greedy":
+        return greedy
+    if decoder == "mbr":
+        lengths = (greedy >= 0).sum(axis=1)
+        # Marginals keep a third of the words to the power of three numbers a sentence.
+        rows = max(1, 3 * MARGINAL_NUMBERS // scores.shape[1] ** 3)
+        parts = [
+            batch_marginals(torch.from_numpy(scores[start : start + rows]), lengths[start : start + rows]).marginals
+            for start in range(0, len(scores), rows)
+        ]
+        return decode_trees(torch.cat(parts), lengths)
+    return repaired_heads(scores, greedy, projective=decoder == "eisner")
 
 
 def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:
@@ -74,7 +111,7 @@ def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str
         windows (`Iterable[Mapping]`):
             Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
             between which the answers count; see [`~msattn.data.inputs.parser_inputs.Window`].
-        decoder (`str`): With `"mst"` the heads of several windows are made a tree.
+        decoder (`str`): With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross.
     """
     sentences: list[list[np.ndarray]] = []
     for answer, window in zip(answers, windows, strict=True):
@@ -89,7 +126,7 @@ def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str
     for parts in sentences:
         heads, relations, scores, greedy = np.concatenate(parts).T
         whole = heads.astype(int)
-        if len(parts) > 1 and decoder == "mst":
+        if len(parts) > 1 and decoder != "greedy":
             whole = joined_tree(whole, scores)
         parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int)))
     return parses

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification, pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline, UserError
 from msattn.data.files.conllu import conllu_sentences
-from msattn.trees.tree_decoding import are_trees
+from msattn.trees.tree_decoding import are_trees, has_crossing_arcs
 from tests.tiny_models import WORDS, tiny_tokenizer
 
 RELATIONS = ("det", "nsubj", "punct", "root")
@@ -75,6 +75,14 @@ def test_greedy_heads(parse):
         if are_trees(heads(one)).all():
             assert heads(one).tolist() == heads(other).tolist()
         assert are_trees(heads(other)).all()
+
+
+@pytest.mark.parametrize("decode", ["eisner", "mbr"])
+def test_other_trees(parse, decode):
+    sentences = [{"words": ["dog", "cat", "taxi", "house", "a", "the", "."][:length]} for length in range(8)]
+    for sentence in parse(sentences, decode=decode, batch_size=3):
+        assert not sentence or are_trees(heads(sentence)).all()
+        assert decode == "mbr" or not has_crossing_arcs([word["head"] for word in sentence])
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
