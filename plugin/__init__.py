@@ -33,7 +33,9 @@ from msattn.modeling.received_attention import received_attention
 from msattn.modeling.scale_aware_attention import scale_aware_attention
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
+from msattn.trees.k_best_trees import k_best_trees
 from msattn.trees.tree_decoding import decode_tree, decode_trees
+from msattn.trees.tree_marginals import tree_marginals
 
 if TYPE_CHECKING:
     from msattn import analysis, data, metrics
@@ -99,6 +101,7 @@ __all__ = [
     "decode_tree",
     "decode_trees",
     "heads_per_scale",
+    "k_best_trees",
     "mdg_loss",
     "metrics",
     "pattern_loss",
@@ -106,4 +109,5 @@ __all__ = [
     "received_attention",
     "relations_of_arcs",
     "scale_aware_attention",
+    "tree_marginals",
 ]

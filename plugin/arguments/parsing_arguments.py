@@ -75,8 +75,8 @@ class ParsingDataArguments(DataArguments):
     decode: str = field(
         default="mst",
         metadata={
-            "help": "Decoder: maximum spanning tree (mst), or the best head of each word, which need not give a tree "
-            "(greedy).",
+            "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
+            "heads to be expected, by marginals (mbr); the best head of each word, which may be no tree (greedy).",
             "choices": list(DECODERS),
         },
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from msattn.errors import UserError
-from msattn.trees.tree_decoding import NO_WORD, are_trees
+from msattn.trees.tree_decoding import NO_WORD, are_trees, has_crossing_arcs
 
 # The heads of a sentence's words, from 1 (0 for the root), and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
@@ -94,25 +94,6 @@ def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
         "several_roots": (heads == 0).sum(axis=1) != 1,
     }
     return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
-
-
-def has_crossing_arcs(heads: Iterable[int]) -> bool:
-    """
-    Whether two arcs of a sentence cross. The root counts as a position before the first word.
-
-    Args:
-        heads (`Iterable[int]`): The head of each word, from 1; 0 for the root.
-    """
-    arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
-    # Stack of the right ends of all arcs that are open at the current position.
-    open_ends: list[int] = []
-    for left, right in arcs:
-        while open_ends and open_ends[-1] <= left:
-            open_ends.pop()
-        if open_ends and -right > open_ends[-1]:
-            return True
-        open_ends.append(-right)
-    return False
 
 
 def _check(predictions: Sequence[Tree], references: Sequence[Tree]) -> None:

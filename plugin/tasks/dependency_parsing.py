@@ -31,7 +31,6 @@ from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
 from msattn.trees.parses import Parses, parse_batch, sentence_parses
-from msattn.trees.tree_decoding import tree_search
 
 logger = logging.get_logger(__name__)
 
@@ -114,7 +113,7 @@ class DependencyParsing(Task):
     Dependency parsing with pairwise attention: the head of every word and its relation.
 
     Raises:
-        UserError: The package for `--decode mst` is not installed, or `--mlm_epochs` is set without `--do_train`.
+        UserError: `--mlm_epochs` has nothing to train on.
     """
 
     argument_classes = (ParserArguments, ParsingDataArguments, MaskedLMArguments)
@@ -135,8 +134,6 @@ class DependencyParsing(Task):
         super().__init__(model_args, data_args, args, guiding)
         if mlm_args.mlm_epochs is not None and not args.do_train:
             raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
-        if data_args.decode == "mst":
-            tree_search()  # fails before the training if the package is missing
         self.mlm_args = mlm_args
         self.tokenizer = load_tokenizer(model_args)
         most = self.tokenizer.model_max_length

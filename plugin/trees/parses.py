@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from msattn.trees.tree_decoding import as_array, greedy_heads, joined_tree, repaired_heads
+from msattn.trees.k_best_trees import k_best_trees
+from msattn.trees.tree_decoding import (
+    as_array,
+    decode_trees,
+    greedy_heads,
+    joined_tree,
+    repaired_heads,
+    with_fixed_heads,
+)
+from msattn.trees.tree_marginals import batch_marginals
 
-DECODERS = ("greedy", "mst")
+DECODERS = ("mst", "eisner", "mbr", "greedy")
+# 256 MiB.
+MARGINAL_NUMBERS = 2**25
 
 
 class Parses(NamedTuple):
@@ -42,14 +54,13 @@ def parse_batch(
         model (`BertPairwiseParser`): The parser, in evaluation mode.
         inputs (`Mapping[str, torch.Tensor]`): The model inputs.
         decoder (`str`, *optional*, defaults to `"mst"`):
-            The maximum spanning tree (`"mst"`), or the best head of each word (`"greedy"`), which need not give a
-            tree.
+            See [`decode_heads`].
 
     Returns:
-        `tuple[PairwiseParserOutput, Parses]`: The output of the parser and the parses.
+        `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
 
     Raises:
-        UserError: `decoder` is `"mst"`, and the package `ufal.chu_liu_edmonds` is needed but not installed.
+        ValueError: A score is NaN or `inf`.
     """
     lengths = inputs["word_index"].amax(dim=1).cpu()
     found: dict[str, np.ndarray] = {}
@@ -57,7 +68,7 @@ def parse_batch(
     def choose_heads(arc_scores: torch.Tensor) -> torch.Tensor:
         scores = as_array(arc_scores)
         found["greedy"] = greedy_heads(scores, lengths)
-        found["heads"] = repaired_heads(scores, found["greedy"]) if decoder == "mst" else found["greedy"]
+        found["heads"] = decode_heads(scores, found["greedy"], decoder)
         return torch.from_numpy(found["heads"]).to(arc_scores.device)
 
     outputs = model(**inputs, choose_heads=choose_heads)
@@ -69,20 +80,116 @@ def parse_batch(
     return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, **found)
 
 
+def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.ndarray:
+    """
+    The head of each word.
+
+    Args:
+        scores (`np.ndarray`): `(batch, words + 1, words + 1)`; see [`~msattn.decode_trees`].
+        greedy (`np.ndarray`): `(batch, words)`, from [`greedy_heads`].
+        decoder (`str`):
+            - `"mst"`: the best tree.
+            - `"eisner"`: the best tree without crossing arcs.
+            - `"mbr"`: the tree with the most right heads to be expected, the best one under the marginals (minimum
+              Bayes risk).
+            - `"greedy"`: each word's best head; together they may be no tree.
+
+    Returns:
+        `np.ndarray`: `(batch, words)`, with -1 beyond the end of a sentence.
+    """
+    if decoder == "greedy":
+        return greedy
+    if decoder == "mbr":
+        lengths = (greedy >= 0).sum(axis=1)
+        # Marginals keep a third of the words to the power of three numbers a sentence.
+        rows = max(1, 3 * MARGINAL_NUMBERS // scores.shape[1] ** 3)
+        parts = [
+            batch_marginals(torch.from_numpy(scores[start : start + rows]), lengths[start : start + rows]).marginals
+            for start in range(0, len(scores), rows)
+        ]
+        return decode_trees(np.where(np.isneginf(scores), -np.inf, torch.cat(parts).numpy()), lengths)
+    return repaired_heads(scores, greedy, projective=decoder == "eisner")
+
+
+@dataclass(frozen=True, eq=False)
+class RankedTree:
+    """
+    A tree and its probability among all trees of a sentence.
+
+    Args:
+        heads: `(words,)`, the number of each word's head, 0 for the root.
+        relations: `(words,)`, the number of its relation.
+        scores: `(words,)`, as in [`Parses`].
+        marginals: `(words,)`, the probability of its head over all trees.
+        probability: That of the tree, without its relations.
+    """
+
+    heads: np.ndarray
+    relations: np.ndarray
+    scores: np.ndarray
+    marginals: np.ndarray
+    probability: float
+
+
+def ranked_trees(
+    arc_scores: torch.Tensor,
+    relation_logits: torch.Tensor,
+    k: int | None = None,
+    fixed: Mapping[int, int] | None = None,
+    decoder: str = "mst",
+) -> list[RankedTree]:
+    """
+    The trees of a sentence with their probabilities.
+
+    Args:
+        arc_scores (`torch.Tensor`): `(words + 1, words + 1)`; see [`~msattn.decode_tree`].
+        relation_logits (`torch.Tensor`): `(words + 1, words + 1, relations)`, those of all pairs.
+        k (`int`, *optional*): The number of trees, best first; only that of the decoder if `None`.
+        fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
+        decoder (`str`, *optional*, defaults to `"mst"`): See [`decode_heads`]; not used with `k`.
+
+    Raises:
+        ValueError: A score is NaN or `inf`.
+        UserError: `k` is less than 1, `fixed` names a word that is not there, or no tree has the fixed heads.
+    """
+    scores = as_array(arc_scores)[None]
+    if fixed:
+        scores = with_fixed_heads(scores, None, [fixed])
+    distribution = batch_marginals(torch.from_numpy(scores))
+    if k is None:
+        trees = decode_heads(scores, greedy_heads(scores), decoder)
+    else:
+        trees, _ = k_best_trees(scores[0], k)
+    words = np.arange(1, scores.shape[1])
+    of_heads = torch.from_numpy(scores[0]).softmax(dim=0).numpy()
+    ranked = []
+    for heads in trees:
+        logits = relation_logits[torch.from_numpy(heads), torch.from_numpy(words)].double().cpu()
+        of_relations, relations = logits.softmax(dim=-1).max(dim=-1)
+        total = scores[0, heads, words].sum()
+        ranked.append(
+            RankedTree(
+                heads,
+                relations.numpy(),
+                of_heads[heads, words] * of_relations.numpy(),
+                distribution.marginals[0].numpy()[heads, words],
+                float(np.exp(min(0.0, total - float(distribution.log_partition)))),
+            )
+        )
+    return ranked
+
+
 def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:
     """
     Merges the parses of windows into parses of sentences.
 
     Args:
-        answers (`Iterable[np.ndarray]`): The columns of [`Parses`] for each window, `(words, 4)`, optionally padded.
-        windows (`Iterable[Mapping[str, int]]`):
-            For each window: `sentence` (the index of its sentence, from 0), `first` (the number of words before the
-            window), and `start` and `stop` (the words that are kept); see
-            [`~msattn.data.inputs.parser_inputs.Window`].
-        decoder (`str`): With `"mst"`, merged heads are repaired to a tree; see [`joined_tree`].
-
-    Returns:
-        `list[Parses]`: The parse of each sentence.
+        answers (`Iterable[np.ndarray]`):
+            Of each window the columns of [`Parses`], `(words, 4)`, or more words of padding.
+        windows (`Iterable[Mapping]`):
+            Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
+            between which the answers count; see [`~msattn.data.inputs.parser_inputs.Window`].
+        decoder (`str`): With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross.
     """
     sentences: list[list[np.ndarray]] = []
     for answer, window in zip(answers, windows, strict=True):
@@ -97,7 +204,7 @@ def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str
     for parts in sentences:
         heads, relations, scores, greedy = np.concatenate(parts).T
         whole = heads.astype(int)
-        if len(parts) > 1 and decoder == "mst":
+        if len(parts) > 1 and decoder != "greedy":
             whole = joined_tree(whole, scores)
         parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int)))
     return parses

@@ -2,93 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from msattn.errors import UserError
+from msattn.trees.projective_trees import best_projective_tree
+from msattn.trees.spanning_trees import best_tree, without_overflow
 
 # The head in padding.
 NO_WORD = -1
+# The library for best trees loses digits at large scores, and is slower than ours for long sentences.
+LIBRARY_SCORES = 1e6
+LIBRARY_WORDS = 80
 
 
-def decode_tree(scores: np.ndarray | torch.Tensor, single_root: bool = True) -> np.ndarray:
+def decode_tree(
+    scores: np.ndarray | torch.Tensor,
+    single_root: bool = True,
+    projective: bool = False,
+    fixed: Mapping[int, int] | None = None,
+) -> np.ndarray:
     """
-    Finds the dependency tree with the highest sum of arc scores (maximum spanning tree).
+    Finds the tree whose arcs have the highest sum of scores.
 
     Args:
-        scores (`np.ndarray` or `torch.Tensor` of shape `(words + 1, words + 1)`):
-            Arc scores, with a row per head and a column per dependent; index 0 is the root. The diagonal and column 0
-            are ignored. To forbid an arc, give it a low finite score.
+        scores (`np.ndarray` or `torch.Tensor`):
+            `(words + 1, words + 1)`: the row is the head, the column its dependent, and number 0 is the root. The
+            diagonal and column 0, which no tree has, are not read. An arc with `-inf` is impossible.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+        projective (`bool`, *optional*, defaults to `False`): Whether arcs must not cross, that of the root included.
+        fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
 
     Returns:
         `np.ndarray` of shape `(words,)`: The head of each word, from 1; 0 for the root.
 
     Raises:
-        ValueError: The scores are not a square matrix, or a score is not finite.
-        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
+        ValueError: The scores are not a square matrix, or one of an arc is NaN or `inf`.
+        UserError: Every tree has an impossible arc, or `fixed` names a word that is not in the sentence.
 
     Example:
 
     ```python
-    >>> import numpy as np
-    >>> from msattn import decode_tree
-
-    >>> scores = np.array([[0.0, 1.0, 5.0], [0.0, 0.0, 2.0], [0.0, 4.0, 0.0]])
-    >>> decode_tree(scores).tolist()
-    [2, 0]
-    ```
-    """
+    >>> scores = [[0, 9, 8], [0, 0, 7], [0, 1, 0]]
+    >>> msattn.decode_tree(scores), msattn.decode_tree(scores, fixed={1: 2})
+    (array([0, 1]), array([2, 0]))
+    ```"""
     scores = as_array(scores)
-    return decode_trees(scores[None], single_root=single_root)[0]
+    return decode_trees(scores[None], None, single_root, projective, None if fixed is None else [fixed])[0]
 
 
-def decode_trees(scores: np.ndarray | torch.Tensor, lengths: Any = None, single_root: bool = True) -> np.ndarray:
+def decode_trees(
+    scores: np.ndarray | torch.Tensor,
+    lengths: Any = None,
+    single_root: bool = True,
+    projective: bool = False,
+    fixed: Sequence[Mapping[int, int] | None] | None = None,
+) -> np.ndarray:
     """
     Finds the dependency trees of a batch; see [`decode_tree`].
 
-    If the greedy heads of a sentence already form a tree, as they mostly do for a trained parser, they are the result.
-    Only the other sentences need the Chu-Liu/Edmonds algorithm.
+    If the best heads of a sentence's words make such a tree already, they are the result. A trained parser has few
+    other sentences; only those are searched.
 
     Args:
         scores (`np.ndarray` or `torch.Tensor` of shape `(batch, words + 1, words + 1)`): Arc scores.
         lengths (`Sequence[int]`, *optional*): The number of words of each sentence. Default: all words are real.
         single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
+        projective (`bool`, *optional*, defaults to `False`): Whether arcs must not cross.
+        fixed (sequence of `Mapping[int, int]` or `None`, *optional*): The known heads of each sentence.
 
     Returns:
         `np.ndarray` of shape `(batch, words)`: The heads, with -1 in padding.
 
     Raises:
-        ValueError: The scores are not a batch of square matrices, or a score is not finite.
-        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
+        ValueError: See [`decode_tree`].
+        UserError: See [`decode_tree`]; or a length is negative or larger than the matrix, or `fixed` has another
+            number of sentences.
     """
     scores = as_array(scores)
-    return repaired_heads(scores, greedy_heads(scores, lengths), single_root)
+    if fixed is not None:
+        scores = with_fixed_heads(scores, lengths, fixed)
+    return repaired_heads(scores, greedy_heads(scores, lengths), single_root, projective)
 
 
-def repaired_heads(scores: np.ndarray, greedy: np.ndarray, single_root: bool = True) -> np.ndarray:
+def repaired_heads(
+    scores: np.ndarray, greedy: np.ndarray, single_root: bool = True, projective: bool = False
+) -> np.ndarray:
+    """The heads of [`decode_trees`], given those of [`greedy_heads`] for the same scores."""
+    heads = greedy.copy()
+    words = (heads != NO_WORD).sum(axis=1)
+    chosen = np.take_along_axis(scores[:, :, 1:], np.maximum(heads, 0)[:, None], axis=1)[:, 0]
+    done = are_trees(heads, single_root) & ~(np.isneginf(chosen) & (heads != NO_WORD)).any(axis=1) | (words == 0)
+    if projective:
+        done &= [not has_crossing_arcs(row[:length]) for row, length in zip(heads, words, strict=True)]
+    for row in np.flatnonzero(~done):
+        size = int(words[row]) + 1
+        arcs = without_overflow(scores[row, :size, :size])
+        tree = best_projective_tree(arcs, single_root) if projective else _best_tree(arcs, single_root)
+        if tree is None:
+            raise no_tree_error(f"sentence {row + 1}", "projective tree" if projective else "tree", single_root)
+        heads[row, : size - 1] = tree
+    return heads
+
+
+def with_fixed_heads(scores: np.ndarray, lengths: Any, fixed: Sequence[Mapping[int, int] | None]) -> np.ndarray:
     """
-    Replaces greedy heads that do not form a tree by the maximum spanning tree.
-
-    Args:
-        scores (`np.ndarray` of shape `(batch, words + 1, words + 1)`): Arc scores; see [`decode_tree`].
-        greedy (`np.ndarray` of shape `(batch, words)`): The result of [`greedy_heads`] for these scores.
-        single_root (`bool`, *optional*, defaults to `True`): Whether only one word may depend on the root.
-
-    Returns:
-        `np.ndarray` of shape `(batch, words)`: The heads, with -1 in padding.
+    The scores of [`decode_trees`] with `-inf` for every other head of a word whose head is known.
 
     Raises:
-        UserError: The package `ufal.chu_liu_edmonds` is needed but not installed.
+        UserError: `fixed` has another number of sentences, or names a word that is not in its sentence, or an arc from
+            a word to itself.
     """
-    heads = greedy.copy()
-    for row in np.flatnonzero(~are_trees(heads, single_root)):
-        words = int((heads[row] != NO_WORD).sum())
-        heads[row, :words] = _best_tree(scores[row, : words + 1, : words + 1], single_root)
-    return heads
+    if len(fixed) != len(scores):
+        raise UserError(f"fixed heads are given for {len(fixed)} sentences; there are {len(scores)}.")
+    scores = scores.copy()
+    for row, words in enumerate(_lengths(scores, lengths)):
+        for dependent, head in (fixed[row] or {}).items():
+            if not (1 <= dependent <= words and 0 <= head <= words) or dependent == head:
+                raise UserError(
+                    f"fixed={{{dependent}: {head}}} is no arc of sentence {row + 1}; its words are 1 to {words}, and "
+                    "the root is the head 0."
+                )
+            scores[row, np.arange(scores.shape[1]) != head, dependent] = -np.inf
+    return scores
 
 
 def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.ndarray:
@@ -107,15 +146,17 @@ def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.n
         ValueError: The scores are not a batch of square matrices, or a score is not finite.
     """
     scores = as_array(scores)
-    if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
-        raise ValueError(f"scores have as many heads as dependents, the root being one; these are {scores.shape}.")
-    batch, size, _ = scores.shape
-    lengths = np.full(batch, size - 1) if lengths is None else np.asarray(lengths)
+    check_shape(scores)
+    size = scores.shape[1]
+    lengths = _lengths(scores, lengths)
     numbers = np.arange(size)
     real = numbers <= lengths[:, None]
     arcs = real[:, :, None] & real[:, None, :] & (numbers != 0) & ~np.eye(size, dtype=bool)
-    if not np.isfinite(scores[arcs]).all():
-        raise ValueError("the scores of arcs must be finite numbers, and one is not.")
+    wrong = scores[arcs]
+    if (np.isnan(wrong) | np.isposinf(wrong)).any():
+        raise ValueError(
+            "the scores of arcs must be finite numbers, or -inf for an impossible arc; one is NaN or inf."
+        )
     heads = np.where(arcs, scores, -np.inf).argmax(axis=1)
     return np.where(real, heads, NO_WORD)[:, 1:]
 
@@ -177,49 +218,89 @@ def joined_tree(heads: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return heads
 
 
-def tree_search() -> Callable[[np.ndarray], tuple[list[int], float]]:
-    """
-    Returns the Chu-Liu/Edmonds algorithm of the optional package `ufal.chu_liu_edmonds`, whose licence is the GPL.
-
-    Raises:
-        UserError: The package is not installed.
-    """
-    try:
-        from ufal.chu_liu_edmonds import chu_liu_edmonds
-    except ImportError:
-        raise UserError(
-            "the best tree is found by the package ufal.chu_liu_edmonds: pip install 'msattn[parsing]', or decode "
-            "greedily."
-        ) from None
-    return chu_liu_edmonds
+def has_crossing_arcs(heads: Iterable[int]) -> bool:
+    """Whether two arcs of a sentence cross; one goes from the root, before the first word, to its dependent."""
+    arcs = sorted((min(arc), -max(arc)) for arc in enumerate(map(int, heads), start=1))
+    # The right ends of the arcs that span the place where the next one begins, the innermost last.
+    open_ends: list[int] = []
+    for left, right in arcs:
+        while open_ends and open_ends[-1] <= left:
+            open_ends.pop()
+        if open_ends and -right > open_ends[-1]:
+            return True
+        open_ends.append(-right)
+    return False
 
 
-def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray:
-    chu_liu_edmonds = tree_search()
-    # The library wants one row per dependent and NaN for forbidden arcs. Subtracting the maximum of a row does not
-    # change the best tree.
-    arcs = scores.T.copy()
-    np.fill_diagonal(arcs, np.nan)
-    arcs[0] = np.nan
-    arcs[1:] -= np.nanmax(arcs[1:], axis=1, keepdims=True)
-    # Avoids an overflow of sums.
-    arcs = np.maximum(arcs, -1e300)
-    heads = np.array(chu_liu_edmonds(arcs)[0][1:])
-    roots = np.flatnonzero(heads == 0) + 1
-    # Raise a penalty per root until one root is left: that tree is the best single-root tree. The penalty starts
-    # small, as a large one would cost the scores precision.
-    price = np.abs(arcs[roots, 0] - np.nanmax(arcs[roots, 1:], axis=1)).min() / 2 if len(roots) > 1 else 0.0
-    while single_root and len(roots) > 1:
-        price = 2 * price or 1.0
-        priced = arcs.copy()
-        priced[1:, 0] -= price
-        heads = np.array(chu_liu_edmonds(priced)[0][1:])
-        roots = np.flatnonzero(heads == 0) + 1
-    return heads
-
-
-def as_array(scores: np.ndarray | torch.Tensor) -> np.ndarray:
-    """Converts scores to a float64 array on the CPU, without their gradient."""
+def as_array(scores: Any) -> np.ndarray:
+    """Scores as `float64`, in which every smaller type is exact."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().to("cpu", torch.float64).numpy()
     return np.asarray(scores, dtype=np.float64)
+
+
+def no_tree_error(sentence: str, kind: str, single_root: bool) -> UserError:
+    """What to raise if every tree has an impossible arc."""
+    roots = " with one root" if single_root else ""
+    return UserError(f"{sentence} has no {kind}{roots}: each has an arc with the score -inf; allow more arcs.")
+
+
+def check_shape(scores: np.ndarray) -> None:
+    """
+    Raises:
+        ValueError: The scores of a batch, `(batch, words + 1, words + 1)`, have another shape.
+    """
+    if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
+        raise ValueError(f"scores have as many heads as dependents, the root being one; these are {scores.shape}.")
+
+
+def _lengths(scores: np.ndarray, lengths: Any) -> np.ndarray:
+    check_shape(scores)
+    batch, size, _ = scores.shape
+    if lengths is None:
+        return np.full(batch, size - 1)
+    lengths = np.asarray(lengths)
+    if lengths.shape != (batch,) or (lengths < 0).any() or (lengths >= size).any():
+        raise UserError(
+            f"lengths are one number of words a sentence, for {batch} sentences from 0 to {size - 1}, not "
+            f"{lengths.tolist()}."
+        )
+    return lengths
+
+
+def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray | None:
+    tree = _library_tree(scores, single_root)
+    if tree is None:
+        tree = best_tree(scores, single_root=False)
+    # The best tree of all that has one root is the best of those with one root.
+    if single_root and tree is not None and (tree == 0).sum() > 1:
+        return best_tree(scores)
+    return tree
+
+
+def _library_tree(scores: np.ndarray, single_root: bool) -> np.ndarray | None:
+    """The best tree by a C++ library, if that is installed and fit for the scores; it may still have several roots."""
+    size = len(scores)
+    arcs = scores.T.copy()
+    if size > LIBRARY_WORDS + 1 or not np.abs(arcs[1:][~np.eye(size, dtype=bool)[1:]]).max() < LIBRARY_SCORES:
+        return None
+    try:
+        from ufal.chu_liu_edmonds import chu_liu_edmonds
+    except ImportError:
+        return None
+    # The library has a row a dependent, and takes NaN for an arc that cannot be. What is subtracted from all heads of
+    # a word changes no choice, and leaves small numbers.
+    np.fill_diagonal(arcs, np.nan)
+    arcs[0] = np.nan
+    arcs[1:] -= np.nanmax(arcs[1:], axis=1, keepdims=True)
+    tree = np.array(chu_liu_edmonds(arcs)[0][1:])
+    # A tree with one root that is the best while every root has a price is the best of all with one root. The price
+    # starts low: beside a large one the scores would lose their last digits.
+    roots = np.flatnonzero(tree == 0) + 1
+    price = np.abs(arcs[roots, 0] - np.nanmax(arcs[roots, 1:], axis=1)).min() if len(roots) > 1 else 0.0
+    while single_root and (tree == 0).sum() > 1 and 0 < price < LIBRARY_SCORES:
+        priced = arcs.copy()
+        priced[1:, 0] -= price
+        tree = np.array(chu_liu_edmonds(priced)[0][1:])
+        price *= 4
+    return tree

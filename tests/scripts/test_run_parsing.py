@@ -110,7 +110,7 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     assert (tmp_path / "blind" / "test_predictions.conllu").read_text(encoding="utf-8") == conllu([*TREES])
 
 
-@pytest.mark.parametrize("decode", ["greedy", "mst"])
+@pytest.mark.parametrize("decode", ["greedy", "mst", "eisner", "mbr"])
 def test_scores_are_those_of_what_is_written(run, write, tmp_path, decode):
     train = write("train.conllu", conllu([*TREES]))
     results = run("do_train", "do_eval", train_file=train, validation_file=train, decode=decode, max_steps=3)

@@ -10,8 +10,10 @@ import torch
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, relations_of_arcs
 from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
-from msattn.trees.parses import Parses, parse_batch, sentence_parses
+from msattn.trees import parses as parses_module
+from msattn.trees.parses import DECODERS, Parses, parse_batch, sentence_parses
 from msattn.trees.tree_decoding import are_trees, decode_tree, joined_tree
+from msattn.trees.tree_marginals import tree_marginals
 
 
 def outputs(lengths: list[int], labels: int = 5) -> tuple[PairwiseParserOutput, torch.Tensor]:
@@ -40,14 +42,19 @@ def parses_of(given: PairwiseParserOutput, word_index: torch.Tensor, decoder: st
     return parse_batch(model, {"word_index": word_index}, decoder)[1]
 
 
-@pytest.mark.parametrize("decoder", ["mst", "greedy"])
+@pytest.mark.parametrize("decoder", DECODERS)
 def test_words_have_the_relation_and_the_probability_of_their_arc(decoder):
     given, word_index = outputs([3, 6, 0, 1])
     parses = parses_of(given, word_index, decoder)
     for row, words in enumerate([3, 6, 0, 1]):
         arcs = given.arc_scores[row, : words + 1, : words + 1].double().numpy()
         greedy = arcs[:, 1:].argmax(axis=0)
-        heads = decode_tree(arcs) if decoder == "mst" else greedy
+        heads = {
+            "mst": lambda arcs=arcs: decode_tree(arcs),
+            "eisner": lambda arcs=arcs: decode_tree(arcs, projective=True),
+            "mbr": lambda arcs=arcs: decode_tree(tree_marginals(arcs)),
+            "greedy": lambda greedy=greedy: greedy,
+        }[decoder]()
         assert np.array_equal(parses.heads[row, :words], heads)
         assert np.array_equal(parses.greedy[row, :words], greedy)
         for word, head in enumerate(heads, start=1):
@@ -56,7 +63,14 @@ def test_words_have_the_relation_and_the_probability_of_their_arc(decoder):
             probability = np.exp(arcs[head, word]) / np.exp(arcs[:, word]).sum() * logits.softmax(-1)[relation]
             assert parses.relations[row, word - 1] == relation
             assert parses.scores[row, word - 1] == pytest.approx(float(probability), rel=1e-5)
-    assert any(not np.array_equal(parses.heads[row], parses.greedy[row]) for row in (0, 1)) == (decoder == "mst")
+    assert any(not np.array_equal(parses.heads[row], parses.greedy[row]) for row in (0, 1)) == (decoder != "greedy")
+
+
+def test_marginals_in_parts(monkeypatch):
+    given, word_index = outputs([3, 6, 0, 1])
+    expected = parses_of(given, word_index, "mbr")
+    monkeypatch.setattr(parses_module, "MARGINAL_NUMBERS", 1)
+    assert np.array_equal(parses_of(given, word_index, "mbr").heads, expected.heads)
 
 
 def test_half_precision():
@@ -118,7 +132,8 @@ def test_windows_become_a_tree_only_where_one_is_wanted():
     places = windows((0, 0, 0, 2), (0, 2, 0, 4))
     (greedy,) = sentence_parses(answers, places, "greedy")
     assert greedy.heads.tolist() == [0, 1, 0, 0, 3, 3]
-    (tree,) = sentence_parses(answers, places, "mst")
+    (tree,), (eisner,) = (sentence_parses(answers, places, decoder) for decoder in ("mst", "eisner"))
+    assert eisner.heads.tolist() == tree.heads.tolist()
     assert tree.heads.tolist() == [3, 1, 0, 3, 3, 3] and tree.greedy.tolist() == greedy.heads.tolist()
 
 

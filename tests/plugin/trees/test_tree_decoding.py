@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
-from itertools import product
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,48 +12,88 @@ import torch
 
 import msattn
 from msattn.errors import UserError
+from msattn.trees import tree_decoding
+from msattn.trees.spanning_trees import best_tree
 from msattn.trees.tree_decoding import are_trees, greedy_heads
+from tests.plugin.trees.every_tree import all_trees, hard_scores, sums
 
 
-@cache
-def all_trees(words: int, single_root: bool) -> np.ndarray:
-    """Every choice of heads of which each word reaches the root, found by walking."""
-
-    def reaches_root(heads: tuple[int, ...], word: int) -> bool:
-        for _ in heads:
-            word = heads[word - 1]
-            if word == 0:
-                return True
-        return False
-
-    found = [
-        heads
-        for heads in product(range(words + 1), repeat=words)
-        if all(reaches_root(heads, word) for word in range(1, words + 1)) and (heads.count(0) == 1 or not single_root)
-    ]
-    return np.array(found)
+@pytest.fixture(params=["library", "ours"])
+def library(request, monkeypatch):
+    """With the C++ library, if it is installed, and without it."""
+    if request.param == "ours":
+        monkeypatch.setitem(sys.modules, "ufal.chu_liu_edmonds", None)
+    return request.param
 
 
-def sums(scores: np.ndarray, trees: np.ndarray) -> np.ndarray:
-    return scores[trees, np.arange(1, trees.shape[1] + 1)].sum(axis=1)
+def assert_best(scores: np.ndarray, trees: np.ndarray, decode: Callable[[], np.ndarray]) -> None:
+    """What `decode` finds is one of the trees, and none has a higher sum."""
+    totals = sums(scores, trees)
+    if np.isneginf(totals).all():
+        with pytest.raises(UserError, match="each has an arc with the score -inf"):
+            decode()
+        return
+    heads = decode()
+    assert (trees == heads).all(axis=1).any()
+    largest = np.abs(scores[np.isfinite(scores)]).max()
+    assert abs(sums(scores, heads[None])[0] - totals.max()) <= 1e-9 * largest
 
 
 @pytest.mark.parametrize("words", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("single_root", [True, False])
-def test_the_tree_is_the_best_of_all(words, single_root):
-    trees = all_trees(words, single_root)
-    assert len(trees) == (words ** (words - 1) if single_root else (words + 1) ** (words - 1))
+@pytest.mark.parametrize("projective", [True, False])
+def test_the_tree_is_the_best_of_all(words, single_root, projective, library):
+    trees = all_trees(words, single_root, projective)
+    for scores in hard_scores(words, 60):
+        assert_best(scores, trees, lambda scores=scores: msattn.decode_tree(scores, single_root, projective))
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_fixed_heads(projective):
+    trees = all_trees(5, True, projective)
+    draw = np.random.default_rng(3)
+    for scores in hard_scores(5, 60):
+        dependent = int(draw.integers(1, 6))
+        head = int(draw.choice([number for number in range(6) if number != dependent]))
+        kept = trees[trees[:, dependent - 1] == head]
+        decode = partial(msattn.decode_tree, scores, projective=projective, fixed={dependent: head})
+        assert_best(scores, kept, decode)
+
+
+@pytest.mark.parametrize("fixed", [{0: 1}, {5: 1}, {1: 5}, {1: -1}, {2: 2}])
+def test_fixed_heads_that_are_no_arcs(fixed):
+    with pytest.raises(UserError, match="is no arc of sentence 1; its words are 1 to 4"):
+        msattn.decode_tree(np.zeros((5, 5)), fixed=fixed)
+    with pytest.raises(UserError, match="for 2 sentences; there are 1"):
+        msattn.decode_trees(np.zeros((1, 5, 5)), fixed=[None, fixed])
+
+
+def test_fixed_heads_of_a_batch():
+    scores = np.random.default_rng(0).normal(size=(3, 6, 6))
+    heads = msattn.decode_trees(scores, [5, 3, 5], fixed=[{2: 4}, None, {1: 0, 5: 1}])
+    assert heads[0, 1] == 4 and heads[2, 0] == 0 and heads[2, 4] == 1
+    assert np.array_equal(heads[1, :3], msattn.decode_tree(scores[1, :4, :4]))
+    with pytest.raises(UserError, match="sentence 1 has no tree with one root"):
+        msattn.decode_tree(scores[0], fixed={1: 0, 2: 0})
+    with pytest.raises(UserError, match="sentence 1 has no projective tree with one root"):
+        msattn.decode_tree(scores[0], projective=True, fixed={1: 3, 2: 4})
+    assert not np.isneginf(scores).any()
+
+
+@pytest.mark.parametrize("words", [30, 80])
+def test_long_sentences_score_as_high_as_with_the_library(words):
+    chu_liu_edmonds = pytest.importorskip("ufal.chu_liu_edmonds").chu_liu_edmonds
     generator = np.random.default_rng(words)
-    for kind in range(60):
+    for _ in range(20):
         scores = generator.normal(size=(words + 1, words + 1))
-        # Many children of the root, ties, large and small numbers: what a trained parser never gives, too.
-        scores = [scores, scores + 5 * (np.arange(words + 1) == 0)[:, None], scores.round(), scores * 10.0**-kind][
-            kind % 4
-        ]
-        heads = msattn.decode_tree(scores, single_root=single_root)
-        best = sums(scores, trees).max()
-        assert (trees == heads).all(axis=1).any()
-        assert sums(scores, heads[None])[0] == pytest.approx(best, rel=1e-12, abs=1e-12 * np.abs(scores).max())
+        arcs = scores.T.copy()
+        arcs[0] = np.nan
+        np.fill_diagonal(arcs, np.nan)
+        several = chu_liu_edmonds(arcs)[1]
+        assert sums(scores, best_tree(scores, single_root=False)[None])[0] == pytest.approx(several)
+        arcs[1:, 0] -= 1e4
+        single = chu_liu_edmonds(arcs)[1] + 1e4
+        assert sums(scores, best_tree(scores)[None])[0] == pytest.approx(single)
 
 
 @pytest.mark.parametrize("low", [-1e4, np.finfo(np.float32).min, np.finfo(np.float64).min])
@@ -90,14 +130,12 @@ def test_a_batch_is_each_sentence_by_itself():
 
 
 def test_greedy_heads_that_make_a_tree_are_the_result(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ufal.chu_liu_edmonds", None)
+    monkeypatch.setattr(tree_decoding, "_best_tree", None)
     heads = np.array([[2, 0, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]])
     scores = np.full((3, 5, 5), -1.0)
     for row, word in zip(*np.nonzero(heads >= 0), strict=True):
         scores[row, heads[row, word], word + 1] = 1
     assert np.array_equal(msattn.decode_trees(scores, [4, 4, 2]), heads)
-    with pytest.raises(UserError, match=r"pip install 'msattn\[parsing\]', or decode greedily"):
-        msattn.decode_tree(np.array([[0.0, 0, 0], [0, 0, 1], [0, 1, 0]]))
 
 
 def test_two_roots_are_a_tree_only_where_they_may_be():
@@ -112,7 +150,7 @@ def test_equal_scores_give_one_and_the_same_tree():
     assert len(trees) == 1 and are_trees(np.array([*trees])).all()
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_scores_that_are_no_numbers_are_refused(value):
     scores = np.zeros((4, 4))
     scores[1, 2] = value
@@ -124,6 +162,20 @@ def test_scores_that_are_no_numbers_are_refused(value):
 def test_scores_of_another_shape_are_refused(shape):
     with pytest.raises(ValueError, match="as many heads as dependents"):
         msattn.decode_tree(np.zeros(shape))
+
+
+@pytest.mark.parametrize("lengths", [[4], [-1], [1, 2], 3, [[3]]])
+def test_lengths_that_do_not_fit_are_refused(lengths):
+    with pytest.raises(UserError, match="for 1 sentences from 0 to 3"):
+        msattn.decode_trees(np.zeros((1, 4, 4)), lengths)
+
+
+def test_a_word_without_a_head():
+    scores = np.zeros((2, 4, 4))
+    scores[1, :, 2] = -np.inf
+    with pytest.raises(UserError, match="sentence 2 has no tree with one root"):
+        msattn.decode_trees(scores)
+    assert are_trees(msattn.decode_trees(scores, [3, 1])).all()
 
 
 def test_a_sentence_without_words():

@@ -1,0 +1,83 @@
+"""The best trees beside all trees, sorted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import msattn
+from msattn.errors import UserError
+from msattn.trees.tree_decoding import are_trees
+from tests.plugin.trees.every_tree import all_trees, hard_scores, sums
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_the_best_of_all_trees(words, single_root):
+    trees = all_trees(words, single_root)
+    for k, scores in zip([1, 7, 20, 40] * 12, hard_scores(words, 48), strict=True):
+        totals = sums(scores, trees)
+        expected = np.sort(totals[~np.isneginf(totals)])[::-1][:k]
+        if not len(expected):
+            with pytest.raises(UserError, match="the sentence has no tree"):
+                msattn.k_best_trees(scores, k, single_root)
+            continue
+        heads, found = msattn.k_best_trees(scores, k, single_root)
+        assert heads.shape == (len(expected), words)
+        largest = np.abs(scores[np.isfinite(scores)]).max()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * largest)
+        np.testing.assert_array_equal(found, sums(scores, heads))
+        # All differ, and all are trees.
+        assert len({tuple(tree) for tree in heads.tolist()}) == len(heads)
+        assert (trees[:, None] == heads).all(axis=2).any(axis=0).all()
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_every_tree_is_found_once(single_root):
+    trees = all_trees(4, single_root)
+    for scores in [np.zeros((5, 5)), *hard_scores(4, 8)]:
+        possible = ~np.isneginf(sums(scores, trees))
+        if possible.any():
+            heads, _ = msattn.k_best_trees(scores, 1000, single_root)
+            assert sorted(heads.tolist()) == sorted(trees[possible].tolist())
+
+
+def test_a_long_sentence():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(41, 41))
+    heads, totals = msattn.k_best_trees(torch.tensor(scores), 30)
+    assert are_trees(heads).all() and (np.diff(totals) <= 0).all()
+    assert len({tuple(tree) for tree in heads.tolist()}) == 30
+    assert np.array_equal(heads[0], msattn.decode_tree(scores))
+    # The second tree lacks an arc of the first one.
+    best = max(
+        sums(scores, msattn.decode_tree(np.where(arcs, -np.inf, scores))[None])[0]
+        for arcs in (arc_alone(head, word) for word, head in enumerate(heads[0], start=1))
+    )
+    assert totals[1] == pytest.approx(best)
+
+
+def arc_alone(head: int, dependent: int) -> np.ndarray:
+    alone = np.zeros((41, 41), dtype=bool)
+    alone[head, dependent] = True
+    return alone
+
+
+def test_what_is_no_arc_is_not_read():
+    scores = np.random.default_rng(0).normal(size=(6, 6))
+    expected = msattn.k_best_trees(scores, 9)
+    scores[:, 0] = scores[np.arange(6), np.arange(6)] = np.nan
+    for one, other in zip(msattn.k_best_trees(scores, 9), expected, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_what_cannot_be_ranked():
+    with pytest.raises(UserError, match="k=0 trees cannot be found"):
+        msattn.k_best_trees(np.zeros((3, 3)), 0)
+    with pytest.raises(ValueError, match="finite"):
+        msattn.k_best_trees(np.full((3, 3), np.nan), 1)
+    with pytest.raises(ValueError, match="as many heads as dependents"):
+        msattn.k_best_trees(np.zeros((3, 4)), 1)
+    heads, totals = msattn.k_best_trees(np.zeros((1, 1)), 3)
+    assert heads.shape == (1, 0) and totals.tolist() == [0]
