@@ -101,6 +101,12 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         model._after_loading()
         return loaded
 
+    def post_init(self) -> None:
+        # Early releases of Transformers 5 do not collect these from the parts of a model.
+        if self.base_model is not self:
+            self._keys_to_ignore_on_load_unexpected = list(self.base_model._keys_to_ignore_on_load_unexpected or ())
+        super().post_init()
+
     def _after_loading(self) -> None:
         """For what loading undoes, which replaces the parameters."""
 
