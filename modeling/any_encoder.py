@@ -90,7 +90,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
                     "does not have"
                 )
             prefix = encoder_class(CONFIG_MAPPING[family]).base_model_prefix
-            # Heads land beside the encoder's weights, where nothing has their name.
+            # A foreign head is mapped under the encoder, where nothing has its name, and so left out.
             key_mapping = {**(key_mapping or {}), rf"^(?:{prefix}\.)?(.+)": rf"{cls._encoder_path}.\1"}
         loaded = super().from_pretrained(
             pretrained_model_name_or_path, *model_args, config=config, key_mapping=key_mapping, **kwargs

@@ -48,7 +48,8 @@ class _FusionClassifier(HubExportMixin, PreTrainedModel):
     default_pooling: ClassVar[str]
     poolings: ClassVar[tuple[str, ...]]
     _base_class: ClassVar[type[PreTrainedModel]]
-    #: Name of the linear layer. It must not be that of a stock head, whose weights it would take.
+    #: Name of the linear layer. With a stock head's name it would take that head's weights from a foreign checkpoint,
+    #: because Transformers keeps the name of a key whose mapped name is missing.
     _classifier_name: ClassVar[str] = "multiscale_classifier"
     # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
     accepts_loss_kwargs = False
