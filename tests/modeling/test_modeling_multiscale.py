@@ -247,7 +247,8 @@ def test_device_map(family, stock):
         assert model(**batch(family)).logits.shape == (3, 4)
 
 
-@pytest.mark.parametrize("family", ["llama", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "t5", "modernbert"])
 def test_compiles_to_one_graph(family):
     model, inputs = build(family, encoder={"num_hidden_layers": 1}), batch(family)
     labels = torch.tensor([0, 3, 1])
