@@ -3,6 +3,7 @@
 from .configuration_bert_pairwise import BertPairwiseConfig
 from .configuration_bilstm import BiLSTMConfig
 from .configuration_ms_transformer import MSTransformerConfig
+from .configuration_multiscale import MultiScaleConfig
 from .configuration_multiscale_bert import MultiScaleBertConfig
 
-__all__ = ["BertPairwiseConfig", "BiLSTMConfig", "MSTransformerConfig", "MultiScaleBertConfig"]
+__all__ = ["BertPairwiseConfig", "BiLSTMConfig", "MSTransformerConfig", "MultiScaleBertConfig", "MultiScaleConfig"]

@@ -7,10 +7,11 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 
 from .bert_family import BertFamilyConfig
+from .fusion_settings import FusionSettings
 
 
 @strict
-class MultiScaleBertConfig(BertFamilyConfig):
+class MultiScaleBertConfig(FusionSettings, BertFamilyConfig):
     r"""
     Configuration of a [`MultiScaleBertModel`]: a BERT encoder followed by multi-scale fusion self-attention.
 
@@ -58,34 +59,10 @@ class MultiScaleBertConfig(BertFamilyConfig):
     model_type = "multiscale_bert"
     keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
 
-    scales: tuple[int, ...] | list[int] = (3,)
-    mask_mode: Literal["hard", "ste", "sigmoid", "entmax", "none"] = "hard"
-    mask_temperature: float | int = 0.1
-    conv_alignment: Literal["causal", "same"] = "causal"
-    fusion_heads: int = 1
-    fusion_layers: int = 1
-    fusion_residual: bool = False
-    renormalize: bool = False
     pooling: Literal["mean", "cls", "max", "entity_start"] | None = None
 
-    def __post_init__(self, **kwargs):
-        self.scales = tuple(self.scales)  # JSON has only lists
-        # Where two models share an Auto class, Transformers iterates over `architectures`.
-        self.architectures: list[str] = self.architectures or []
-        super().__post_init__(**kwargs)
-
-    def validate_fusion(self):
+    def validate_attention(self):
         """Part of the `@strict` validation, which runs on construction."""
-        if any(scale < 1 for scale in self.scales) or len(set(self.scales)) < len(self.scales):
-            raise ValueError(f"scales must be different whole numbers of at least 1, got {list(self.scales)}")
-        if not 0 < self.mask_temperature < float("inf"):
-            raise ValueError(f"mask_temperature must be above 0 and finite, got {self.mask_temperature}")
-        if self.fusion_heads < 1 or self.hidden_size % self.fusion_heads:
-            raise ValueError(
-                f"fusion_heads must divide hidden_size ({self.hidden_size}) into equal parts, got {self.fusion_heads}"
-            )
-        if self.fusion_layers < 0:
-            raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
         if self.is_decoder:
             raise ValueError("is_decoder must be False: every word attends to words and phrases on both sides")
 

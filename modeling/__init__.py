@@ -7,6 +7,12 @@ from .modeling_ms_transformer import (
     MSTransformerForTokenClassification,
     MSTransformerModel,
 )
+from .modeling_multiscale import (
+    MultiScaleForRelationExtraction,
+    MultiScaleForSequenceClassification,
+    MultiScaleForTokenClassification,
+    MultiScaleModel,
+)
 from .modeling_multiscale_bert import (
     BertForMultiScaleRE,
     BertForMultiScaleSequenceClassification,
@@ -27,6 +33,10 @@ __all__ = [
     "MSTransformerForTokenClassification",
     "MSTransformerModel",
     "MultiScaleBertModel",
+    "MultiScaleForRelationExtraction",
+    "MultiScaleForSequenceClassification",
+    "MultiScaleForTokenClassification",
     "MultiScaleFusion",
+    "MultiScaleModel",
     "PairwiseScores",
 ]

@@ -428,8 +428,6 @@ def _piece_attention(
     """
     Attention of some pieces to all tokens in one layer of BERT, before dropout.
 
-    It needs no keys: (W_q x + b_q)·(W_k y + b_k) = (W_kᵀ (W_q x + b_q))·y, up to what is the same for all y.
-
     Args:
         attention (`BertSelfAttention`): The layer's self-attention.
         states (`torch.Tensor` of shape `(batch, tokens, width)`): The input of the layer.
@@ -439,14 +437,14 @@ def _piece_attention(
     Returns:
         `torch.Tensor` of shape `(batch, heads, 2 * m, tokens)`
     """
-    batch, tokens, width = states.shape
+    # The modules are called, never their weights read: adapters and quantized layers stand in their places.
     heads, size = attention.num_attention_heads, attention.attention_head_size
-    queries = attention.query(_rows(states, pieces)).view(batch, -1, heads, size)
-    folded = torch.einsum("bphd,hdw->bhpw", queries, attention.key.weight.view(heads, size, width))
-    scores = folded.flatten(1, 2) @ states.mT * attention.scaling
+    queries = attention.query(_rows(states, pieces)).flatten(1, 2).unflatten(-1, (heads, size)).transpose(1, 2)
+    keys = attention.key(states).unflatten(-1, (heads, size)).transpose(1, 2)
+    scores = queries @ keys.mT * attention.scaling
     if attention_mask is not None:
-        scores = scores.masked_fill(attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
-    return scores.softmax(dim=-1).view(batch, heads, -1, tokens)
+        scores = scores.masked_fill(attention_mask[:, None, None] == 0, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1)
 
 
 def _rows(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

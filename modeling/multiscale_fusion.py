@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -181,6 +182,62 @@ class MultiScaleFusion(nn.Module):
                 mask = (relative > 1).to(mask.dtype) + (mask - mask.detach())
         mask = mask.to(attention.dtype).unsqueeze(-2)
         return attention * torch.cat([mask] + [1 - mask] * num_scales, dim=-2)  # Eq. 14-16
+
+
+class FusionStack(nn.ModuleList):
+    """
+    The fusion layers of a model, each on the output of the one below.
+
+    Args:
+        config (`PreTrainedConfig`): With the fields of [`FusionSettings`] and `hidden_size`.
+    """
+
+    # Transformers sets both on every module that has the first, once checkpointing is enabled.
+    gradient_checkpointing = False
+    _gradient_checkpointing_func: Callable
+
+    def __init__(self, config: Any):
+        super().__init__(
+            MultiScaleFusion(
+                config.hidden_size,
+                config.scales,
+                num_heads=config.fusion_heads,
+                mask_mode=config.mask_mode,
+                conv_alignment=config.conv_alignment,
+                mask_temperature=config.mask_temperature,
+                renormalize=config.renormalize,
+            )
+            for _ in range(config.fusion_layers)
+        )
+        self.config = config
+
+    def freeze_unreachable(self) -> None:
+        """Freeze the weights that get no gradient, of every layer."""
+        for layer in self:
+            layer.freeze_unreachable()  # type: ignore[operator]
+
+    def forward(
+        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None, output_attentions: bool | None = False
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...] | None]:
+        """
+        Args:
+            hidden_states (`torch.Tensor` of shape `(batch, tokens, hidden_size)`): Hidden states of the encoder.
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
+            output_attentions (`bool`, *optional*, defaults to `False`): Return the attention of every layer as well.
+
+        Returns:
+            The states after the last layer, and the attention of every layer or `None`; see [`MultiScaleFusion`].
+        """
+        attentions = []
+        for layer in self:
+            inputs = (hidden_states, attention_mask, bool(output_attentions))
+            if self.gradient_checkpointing and self.training:
+                fusion, attention = self._gradient_checkpointing_func(layer.__call__, *inputs)
+            else:
+                fusion, attention = layer(*inputs)
+            hidden_states = hidden_states + fusion if self.config.fusion_residual else fusion
+            attentions.append(attention)
+        return hidden_states, tuple(attentions) if output_attentions else None
 
 
 def _masked(scores: torch.Tensor, real: torch.Tensor) -> torch.Tensor:

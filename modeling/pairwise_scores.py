@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import linear
 
 from .word_attention import piece_mean, word_members, word_states
 
@@ -96,12 +95,13 @@ class PairwiseScores(nn.Module):
         if self.attention is None:
             return sum(terms[1:], terms[0])
         self._check(attentions)
+        weight, bias = self._attention_weight(hidden_states)
         with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
-            weight = (self.attention.weight * self.attention_scale).to(attentions[0].dtype)
+            weight = (weight * self.attention_scale).to(attentions[0].dtype)
             weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
             scores = _AttentionScores.apply(weight, members, *attentions)
-        if self.attention.bias is not None:
-            terms.append(self.attention.bias[:, None, None])
+        if self.states is None:
+            terms.append(bias[:, None, None])
         for term in terms:
             scores.add_(term)
         return scores
@@ -163,6 +163,17 @@ class PairwiseScores(nn.Module):
             scores = scores + self.attention(attention * self.attention_scale)
         return scores
 
+    def _attention_weight(self, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """
+        The matrix `(K, 2 * L * H)` and the bias `(K,)` of `self.attention`, from its outputs.
+
+        The module is called and its weight never read: an adapter or a quantized layer may stand in its place.
+        """
+        features = 2 * self.num_layers * self.num_heads
+        units = torch.eye(features + 1, features, dtype=like.dtype, device=like.device)  # the last row is zero
+        outputs = self.attention(units)  # type: ignore[misc]
+        return (outputs[:-1] - outputs[-1]).mT, outputs[-1]
+
     def _words(self, hidden_states: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
         return self.dropout(word_states(hidden_states, members, self.word_state))
 
@@ -208,10 +219,8 @@ class BiaffinePairs(LinearPairs):
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         first, second = self.head_layer(first), self.dependent_layer(second)
-        size = first.shape[-1]
-        weight = self.bilinear.weight.view(-1, size, size).mT.flatten(0, 1)
-        right = linear(second, weight).unflatten(-1, (-1, size)).squeeze(-3)
-        return first @ right.mT + super().arcs(first, second)
+        bilinear = self.bilinear(first).unflatten(-1, (-1, first.shape[-1])) @ second.unsqueeze(-1)
+        return bilinear.squeeze(-1) + super().arcs(first, second)
 
 
 def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msattn import auto
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
-from msattn.configuration import BertPairwiseConfig, BiLSTMConfig, MSTransformerConfig, MultiScaleBertConfig
+from msattn.configuration import (
+    BertPairwiseConfig,
+    BiLSTMConfig,
+    MSTransformerConfig,
+    MultiScaleBertConfig,
+    MultiScaleConfig,
+)
 from msattn.configuration.heads_per_scale import heads_per_scale
 from msattn.errors import UserError
 from msattn.modeling import (
@@ -23,7 +29,11 @@ from msattn.modeling import (
     MSTransformerForTokenClassification,
     MSTransformerModel,
     MultiScaleBertModel,
+    MultiScaleForRelationExtraction,
+    MultiScaleForSequenceClassification,
+    MultiScaleForTokenClassification,
     MultiScaleFusion,
+    MultiScaleModel,
     PairwiseScores,
 )
 from msattn.modeling.attention_patterns import pattern_loss
@@ -91,7 +101,12 @@ __all__ = [
     "MSTransformerModel",
     "MultiScaleBertConfig",
     "MultiScaleBertModel",
+    "MultiScaleConfig",
+    "MultiScaleForRelationExtraction",
+    "MultiScaleForSequenceClassification",
+    "MultiScaleForTokenClassification",
     "MultiScaleFusion",
+    "MultiScaleModel",
     "PairwiseScores",
     "RelationExtractionPipeline",
     "UserError",

@@ -26,6 +26,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.configuration.configuration_bilstm import BiLSTMConfig
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+from msattn.configuration.configuration_multiscale import MultiScaleConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
@@ -33,6 +34,12 @@ from msattn.modeling.modeling_ms_transformer import (
     MSTransformerForSequenceClassification,
     MSTransformerForTokenClassification,
     MSTransformerModel,
+)
+from msattn.modeling.modeling_multiscale import (
+    MultiScaleForRelationExtraction,
+    MultiScaleForSequenceClassification,
+    MultiScaleForTokenClassification,
+    MultiScaleModel,
 )
 from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleRE,
@@ -105,6 +112,17 @@ class Family(NamedTuple):
 
 
 FAMILIES = (
+    Family(
+        MultiScaleConfig,
+        {
+            AutoModel: MultiScaleModel,
+            AutoModelForRelationExtraction: MultiScaleForRelationExtraction,
+            AutoModelForSequenceClassification: OneOf(
+                (MultiScaleForSequenceClassification, MultiScaleForRelationExtraction)
+            ),
+            AutoModelForTokenClassification: MultiScaleForTokenClassification,
+        },
+    ),
     Family(
         MultiScaleBertConfig,
         {

@@ -404,7 +404,8 @@ for folder in sys.argv[1:]:
         kind, = (name for name in config.auto_map if name.startswith("AutoModelFor"))
         model = getattr(transformers, kind).from_pretrained(source, trust_remote_code=True).eval()
         assert type(model).__module__.startswith("transformers_modules")
-        assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
+        loaded = model.state_dict()
+        assert all(torch.equal(weight, loaded[name]) for name, weight in weights.items())
         logits = model(torch.arange(1, 31).view(2, 15)).logits
         torch.testing.assert_close(logits, torch.load(folder + "/logits.pt"), rtol=1e-4, atol=1e-5)
         encoder = transformers.AutoModel.from_pretrained(source, trust_remote_code=True)
@@ -416,8 +417,8 @@ for folder in sys.argv[1:]:
 def assert_load_without_msattn(models: Iterable[PreTrainedModel], folder: Path) -> None:
     """Do the checkpoints of classifiers load by the code that they carry, and give the same logits?"""
     folders = []
-    for model in models:
-        folders.append(str(folder / type(model).__name__))
+    for i, model in enumerate(models):
+        folders.append(str(folder / f"{i}-{type(model).__name__}"))
         model.save_pretrained(folders[-1])
         torch.save(model(torch.arange(1, 31).view(2, 15)).logits.detach(), folders[-1] + "/logits.pt")
     done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)

@@ -17,6 +17,8 @@ from tests.tiny_models import tiny_relation_extractor
 SOURCES = {
     "bert_family.py",
     "configuration_multiscale_bert.py",
+    "fusion_classifiers.py",
+    "fusion_settings.py",
     "hub_export.py",
     "modeling_multiscale_bert.py",
     "multiscale_fusion.py",

@@ -14,7 +14,7 @@ from msattn import (
     MultiScaleBertModel,
     MultiScaleFusion,
 )
-from msattn.modeling.modeling_multiscale_bert import pool
+from msattn.modeling.fusion_classifiers import pool
 from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
 from tests.flash_attention_double import IMPLEMENTATION, install_flash_attention
 
@@ -212,8 +212,16 @@ def test_pooling_reads_real_tokens_only():
     states = torch.arange(12.0).view(1, 6, 2) - 20
     mask = torch.tensor([[0, 0, 1, 1, 1, 0]])
     starts = torch.tensor([[3, 2]])
-    found = {name: pool(states, mask, name, starts)[0].tolist() for name in ("cls", "mean", "max", "entity_start")}
-    assert found == {"cls": [-16, -15], "mean": [-14, -13], "max": [-12, -11], "entity_start": [-14, -13, -16, -15]}
+    found = {
+        name: pool(states, mask, name, starts)[0].tolist() for name in ("cls", "last", "mean", "max", "entity_start")
+    }
+    assert found == {
+        "cls": [-16, -15],
+        "last": [-12, -11],
+        "mean": [-14, -13],
+        "max": [-12, -11],
+        "entity_start": [-14, -13, -16, -15],
+    }
 
 
 def test_loading_keeps_the_frozen_mask_frozen(tmp_path):

@@ -166,7 +166,9 @@ def test_nothing_is_kept_but_the_maps():
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             call()
-        assert kept and max(kept) <= BATCH * PIECES**2
+        # The units that the weight of the attention is read with do not grow with the sentence.
+        units = (layer.attention.in_features + 1) * layer.attention.in_features
+        assert kept and max(kept) <= max(BATCH * PIECES**2, units)
 
 
 def test_in_bfloat16_and_under_autocast():

@@ -1,0 +1,194 @@
+"""An encoder of any family as a part of a model: which class it has, how a checkpoint of it loads, what it is fed."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    MODEL_MAPPING,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from ..configuration.any_encoder_config import AnyEncoderConfig
+from .hub_export import HubExportMixin
+
+# Arguments of `from_pretrained` that say where a configuration is.
+_WHERE = ("cache_dir", "force_download", "gguf_file", "local_files_only", "proxies", "revision", "subfolder", "token")
+
+
+def encoder_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
+    """
+    The class of a family's encoder: the one without a decoder, or else that of `AutoModel`.
+
+    Raises:
+        ValueError: The family has no class for `AutoModel`, or only one that needs inputs of a decoder.
+    """
+    for mapping in (MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING):
+        if config_class in mapping:
+            found = mapping[config_class]
+            if mapping is MODEL_MAPPING and config_class.is_encoder_decoder:
+                raise ValueError(f"{config_class.model_type!r} has no class in Transformers for its encoder alone")
+            return found[0] if isinstance(found, tuple) else found
+    raise ValueError(f"{config_class.model_type!r} has no encoder that AutoModel knows")
+
+
+def attends_causally(encoder: PreTrainedModel) -> bool:
+    """Whether a token sees only itself and what is before it, as in decoders."""
+    marks = [getattr(module, "is_causal", None) for module in encoder.modules()]
+    known = [mark for mark in marks if isinstance(mark, bool)]
+    if known:
+        return any(known)
+    family = type(encoder.config)
+    return family in MODEL_FOR_CAUSAL_LM_MAPPING and family not in MODEL_FOR_MASKED_LM_MAPPING
+
+
+class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
+    """
+    Loading and saving of models that hold an encoder of any family.
+
+    `from_pretrained` loads checkpoints of the class itself and of encoders. Of the latter it takes the encoder's
+    weights, from under whatever head, and only the new layers are initialized. All arguments of
+    [`~transformers.PreTrainedModel.from_pretrained`] work as for a stock model.
+
+    A family sets `config_class`, `base_model_prefix` and `_encoder_path`. Its base model calls `add_encoder` and
+    `encode`.
+
+    Raises:
+        ValueError: `from_pretrained` reads a checkpoint whose family Transformers does not know, that has no encoder
+            of its own, that has new layers of another class of this package, or that is quantized already.
+    """
+
+    config_class = AnyEncoderConfig
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    _keys_to_ignore_on_load_unexpected: list[str] | None = None
+    #: Where the encoder is in a model of the class: the beginning of its weights' names, without the last dot.
+    _encoder_path: ClassVar[str] = "encoder"
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, key_mapping=None, **kwargs):
+        own = cls.config_class
+        if isinstance(config, PreTrainedConfig) and config.model_type != own.model_type:
+            config, kwargs = own.from_dict({"encoder": config.to_dict()}, return_unused_kwargs=True, **kwargs)
+        family = _family(pretrained_model_name_or_path, kwargs)
+        foreign = family not in (None, own.model_type)
+        if foreign:
+            if family not in CONFIG_MAPPING:
+                raise ValueError(
+                    f"{pretrained_model_name_or_path} is of the family {family!r}, which this version of Transformers "
+                    "does not have"
+                )
+            prefix = encoder_class(CONFIG_MAPPING[family]).base_model_prefix
+            # A foreign head is mapped under the encoder, where nothing has its name, and so left out.
+            key_mapping = {**(key_mapping or {}), rf"^(?:{prefix}\.)?(.+)": rf"{cls._encoder_path}.\1"}
+        loaded = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, config=config, key_mapping=key_mapping, **kwargs
+        )
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if foreign:
+            model._weight_conversions = None  # otherwise saving would give the weights their foreign names back
+        model._after_loading()
+        return loaded
+
+    def post_init(self) -> None:
+        # Early releases of Transformers 5 do not collect these from the parts of a model.
+        if self.base_model is not self:
+            self._keys_to_ignore_on_load_unexpected = list(self.base_model._keys_to_ignore_on_load_unexpected or ())
+        super().post_init()
+
+    def _after_loading(self) -> None:
+        """For what loading undoes, which replaces the parameters."""
+
+    def add_encoder(self, config: AnyEncoderConfig) -> None:
+        """Build `self.encoder`, without a pooler, in the precision that is the default now."""
+        kind = encoder_class(type(config.encoder))
+        without_pooler = {"add_pooling_layer": False} if "add_pooling_layer" in _arguments(kind.__init__) else {}
+        self.encoder = kind._from_config(config.encoder, dtype=torch.get_default_dtype(), **without_pooler)
+        # A pooler or decoder of the checkpoint is left out on purpose.
+        ignored = [*(kind._keys_to_ignore_on_load_unexpected or ()), r"encoder\.pooler\."]
+        if type(config.encoder).is_encoder_decoder:  # type: ignore[union-attr]
+            ignored.append(r"encoder\.decoder\.")
+        self._keys_to_ignore_on_load_unexpected = ignored
+        self.supports_gradient_checkpointing = self.encoder.supports_gradient_checkpointing
+        self.is_causal = attends_causally(self.encoder)
+        self._encoder_arguments = _arguments(self.encoder.forward)
+        # RoBERTa and its relatives count positions from behind the index of padding.
+        self._first_position = next(
+            (
+                module.padding_idx + 1
+                for name, module in self.encoder.named_modules()
+                if isinstance(module, nn.Embedding) and "position" in name and module.padding_idx is not None
+            ),
+            0,
+        )
+
+    def encode(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        position_ids: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """
+        The encoder's output. Positions are counted from the first real token, so padding on the left changes nothing.
+
+        `token_type_ids` are dropped if the encoder has none, because many tokenizers return them anyway.
+
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): Non-zero for real tokens.
+            **kwargs: Further arguments of the encoder's `forward`.
+        """
+        if position_ids is None and attention_mask is not None:
+            position_ids = self._first_position + _positions(attention_mask)
+        optional = {"position_ids": position_ids, "token_type_ids": token_type_ids, "use_cache": False}
+        return self.encoder(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **{name: optional[name] for name in optional.keys() & self._encoder_arguments},
+            **kwargs,
+        )
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.base_model.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.base_model.encoder.set_input_embeddings(value)
+
+
+def _arguments(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _family(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
+    """The `model_type` of a checkpoint; `None` if it has no configuration, like the folder of an adapter."""
+    if name_or_path is None:
+        return None
+    where = {name: kwargs[name] for name in _WHERE if name in kwargs}
+    try:
+        return PreTrainedConfig.get_config_dict(name_or_path, **where)[0].get("model_type")
+    except OSError:
+        return None
+
+
+def _positions(attention_mask: torch.Tensor) -> torch.Tensor:
+    """Positions counted from the first real token, and 0 before it; `(batch, tokens)`."""
+    first = attention_mask.bool().int().argmax(dim=1, keepdim=True)
+    return (torch.arange(attention_mask.shape[1], device=attention_mask.device) - first).clamp_min(0)
+
+
+__all__ = ["AnyEncoderPreTrainedModel", "attends_causally", "encoder_class"]

@@ -1,0 +1,221 @@
+"""Multi-scale fusion self-attention on any encoder: relation extraction, classification and tagging."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+from transformers.modeling_outputs import TokenClassifierOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+
+from ..configuration.configuration_multiscale import MultiScaleConfig
+from .any_encoder import AnyEncoderPreTrainedModel
+from .fusion_classifiers import (
+    FusionForRelationExtraction,
+    FusionForSequenceClassification,
+    MultiScaleModelOutput,
+    classifier_dropout,
+    gives_attentions,
+)
+from .multiscale_fusion import FusionStack
+from .real_tokens import checked_mask
+
+
+class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
+    """Loading and saving of the family; see [`MultiScaleModel`] for what can be loaded."""
+
+    config_class = MultiScaleConfig
+    base_model_prefix = "multiscale"
+    #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
+    new_layers: ClassVar[tuple[str, ...]] = ("multiscale.fusion",)
+    _encoder_path = "multiscale.encoder"
+    _no_split_modules = ["MultiScaleFusion"]
+
+    def _after_loading(self) -> None:
+        self.base_model.fusion.freeze_unreachable()
+
+
+class MultiScaleModel(MultiScalePreTrainedModel):
+    r"""
+    An encoder of any family followed by `config.fusion_layers` layers of [`MultiScaleFusion`]; `last_hidden_state` is
+    S of Eq. 19.
+
+    `from_pretrained` loads checkpoints of this family and those of encoders: BERT, RoBERTa, ModernBERT, the encoder of
+    T5, Llama and others that `AutoModel` knows. Only the fusion layers of the latter are initialized:
+
+    ```python
+    >>> model = MultiScaleModel.from_pretrained("FacebookAI/roberta-base", scales=[3, 5])
+    >>> model.config.encoder.model_type
+    'roberta'
+    ```
+    """
+
+    new_layers = ("fusion",)
+    _encoder_path = "encoder"
+
+    def __init__(self, config: MultiScaleConfig):
+        super().__init__(config)
+        self.add_encoder(config)
+        self.fusion = FusionStack(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | MultiScaleModelOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            token_type_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+                Numbers of the sentences; ignored if the encoder has none.
+            position_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+                Counted from the first real token by default; ignored if the encoder has none.
+            output_attentions (`bool`, *optional*):
+                Return `fusion_attentions`, and `attentions` if the attention implementation of the encoder has them
+                (`"eager"`).
+
+        Returns:
+            `last_hidden_state` of shape `(batch, tokens, hidden_size)`, zero at padding; with `fusion_layers=0`, it is
+            the encoder's.
+
+        Raises:
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+                `(batch, tokens)`.
+        """
+        checked_mask(input_ids, inputs_embeds, attention_mask)
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        outputs = self.encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            position_ids,
+            token_type_ids,
+            output_attentions=output_attentions and gives_attentions(self.encoder.config._attn_implementation),
+            output_hidden_states=output_hidden_states,
+            **kwargs,
+        )
+        hidden_states, fusion_attentions = self.fusion(outputs.last_hidden_state, attention_mask, output_attentions)
+        return MultiScaleModelOutput(
+            last_hidden_state=hidden_states,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            fusion_attentions=fusion_attentions,
+        )
+
+
+class MultiScaleForRelationExtraction(MultiScalePreTrainedModel, FusionForRelationExtraction):
+    r"""
+    Relation extraction with multi-scale fusion on any encoder: the relation between two marked entities of a sentence.
+
+    The classifier reads the final states of the two start markers, concatenated (`pooling="entity_start"`), or a
+    pooled sentence. `fusion_layers=0` is the encoder with the same classifier.
+
+    ```python
+    >>> model = MultiScaleForRelationExtraction.from_pretrained(
+    ...     "answerdotai/ModernBERT-base", scales=[3, 5], num_labels=19
+    ... )
+    ```
+    """
+
+    _base_class = MultiScaleModel
+    poolings = ("entity_start", "mean", "cls", "max", "last")
+
+
+class MultiScaleForSequenceClassification(MultiScalePreTrainedModel, FusionForSequenceClassification):
+    r"""
+    Classification of sentences and sentence pairs with multi-scale fusion on any encoder.
+
+    ```python
+    >>> model = MultiScaleForSequenceClassification.from_pretrained("microsoft/deberta-v3-base", scales=[3])
+    ```
+    """
+
+    _base_class = MultiScaleModel
+    poolings = ("mean", "cls", "max", "last")
+
+
+class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
+    r"""
+    Tagging with multi-scale fusion on any encoder: a linear layer on the fused state of each token.
+
+    ```python
+    >>> model = MultiScaleForTokenClassification.from_pretrained("FacebookAI/xlm-roberta-base", num_labels=17)
+    ```
+    """
+
+    _hub_auto_classes = ("AutoModelForTokenClassification",)
+
+    def __init__(self, config: MultiScaleConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.multiscale = MultiScaleModel(config)
+        self.dropout = classifier_dropout(config)
+        self.multiscale_classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | TokenClassifierOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            labels (`torch.LongTensor` of shape `(batch, tokens)`, *optional*): Tags; -100 where there is none.
+            num_items_in_batch (`torch.Tensor` or `int`, *optional*):
+                Number of tags to divide the loss by, instead of those in `labels`. The Trainer passes it.
+
+        Returns:
+            `logits` of shape `(batch, tokens, num_labels)`
+
+        Raises:
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+                `(batch, tokens)`.
+        """
+        outputs = self.multiscale(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.multiscale_classifier(self.dropout(outputs.last_hidden_state))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(
+                logits=logits, labels=labels, config=self.config, num_items_in_batch=num_items_in_batch
+            )
+        return TokenClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+__all__ = [
+    "MultiScaleForRelationExtraction",
+    "MultiScaleForSequenceClassification",
+    "MultiScaleForTokenClassification",
+    "MultiScaleModel",
+    "MultiScalePreTrainedModel",
+]

@@ -1,0 +1,519 @@
+"""Multi-scale fusion on every family of encoders, each with a tiny random checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    BartConfig,
+    BertConfig,
+    BertForPreTraining,
+    PreTrainedModel,
+    RobertaConfig,
+)
+
+from msattn import (
+    AutoModelForRelationExtraction,
+    BertForMultiScaleRE,
+    MultiScaleBertConfig,
+    MultiScaleConfig,
+    MultiScaleForRelationExtraction,
+    MultiScaleForSequenceClassification,
+    MultiScaleForTokenClassification,
+    MultiScaleFusion,
+    MultiScaleModel,
+)
+from msattn.modeling.any_encoder import encoder_class
+from tests.common import TOLERANCE, ClassificationTester, assert_fresh, assert_load_without_msattn
+from tests.modeling.multiscale_reference import fuse_batch
+from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
+
+EXACT = {"rtol": 0, "atol": 0}
+LENGTHS = (9, 5, 7)
+STARTS = torch.tensor([[1, 4], [3, 0], [2, 6]])
+# A mask without steps: a rounding error does not move a word from one side of 1/n to the other.
+SMOOTH = {"mask_mode": "sigmoid", "scales": (2, 3), "num_labels": 4}
+
+
+def randomized(model: PreTrainedModel) -> PreTrainedModel:
+    """Far from the tiny weights of a fresh model, every part of it matters."""
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, std=0.15)
+    return model.eval()
+
+
+def build(family, model_class=MultiScaleForSequenceClassification, encoder=None, **changes):
+    return randomized(
+        model_class(MultiScaleConfig(encoder=tiny_encoder(family, **encoder or {}), **{**SMOOTH, **changes}))
+    )
+
+
+def batch(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:
+    """Sentences of `LENGTHS` tokens, with so much padding more on either side."""
+    pad = FAMILIES[family].get("pad_token_id", 0)
+    generator = torch.Generator().manual_seed(0)
+    sentences = torch.randint(5, 60, (len(LENGTHS), max(LENGTHS)), generator=generator)
+    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
+    sides = (left, right)
+    return {
+        "input_ids": nn.functional.pad(sentences.where(real, torch.tensor(pad)), sides, value=pad),
+        "attention_mask": nn.functional.pad(real.long(), sides),
+    }
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    """A family's own classifier, and the folder that it is saved in."""
+    saved = {}
+
+    def saved_classifier(family):
+        if family not in saved:
+            config = tiny_encoder(family, num_labels=4)
+            folder = tmp_path_factory.mktemp(family)
+            model = randomized(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)](config))
+            model.save_pretrained(folder)
+            saved[family] = model, folder
+        return saved[family]
+
+    return saved_classifier
+
+
+def stock_encoder(model: PreTrainedModel, folder) -> PreTrainedModel:
+    return encoder_class(type(model.config)).from_pretrained(folder).eval()
+
+
+def test_wraps_a_foreign_checkpoint(family, stock):
+    plain, folder = stock(family)
+    model, info = MultiScaleForSequenceClassification.from_pretrained(
+        folder, scales=[3, 5], fusion_heads=2, num_labels=4, output_loading_info=True
+    )
+    assert model.config.scales == (3, 5) and model.config.encoder.model_type == family
+    new = {name for name, _ in model.named_parameters() if not name.startswith("multiscale.encoder.")}
+    assert info["missing_keys"] == new and {name.rpartition(".")[0].split(".")[0] for name in new} == {
+        "multiscale",
+        "multiscale_classifier",
+    }
+    assert not info["mismatched_keys"] and not info["error_msgs"]
+    # The foreign head stays out, and nothing else does.
+    known = (f"{plain.base_model_prefix}.", "pooler.")
+    heads = {name for name in plain.state_dict() if not name.startswith(known)}
+    assert info["unexpected_keys"] == {f"multiscale.encoder.{name}" for name in heads}
+    assert_fresh("multiscale_classifier.weight", model.multiscale_classifier.weight, model.config.initializer_range)
+
+    inputs, encoder = batch(family), stock_encoder(plain, folder)
+    real = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        expected = encoder(**inputs, output_hidden_states=True)
+        found = model.multiscale(**inputs, output_hidden_states=True)
+        plain_states = model.multiscale.encode(inputs["input_ids"], inputs["attention_mask"], None).last_hidden_state
+    torch.testing.assert_close(plain_states[real], expected.last_hidden_state[real], **EXACT)
+    for ours, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(ours[real], theirs[real], **EXACT)
+
+
+def test_loss_and_gradients(family):
+    model, inputs = build(family).train(), batch(family)
+    outputs = model(**inputs, labels=torch.tensor([0, 3, 1]))
+    expected = nn.functional.cross_entropy(outputs.logits, torch.tensor([0, 3, 1]))
+    torch.testing.assert_close(outputs.loss, expected)
+    outputs.loss.backward()
+    for name, weight in model.named_parameters():
+        assert (weight.grad is not None and weight.grad.isfinite().all()) == weight.requires_grad, name
+    assert model.get_input_embeddings().weight.grad.any()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "last", "cls", "entity_start"])
+def test_padding_on_either_side_changes_nothing(family, pooling):
+    if pooling == "cls" and family in CAUSAL_FAMILIES:
+        with pytest.raises(
+            ValueError, match=f'"cls" .* causal encoder such as {family!r}; use "mean", "max" or "last"'
+        ):
+            build(family, MultiScaleForRelationExtraction, pooling=pooling)
+        return
+    model = build(family, MultiScaleForRelationExtraction, pooling=pooling)
+    with torch.no_grad():
+        alone = [
+            model(inputs["input_ids"], entity_starts=starts[None]).logits[0]
+            for inputs, starts in zip(sentences(family), STARTS, strict=True)
+        ]
+        for left, right in ((0, 0), (3, 0), (0, 2), (2, 3)):
+            logits = model(**batch(family, left, right), entity_starts=STARTS + left).logits
+            torch.testing.assert_close(logits, torch.stack(alone), **TOLERANCE)
+
+
+def sentences(family):
+    inputs = batch(family)
+    return [{"input_ids": row[None, :length]} for row, length in zip(inputs["input_ids"], LENGTHS, strict=True)]
+
+
+def test_save_and_load(family, tmp_path):
+    model = build(family, mask_mode="hard")
+    model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    parts = ("multiscale.encoder.", "multiscale.fusion.", "multiscale_classifier.")
+    assert all(name.startswith(parts) for name in saved)
+    loaded, info = MultiScaleForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    weights = loaded.state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
+    encoders = [one.config.encoder.to_dict() | {"dtype": None, "_name_or_path": ""} for one in (model, loaded)]
+    assert encoders[0] == encoders[1]
+    frozen = {name for name, weight in loaded.named_parameters() if not weight.requires_grad}
+    assert frozen == {f"multiscale.fusion.0.mask_{name}.weight" for name in ("query", "key")}
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**batch(family)).logits, model(**batch(family)).logits, **TOLERANCE)
+
+
+def test_a_wrapped_checkpoint_is_saved_as_ours(family, stock, tmp_path):
+    _, folder = stock(family)
+    model = MultiScaleModel.from_pretrained(folder, **SMOOTH)
+    for options in ({}, {"save_original_format": True}):
+        model.save_pretrained(tmp_path, **options)
+        again, info = MultiScaleModel.from_pretrained(tmp_path, output_loading_info=True)
+        assert not any(info.values()), info
+        assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in model.state_dict().items())
+
+
+def test_gradient_checkpointing(family):
+    plain, checkpointed = build(family).train(), build(family).train()
+    checkpointed.gradient_checkpointing_enable()
+    calls = []
+    checkpointed.multiscale.fusion[0].query.register_forward_hook(lambda *_: calls.append(1))
+    for model in (plain, checkpointed):
+        model(**batch(family), labels=torch.tensor([0, 3, 1])).loss.backward()
+    assert len(calls) == 2
+    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_resized_embeddings_are_saved(family, tmp_path):
+    model, inputs = build(family), batch(family)
+    before = model(**inputs).logits
+    model.resize_token_embeddings(64)
+    assert model.config.vocab_size == model.config.encoder.vocab_size == model.get_input_embeddings().num_embeddings
+    torch.testing.assert_close(model(**inputs).logits, before)
+    model.save_pretrained(tmp_path)
+    again = MultiScaleForSequenceClassification.from_pretrained(tmp_path)
+    assert again.get_input_embeddings().num_embeddings == 64
+    inputs["input_ids"][0, 1] = 63
+    torch.testing.assert_close(again(**inputs).logits, model(**inputs).logits)
+
+
+def test_bfloat16(family, tmp_path):
+    model, inputs = build(family), batch(family)
+    model.save_pretrained(tmp_path)
+    half = MultiScaleForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
+    exact, logits = model(**inputs).logits, half(**inputs).logits
+    assert logits.dtype == torch.bfloat16
+    assert (logits - exact).abs().mean() < 0.15 * exact.std()
+
+
+def test_knows_causal_encoders(family):
+    model, inputs = build(family, MultiScaleModel), batch(family)
+    changed = {**inputs, "input_ids": inputs["input_ids"].clone()}
+    changed["input_ids"][0, LENGTHS[0] - 1] = 7
+    with torch.no_grad():
+        one, other = (
+            model.encode(rows["input_ids"], rows["attention_mask"], None).last_hidden_state
+            for rows in (inputs, changed)
+        )
+    assert torch.equal(one[0, 0], other[0, 0]) == model.is_causal == (family in CAUSAL_FAMILIES)
+
+
+def test_device_map(family, stock):
+    _, folder = stock(family)
+    model = MultiScaleForSequenceClassification.from_pretrained(folder, device_map="auto", **SMOOTH)
+    blocks = set(model.multiscale.encoder._no_split_modules or ())
+    assert model._no_split_modules == blocks | {"MultiScaleFusion"}
+    with torch.no_grad():
+        assert model(**batch(family)).logits.shape == (3, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "t5", "modernbert"])
+def test_compiles_to_one_graph(family):
+    model, inputs = build(family, encoder={"num_hidden_layers": 1}), batch(family)
+    labels = torch.tensor([0, 3, 1])
+    # Captures forward and backward as any backend does; what a backend makes of the graphs is its own affair.
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (model, compiled):
+        model.zero_grad()
+        loss = call(**inputs, labels=labels).loss
+        loss.backward()
+        results.append([loss, *(weight.grad for weight in model.parameters())])
+    torch.testing.assert_close(*results, **TOLERANCE)
+
+
+@pytest.mark.processes
+def test_checkpoints_load_without_msattn(tmp_path):
+    kinds = {
+        "bert": MultiScaleForTokenClassification,
+        "roberta": MultiScaleForSequenceClassification,
+        "t5": MultiScaleForTokenClassification,
+        "llama": MultiScaleForSequenceClassification,
+    }
+    assert_load_without_msattn([build(family, kind) for family, kind in kinds.items()], tmp_path)
+
+
+@pytest.mark.parametrize("family", ["modernbert", "gemma3_text"])
+def test_is_the_reference_on_the_encoders_states(family):
+    model = build(family, MultiScaleModel, fusion_heads=2).double()
+    inputs = batch(family)
+    with torch.no_grad():
+        states = model.encode(inputs["input_ids"], inputs["attention_mask"], None).last_hidden_state
+        outputs = model(**inputs, output_attentions=True)
+    layer = model.fusion[0]
+    weights = {
+        name: getattr(layer, name).weight.T.detach().numpy()
+        for name in ("query", "key", "value", "mask_query", "mask_key")
+    }
+    filters = [conv.weight.permute(0, 2, 1).detach().numpy() for conv in layer.convs]
+    expected, attentions, _ = fuse_batch(
+        states.numpy(), inputs["attention_mask"].numpy(), weights, filters, num_heads=2, mode="sigmoid"
+    )
+    np.testing.assert_allclose(outputs.last_hidden_state.numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(outputs.fusion_attentions[0].numpy(), attentions, atol=1e-12)
+
+
+class TestMultiScaleForRelationExtraction(ClassificationTester):
+    """Every check of the other models, with RoBERTa inside."""
+
+    model_class = MultiScaleForRelationExtraction
+    continuous = {"mask_mode": "sigmoid"}
+    starts = torch.tensor([[1, 4], [3, 0], [2, 2]])
+
+    def config(self, **changes):
+        own = {"scales", "mask_mode", "num_labels", "problem_type", "fusion_heads", "fusion_layers"}
+        given = {"scales": (3, 5), "fusion_heads": 2, "fusion_layers": 2, "num_labels": 3}
+        given |= {name: value for name, value in changes.items() if name in own}
+        encoder = {name: value for name, value in changes.items() if name not in own}
+        return MultiScaleConfig(encoder=tiny_encoder("roberta", **encoder), **given)
+
+    def extra_inputs(self, batch, left):
+        return {"entity_starts": self.starts[:batch] + left}
+
+    def check_attentions(self, outputs, config, batch, tokens):
+        shape = (batch, config.fusion_heads, tokens, (1 + len(config.scales)) * tokens)
+        assert [tuple(attention.shape) for attention in outputs.fusion_attentions] == [shape] * config.fusion_layers
+
+    def test_reads_the_entity_starts(self):
+        model = self.build()
+        inputs = self.inputs(model.config)
+        starts = inputs.pop("entity_starts")
+        states = model.multiscale(**inputs).last_hidden_state
+        pairs = [torch.cat([states[i, head], states[i, tail]]) for i, (head, tail) in enumerate(starts.tolist())]
+        expected = model.multiscale_classifier(torch.stack(pairs))
+        torch.testing.assert_close(model(**inputs, entity_starts=starts).logits, expected)
+
+
+def test_tagging():
+    model, inputs = build("electra", MultiScaleForTokenClassification), batch("electra")
+    labels = (inputs["input_ids"] % 4).where(inputs["attention_mask"].bool(), torch.tensor(-100))
+    outputs = model(**inputs, labels=labels, output_hidden_states=True)
+    assert outputs.logits.shape == (3, 9, 4) and len(outputs.hidden_states) == 3
+    torch.testing.assert_close(
+        outputs.loss, nn.functional.cross_entropy(outputs.logits.flatten(0, 1), labels.flatten())
+    )
+    outputs.loss.backward()
+    half = model(**inputs, labels=labels, num_items_in_batch=2 * sum(LENGTHS)).loss
+    torch.testing.assert_close(half, outputs.loss / 2)
+
+
+def test_auto_classes(tmp_path):
+    classes = {
+        AutoModel: MultiScaleModel,
+        AutoModelForRelationExtraction: MultiScaleForRelationExtraction,
+        AutoModelForSequenceClassification: MultiScaleForSequenceClassification,
+        AutoModelForTokenClassification: MultiScaleForTokenClassification,
+    }
+    for auto_class, model_class in classes.items():
+        config = MultiScaleConfig(encoder=tiny_encoder("roberta"))
+        assert type(auto_class.from_config(config)) is model_class
+        model_class(config).save_pretrained(tmp_path)
+        assert type(auto_class.from_pretrained(tmp_path)) is model_class
+        assert type(AutoModel.from_pretrained(tmp_path)) is MultiScaleModel
+    MultiScaleForRelationExtraction(config).save_pretrained(tmp_path)
+    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is MultiScaleForRelationExtraction
+
+
+class TestLoadingOptions:
+    """What `from_pretrained` takes works for a foreign checkpoint as for a stock model."""
+
+    @pytest.fixture
+    def folder(self, stock):
+        return stock("roberta")[1]
+
+    def test_precision(self, folder):
+        model = MultiScaleModel.from_pretrained(folder, dtype="bfloat16")
+        assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+
+    def test_the_precision_of_the_checkpoint(self, folder, tmp_path):
+        stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.bfloat16)
+        stock.save_pretrained(tmp_path)
+        assert MultiScaleModel.from_pretrained(tmp_path).dtype == torch.bfloat16
+        fresh = MultiScaleModel(MultiScaleConfig.from_pretrained(tmp_path))
+        assert {weight.dtype for weight in fresh.parameters()} == {torch.float32}
+
+    def test_subfolder(self, folder, tmp_path):
+        AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(tmp_path / "inner")
+        model, info = MultiScaleModel.from_pretrained(tmp_path, subfolder="inner", output_loading_info=True)
+        assert all(name.startswith("fusion.") for name in info["missing_keys"])
+
+    def test_attention(self, folder):
+        for name in ("eager", "sdpa"):
+            model = MultiScaleForSequenceClassification.from_pretrained(folder, attn_implementation=name)
+            assert model.multiscale.encoder.config._attn_implementation == name
+        model.set_attn_implementation("eager")
+        assert len(model(**batch("roberta"), output_attentions=True).attentions) == 2
+
+    def test_shards_and_weights_on_disk(self, folder, tmp_path):
+        stock = AutoModelForSequenceClassification.from_pretrained(folder)
+        stock.save_pretrained(tmp_path, max_shard_size="10KB")
+        assert (tmp_path / "model.safetensors.index.json").is_file()
+        device_map = {"multiscale.encoder": "cpu", "multiscale.fusion": "cpu", "multiscale_classifier": "cpu"}
+        whole = MultiScaleForSequenceClassification.from_pretrained(folder, **SMOOTH)
+        whole.save_pretrained(tmp_path / "ours", max_shard_size="10KB")
+        device_map["multiscale.encoder"] = "disk"
+        model = MultiScaleForSequenceClassification.from_pretrained(
+            tmp_path / "ours", device_map=device_map, offload_folder=tmp_path / "disk"
+        )
+        with torch.no_grad():
+            found, expected = (one(**batch("roberta")).logits for one in (model, whole))
+        torch.testing.assert_close(found, expected)
+        wrapped = MultiScaleForSequenceClassification.from_pretrained(
+            tmp_path, device_map=device_map, offload_folder=tmp_path / "foreign", **SMOOTH
+        )
+        with torch.no_grad():
+            assert wrapped(**batch("roberta")).logits.shape == (3, 4)
+
+    def test_mismatched_sizes(self, folder):
+        model, info = MultiScaleModel.from_pretrained(
+            folder, vocab_size=70, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+        assert model.get_input_embeddings().num_embeddings == 70
+        assert len(info["mismatched_keys"]) == 1
+
+    def test_configurations(self, folder, stock):
+        ours = MultiScaleConfig.from_pretrained(folder, scales=[4])
+        for config in (ours, stock("roberta")[0].config):
+            model = MultiScaleModel.from_pretrained(folder, config=config, **{} if config is ours else {"scales": [4]})
+            assert model.config.scales == (4,) and model.config.encoder.model_type == "roberta"
+            weight = stock("roberta")[0].roberta.embeddings.word_embeddings.weight
+            assert torch.equal(model.get_input_embeddings().weight, weight)
+
+    def test_arguments_of_the_encoder(self, folder):
+        model = MultiScaleForSequenceClassification.from_pretrained(
+            folder, hidden_dropout_prob=0.3, encoder={"attention_probs_dropout_prob": 0.2}
+        )
+        assert model.config.encoder.hidden_dropout_prob == 0.3 == model.dropout.p
+        assert model.multiscale.encoder.config.attention_probs_dropout_prob == 0.2
+        with pytest.raises(TypeError, match="nonsense"):
+            MultiScaleModel.from_pretrained(folder, nonsense=1)
+
+    def test_a_head_of_another_size_is_not_looked_at(self, folder):
+        _, info = MultiScaleForSequenceClassification.from_pretrained(folder, num_labels=7, output_loading_info=True)
+        assert not info["mismatched_keys"]
+
+    def test_frozen_masks(self, folder):
+        for mode in ("hard", "ste"):
+            model = MultiScaleModel.from_pretrained(folder, mask_mode=mode)
+            assert model.fusion[0].mask_key.weight.requires_grad == (mode == "ste")
+
+    def test_a_checkpoint_of_2018(self, tmp_path):
+        """As google-bert/bert-base-uncased is: TensorFlow's names of the layer norms, heads and pooler included."""
+        plain = BertForPreTraining(tiny_encoder("bert"))
+        plain.save_pretrained(tmp_path)
+        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        weights = load_file(tmp_path / "model.safetensors")
+        for new_name, old_name in old.items():
+            weights = {name.replace(new_name, old_name): weight for name, weight in weights.items()}
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        model, info = MultiScaleModel.from_pretrained(tmp_path, output_loading_info=True)
+        assert all(name.startswith("fusion.") for name in info["missing_keys"])
+        loaded = model.encoder.state_dict()
+        for name, weight in plain.bert.state_dict().items():
+            assert name.startswith("pooler.") or torch.equal(weight, loaded[name]), name
+
+    def test_weights_are_in_memory_once(self, folder):
+        model = MultiScaleModel.from_pretrained(folder)
+        assert model.config.encoder is model.encoder.config
+        storages = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+        assert len(storages) == len(list(model.parameters()))
+
+
+class TestRefusals:
+    def test_models_of_this_package(self, tmp_path):
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        BertForMultiScaleRE(MultiScaleBertConfig(vocab_size=8, **sizes)).save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="'multiscale_bert' has new layers on top of one already"):
+            MultiScaleModel.from_pretrained(tmp_path)
+
+    def test_encoder_decoders(self, tmp_path):
+        BartConfig().save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match="'bart' has no class in Transformers for its encoder alone"):
+            MultiScaleModel.from_pretrained(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"model_type": "nothing"}, "of the family 'nothing', which this version of Transformers does not have"),
+            ({"model_type": None}, "config.json names no model_type"),
+            ({"quantization_config": {"quant_method": "fp8"}}, "is quantized already; load the full checkpoint"),
+        ],
+    )
+    def test_configurations(self, change, message, tmp_path):
+        values = RobertaConfig().to_dict() | change
+        (tmp_path / "config.json").write_text(json.dumps({name: v for name, v in values.items() if v is not None}))
+        for loader in (MultiScaleConfig, MultiScaleModel):
+            with pytest.raises(ValueError, match=message):
+                loader.from_pretrained(tmp_path)
+
+    @pytest.mark.parametrize("model_class", [MultiScaleForSequenceClassification, MultiScaleForRelationExtraction])
+    def test_first_token_of_a_causal_encoder(self, model_class, stock):
+        with pytest.raises(ValueError, match="first token, which sees no other in a causal encoder such as 'llama'"):
+            model_class.from_pretrained(stock("llama")[1], pooling="cls")
+
+    def test_inputs(self):
+        model, inputs = build("bert"), batch("bert")
+        with pytest.raises(ValueError, match=r"attention_mask must be \(batch, tokens\)"):
+            model(inputs["input_ids"], attention_mask=inputs["attention_mask"][:, None, None])
+        with pytest.raises(ValueError, match="must be one of mean, cls, max, last, got 'entity_start'"):
+            build("bert", pooling="entity_start")
+
+
+def test_token_types_are_dropped_where_an_encoder_has_none():
+    for family in ("distilbert", "t5", "llama", "bert"):
+        model, inputs = build(family), batch(family)
+        types = torch.zeros_like(inputs["input_ids"])
+        torch.testing.assert_close(model(**inputs, token_type_ids=types).logits, model(**inputs).logits)
+
+
+def test_no_fusion_is_the_encoder():
+    model, inputs = build("bert", MultiScaleModel, fusion_layers=0), batch("bert")
+    outputs = model(**inputs, output_attentions=True)
+    torch.testing.assert_close(outputs.last_hidden_state, model.encoder(**inputs).last_hidden_state)
+    assert outputs.fusion_attentions == ()
+    assert not [module for module in model.modules() if isinstance(module, MultiScaleFusion)]
+
+
+def test_without_an_encoder_it_is_bert():
+    assert type(MultiScaleConfig().encoder) is BertConfig
