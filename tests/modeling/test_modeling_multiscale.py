@@ -263,7 +263,7 @@ def test_compiles_to_one_graph(family):
     torch.testing.assert_close(*results, **TOLERANCE)
 
 
-@pytest.mark.processes
+@pytest.mark.heavy
 def test_checkpoints_load_without_msattn(tmp_path):
     kinds = {
         "bert": MultiScaleForTokenClassification,
