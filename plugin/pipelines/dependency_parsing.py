@@ -12,7 +12,7 @@ from transformers.pipelines.base import ChunkPipeline
 
 from msattn.errors import UserError
 from msattn.pipelines.length_sorted import LengthSortedPipeline
-from msattn.trees.parses import DECODERS, parse_batch, sentence_parses
+from msattn.trees.parses import DECODERS, Parses, RankedTree, parse_batch, ranked_trees, sentence_parses
 
 
 class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
@@ -60,7 +60,13 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         self.tokenizer.padding_side = "right"
 
     def _sanitize_parameters(
-        self, decode: str | None = None, max_length: int | None = None, long_sentences: str | None = None
+        self,
+        decode: str | None = None,
+        max_length: int | None = None,
+        long_sentences: str | None = None,
+        k: int | None = None,
+        marginals: bool | None = None,
+        fixed: Mapping[int, int] | None = None,
     ) -> tuple[dict, dict, dict]:
         for name, value, choices in (
             ("decode", decode, DECODERS),
@@ -69,8 +75,22 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             if value not in (None, *choices):
                 raise UserError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
         decoding = {} if decode is None else {"decode": decode}
-        preprocess_params = {"max_length": max_length, "long_sentences": long_sentences}
-        return {name: value for name, value in preprocess_params.items() if value is not None}, decoding, decoding
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+            raise UserError(f"k is a number of trees, 1 or more, not {k!r}.")
+        if k is not None and decode not in (None, "mst"):
+            raise UserError(
+                f"the k best trees are those with the highest scores; give k or decode={decode!r}, not both."
+            )
+        whole = k is not None or bool(marginals) or fixed is not None
+        ranking = {"k": k, "marginals": marginals, "fixed": fixed}
+        ranking = {name: value for name, value in ranking.items() if value is not None}
+        preprocess_params = {
+            "max_length": max_length,
+            "long_sentences": long_sentences,
+            "whole": whole or None,
+        }
+        preprocess_params = {name: value for name, value in preprocess_params.items() if value is not None}
+        return preprocess_params, {**decoding, **ranking}, {**decoding, **ranking}
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
@@ -82,14 +102,21 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
+            k (`int`, *optional*): Return the best trees, as many as these, each with its probability.
+            marginals (`bool`, *optional*, defaults to `False`): Give each word the probability of its head.
+            fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
             batch_size (`int`, *optional*, defaults to 1): Sentences that go through the model at once.
 
         Returns:
             `list[dict]` for a sentence, or a list or an iterator of them as with every pipeline: of each word `index`,
-            from 1 on, `word`, `head`, 0 for the root, `relation`, and `score`, how probable both are.
+            from 1 on, `word`, `head`, 0 for the root, `relation`, and `score`, how probable both are by the scores of
+            the arcs into the word. With `marginals`, also `marginal`, how probable the head is over all trees. With
+            `k`, a list of `{"words": list[dict], "probability": float}`, best first; the probability is that of the
+            heads.
 
         Raises:
-            UserError: What was given is no sentence, or is too long and `long_sentences` is `"error"`.
+            UserError: What was given is no sentence; or it is longer than the model reads, and `long_sentences` is
+                `"error"` or one of `k`, `marginals` and `fixed` is given; or no tree has the fixed heads.
         """
         return super().__call__(inputs, **kwargs)
 
@@ -98,7 +125,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         return sum(len(str(word)) + 1 for word in words) if isinstance(words, (list, tuple)) else len(str(words))
 
     def preprocess(
-        self, inputs: Any, max_length: int | None = None, long_sentences: str = "window"
+        self, inputs: Any, max_length: int | None = None, long_sentences: str = "window", whole: bool = False
     ) -> Iterator[dict[str, Any]]:
         # `datasets`, on which the encoder stands, is too slow to import with the package.
         from msattn.data.inputs.parser_inputs import parser_inputs
@@ -110,6 +137,11 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         (windows,) = parser_inputs(self.tokenizer, [words or [""]], limit)
         if long_sentences == "error" and (len(windows) > 1 or windows[0].cut):
             raise UserError(f"the sentence has more than {limit} tokens: {' '.join(words)[:80]!r}.")
+        if whole and len(windows) > 1:
+            raise UserError(
+                f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
+                f"need it as a whole: {' '.join(words)[:80]!r}."
+            )
         for number, window in enumerate(windows, start=1):
             start, stop = window.kept
             tensors = {name: torch.tensor([row]) for name, row in window.inputs.items()}
@@ -122,17 +154,56 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 "is_last": number == len(windows),
             }
 
-    def _forward(self, model_inputs: dict[str, Any], decode: str = "mst") -> dict[str, Any]:
+    def _forward(
+        self,
+        model_inputs: dict[str, Any],
+        decode: str = "mst",
+        k: int | None = None,
+        marginals: bool = False,
+        fixed: Mapping[int, int] | None = None,
+    ) -> dict[str, Any]:
         about = {name: model_inputs.pop(name) for name in ("words", "window", "is_last")}
         word_index = model_inputs.pop("word_index") - 1
+        if k is not None or marginals or fixed is not None:
+            outputs = self.model(**model_inputs, word_index=word_index)
+            # Alone, a sentence is not in a list.
+            batched = isinstance(about["window"], list)
+            sizes = [len(words) + 1 for words in (about["words"] if batched else [about["words"]])]
+            trees = [
+                ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode)
+                for size, arcs, relations in zip(sizes, outputs["arc_scores"], outputs["relation_logits"], strict=True)
+            ]
+            return {"trees": trees if batched else trees[0], **about}
         _, parses = parse_batch(self.model, {**model_inputs, "word_index": word_index}, decode)
         return {"parses": torch.from_numpy(np.stack(parses, axis=-1)), **about}
 
-    def postprocess(self, model_outputs: list[dict[str, Any]], decode: str = "mst") -> list[dict[str, Any]]:
+    def postprocess(
+        self,
+        model_outputs: list[dict[str, Any]],
+        decode: str = "mst",
+        k: int | None = None,
+        marginals: bool = False,
+        fixed: Mapping[int, int] | None = None,
+    ) -> list[dict[str, Any]]:
+        words = model_outputs[0]["words"]
+        if "trees" in model_outputs[0]:
+            trees = [
+                {
+                    "words": self._words_of(words, tree, tree.marginals if marginals else None),
+                    "probability": tree.probability,
+                }
+                for tree in model_outputs[0]["trees"]
+            ]
+            return trees if k is not None else trees[0]["words"]
         answers = [output["parses"][0].numpy() for output in model_outputs]
         (parse,) = sentence_parses(answers, [output["window"] for output in model_outputs], decode)
+        return self._words_of(words, parse)
+
+    def _words_of(
+        self, words: Sequence[str], parse: Parses | RankedTree, marginals: np.ndarray | None = None
+    ) -> list[dict[str, Any]]:
         labels = self.model.config.id2label
-        return [
+        result = [
             {
                 "index": index,
                 "word": word,
@@ -140,8 +211,11 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 "relation": labels[int(parse.relations[index - 1])],
                 "score": float(parse.scores[index - 1]),
             }
-            for index, word in enumerate(model_outputs[0]["words"], start=1)
+            for index, word in enumerate(words, start=1)
         ]
+        for word, marginal in zip(result, [] if marginals is None else marginals, strict=marginals is not None):
+            word["marginal"] = float(marginal)
+        return result
 
     @staticmethod
     def to_conllu(sentences: Sequence) -> str:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from msattn.trees.tree_decoding import as_array, decode_trees, greedy_heads, joined_tree, repaired_heads
+from msattn.trees.k_best_trees import k_best_trees
+from msattn.trees.tree_decoding import (
+    as_array,
+    decode_trees,
+    greedy_heads,
+    joined_tree,
+    repaired_heads,
+    with_fixed_heads,
+)
 from msattn.trees.tree_marginals import batch_marginals
 
 DECODERS = ("mst", "eisner", "mbr", "greedy")
@@ -97,8 +106,76 @@ def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.nda
             batch_marginals(torch.from_numpy(scores[start : start + rows]), lengths[start : start + rows]).marginals
             for start in range(0, len(scores), rows)
         ]
-        return decode_trees(torch.cat(parts), lengths)
+        return decode_trees(np.where(np.isneginf(scores), -np.inf, torch.cat(parts).numpy()), lengths)
     return repaired_heads(scores, greedy, projective=decoder == "eisner")
+
+
+@dataclass(frozen=True, eq=False)
+class RankedTree:
+    """
+    A tree and its probability among all trees of a sentence.
+
+    Args:
+        heads: `(words,)`, the number of each word's head, 0 for the root.
+        relations: `(words,)`, the number of its relation.
+        scores: `(words,)`, as in [`Parses`].
+        marginals: `(words,)`, the probability of its head over all trees.
+        probability: That of the tree, without its relations.
+    """
+
+    heads: np.ndarray
+    relations: np.ndarray
+    scores: np.ndarray
+    marginals: np.ndarray
+    probability: float
+
+
+def ranked_trees(
+    arc_scores: torch.Tensor,
+    relation_logits: torch.Tensor,
+    k: int | None = None,
+    fixed: Mapping[int, int] | None = None,
+    decoder: str = "mst",
+) -> list[RankedTree]:
+    """
+    The trees of a sentence with their probabilities.
+
+    Args:
+        arc_scores (`torch.Tensor`): `(words + 1, words + 1)`; see [`~msattn.decode_tree`].
+        relation_logits (`torch.Tensor`): `(words + 1, words + 1, relations)`, those of all pairs.
+        k (`int`, *optional*): The number of trees, best first; only that of the decoder if `None`.
+        fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
+        decoder (`str`, *optional*, defaults to `"mst"`): See [`decode_heads`]; not used with `k`.
+
+    Raises:
+        ValueError: A score is NaN or `inf`.
+        UserError: `k` is less than 1, `fixed` names a word that is not there, or no tree has the fixed heads.
+    """
+    scores = as_array(arc_scores)[None]
+    if fixed:
+        scores = with_fixed_heads(scores, None, [fixed])
+    distribution = batch_marginals(torch.from_numpy(scores))
+    if k is None:
+        trees = decode_heads(scores, greedy_heads(scores), decoder)
+    else:
+        trees, _ = k_best_trees(scores[0], k)
+    words = np.arange(1, scores.shape[1])
+    of_heads = torch.from_numpy(scores[0]).softmax(dim=0).numpy()
+    ranked = []
+    for heads in trees:
+        logits = relation_logits[torch.from_numpy(heads), torch.from_numpy(words)].double().cpu()
+        of_relations, relations = logits.softmax(dim=-1).max(dim=-1)
+        total = scores[0, heads, words].sum()
+        ranked.append(
+            RankedTree(
+                heads,
+                relations.numpy(),
+                of_heads[heads, words] * of_relations.numpy(),
+                distribution.marginals[0].numpy()[heads, words],
+                float(np.exp(min(0.0, total - float(distribution.log_partition)))),
+            )
+        )
+    return ranked
 
 
 def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:

@@ -85,6 +85,57 @@ def test_other_trees(parse, decode):
         assert decode == "mbr" or not has_crossing_arcs([word["head"] for word in sentence])
 
 
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_several_trees(parse, batch_size):
+    sentences = [{"words": ["dog", "cat", "taxi", "."][:length]} for length in (3, 0, 1, 4)]
+    plain = parse(sentences)
+    for trees, best in zip(parse(sentences, k=100, marginals=True, batch_size=batch_size), plain, strict=True):
+        words = len(best)
+        # All trees with one root.
+        assert len(trees) == max(1, words ** max(0, words - 1))
+        probabilities = [tree["probability"] for tree in trees]
+        assert sum(probabilities) == pytest.approx(1) and probabilities == sorted(probabilities, reverse=True)
+        same([[{**word, "marginal": 0} for word in trees[0]["words"]]], [[{**word, "marginal": 0} for word in best]])
+        for place in range(words):
+            for tree in trees:
+                with_head = (
+                    other["probability"]
+                    for other in trees
+                    if other["words"][place]["head"] == tree["words"][place]["head"]
+                )
+                assert tree["words"][place]["marginal"] == pytest.approx(sum(with_head), abs=1e-9)
+
+
+def test_fixed_heads(parse):
+    words = {"words": ["The", "dog", "wrote", "."]}
+    for head in (0, 1, 2, 4):
+        assert parse(words, fixed={3: head})[2]["head"] == head
+        assert parse(words, fixed={3: head}, decode="mbr")[2]["head"] == head
+        assert all(tree["words"][2]["head"] == head for tree in parse(words, fixed={3: head}, k=4))
+    assert [*parse(words, fixed={})[0]] == [*parse(words)[0]]
+    assert "marginal" in parse(words, marginals=True)[0]
+    with pytest.raises(UserError, match="has no tree with one root"):
+        parse(words, fixed={1: 0, 2: 0})
+    with pytest.raises(UserError, match="is no arc of sentence 1"):
+        parse(words, fixed={5: 0})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k is a number of trees, 1 or more, not 0"),
+        ({"k": 1.5}, "not 1.5"),
+        ({"k": 2, "decode": "eisner"}, "give k or decode='eisner', not both"),
+        ({"k": 2}, "k, marginals and fixed need it as a whole"),
+        ({"marginals": True}, "k, marginals and fixed need it as a whole"),
+    ],
+)
+def test_what_cannot_be_ranked(parse, options, message):
+    with pytest.raises(UserError, match=message):
+        parse({"words": ["dog"] * 200}, **options)
+    assert len(parse({"words": ["dog"] * 200}, marginals=False)) == 200
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
 def test_many(parse, mixed, batch_size):
     alone = [parse([item])[0] for item in mixed]
