@@ -82,12 +82,13 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             raise UserError(
                 f"the k best trees are those with the highest scores; give k or decode={decode!r}, not both."
             )
+        whole = k is not None or bool(marginals) or fixed is not None
         ranking = {"k": k, "marginals": marginals, "fixed": fixed}
         ranking = {name: value for name, value in ranking.items() if value is not None}
         preprocess_params = {
             "max_length": max_length,
             "long_sentences": long_sentences,
-            "whole": bool(ranking) or None,
+            "whole": whole or None,
         }
         preprocess_params = {name: value for name, value in preprocess_params.items() if value is not None}
         return preprocess_params, {**decoding, **ranking}, {**decoding, **ranking}

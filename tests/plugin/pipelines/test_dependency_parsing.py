@@ -133,6 +133,7 @@ def test_fixed_heads(parse):
 def test_what_cannot_be_ranked(parse, options, message):
     with pytest.raises(UserError, match=message):
         parse({"words": ["dog"] * 200}, **options)
+    assert len(parse({"words": ["dog"] * 200}, marginals=False)) == 200
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
