@@ -11,9 +11,16 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers import PreTrainedConfig
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from .blocked_attention import BlockedAttention, Settings, block_size, probabilities
+
+try:
+    from transformers.utils.output_capturing import _active_collector
+except ImportError:  # in early releases of Transformers 5
+    _active_collector = None
 
 # A mask that is added to the scores hides a key by a number below this, in every dtype.
 MASKED = -1e4
@@ -22,8 +29,11 @@ METHODS = ("materialized", "blocked", "fused")
 REFUSED = ("indices", "block_indices", "cache")
 # The eager attention of some models names these without reading them.
 HARMLESS = ("output_attentions", "sliding_window", "kwargs")
+OWN_MASKS = ("bigbird_pegasus",)
 # The mark that `select_layers` leaves on a layer.
 SILENT = "_msattn_silent"
+# Whether the last pass asked the layer for its attention.
+COLLECTED = "_msattn_collected"
 
 
 def received_attention(
@@ -141,7 +151,7 @@ def received_attention_forward(
             [`received_attention`].
     """
     _refuse_unknown(module, kwargs)
-    wanted = kwargs.pop("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False))
+    wanted = _is_wanted(module, kwargs)
     silent = getattr(module, SILENT, False)
     sinks = s_aux if sinks is None else sinks
     if position_bias is not None:
@@ -212,6 +222,40 @@ def select_layers(model: nn.Module, layers: Collection[int] | None) -> None:
     for module in model.modules():
         if (number := getattr(module, "layer_idx", None)) is not None:
             setattr(module, SILENT, layers is not None and number not in layers)
+
+
+def received_attention_mask(*args: Any, config: PreTrainedConfig | None = None, **kwargs: Any) -> torch.Tensor | None:
+    """
+    The masks of the attention implementation `"received"`: those of `"sdpa"`.
+
+    They are left out where causality says it all, but not beside an encoder: some decoders there do not tell their
+    layers that they are causal.
+
+    Raises:
+        ValueError: The model reads its masks outside of the attention interface.
+    """
+    if getattr(config, "model_type", None) in OWN_MASKS:
+        raise ValueError(
+            f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
+            'implementation "received": load the model with attn_implementation="eager", which returns full maps.'
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        kwargs["allow_is_causal_skip"] = False
+    return sdpa_mask(*args, config=config, **kwargs)
+
+
+def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    """Whether a model is asked for its attentions. Some, such as GPT-2, do not pass it on to their layers."""
+    if "output_attentions" in kwargs:
+        return bool(kwargs.pop("output_attentions"))
+    if getattr(getattr(module, "config", None), "output_attentions", False):
+        return True
+    collected = None if _active_collector is None else _active_collector.get()
+    if collected is None:  # gradient checkpointing computes the layer again, outside of the model
+        return getattr(module, COLLECTED, False)
+    wanted = any(name.endswith("attentions") for name in collected)
+    setattr(module, COLLECTED, wanted)
+    return wanted
 
 
 def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
@@ -403,4 +447,10 @@ def _attention_gradient(
         return torch.autograd.grad(output, (query, key, value), of_output)
 
 
-__all__ = ["METHODS", "received_attention", "received_attention_forward", "select_layers"]
+__all__ = [
+    "METHODS",
+    "received_attention",
+    "received_attention_forward",
+    "received_attention_mask",
+    "select_layers",
+]
