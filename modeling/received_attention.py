@@ -36,6 +36,10 @@ SILENT = "_msattn_silent"
 COLLECTED = "_msattn_collected"
 
 
+class AttentionRefused(ValueError):
+    """The attention of a model is not only what its queries, keys and mask say. The message names the way out."""
+
+
 def received_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -147,8 +151,8 @@ def received_attention_forward(
         it is not asked for, and of no keys where [`select_layers`] left the layer out.
 
     Raises:
-        ValueError: The model gives its attention an argument that changes the softmax in an unknown way; or as in
-            [`received_attention`].
+        AttentionRefused: The model gives its attention an argument that changes the softmax in an unknown way.
+        ValueError: As in [`received_attention`].
     """
     _refuse_unknown(module, kwargs)
     wanted = _is_wanted(module, kwargs)
@@ -232,10 +236,10 @@ def received_attention_mask(*args: Any, config: PreTrainedConfig | None = None, 
     layers that they are causal.
 
     Raises:
-        ValueError: The model reads its masks outside of the attention interface.
+        AttentionRefused: The model reads its masks outside of the attention interface.
     """
     if getattr(config, "model_type", None) in OWN_MASKS:
-        raise ValueError(
+        raise AttentionRefused(
             f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
             'implementation "received": load the model with attn_implementation="eager", which returns full maps.'
         )
@@ -267,7 +271,7 @@ def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
     read = () if eager is None else inspect.signature(eager).parameters
     unknown = [name for name in given if name in REFUSED or (name in read and name not in HARMLESS)]
     if unknown:
-        raise ValueError(
+        raise AttentionRefused(
             f"{type(module).__name__} gives its attention {' and '.join(unknown)}, which the attention implementation "
             '"received" does not know: load the model with attn_implementation="eager", which returns full maps.'
         )
@@ -448,6 +452,7 @@ def _attention_gradient(
 
 
 __all__ = [
+    "AttentionRefused",
     "METHODS",
     "received_attention",
     "received_attention_forward",
