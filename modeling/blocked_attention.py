@@ -13,6 +13,9 @@ BLOCK_SCORES = 2**18
 # A GPU has no such cache, and every block costs it a launch.
 BLOCK_SCORES_ELSEWHERE = 2**25
 
+# The score of a hidden key, in every dtype.
+HIDDEN = -1e30
+
 
 class Settings(NamedTuple):
     """
@@ -93,18 +96,18 @@ def probabilities(
     The attention weights before dropout; differentiable.
 
     Args:
-        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): Queries.
+        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): Queries, times the scaling.
         key (`torch.Tensor` of shape `(batch, heads, keys, head_dim)`): Keys.
         bias (`torch.Tensor`, *optional*): Added to the capped scores.
         sinks (`torch.Tensor`, *optional*): Scores of one more key that has no value, `(..., queries, 1)`.
         mask (`torch.Tensor`, *optional*): True at hidden keys, or numbers to add to the scores.
-        settings (`Settings`): Scaling, soft cap and causality.
+        settings (`Settings`): Soft cap and causality.
         first (`int`): Position of the first query.
 
     Returns:
         The weights `(batch, heads, queries, keys)` and, with a soft cap, the capped scores.
     """
-    scores = (query * settings.scaling) @ key.mT
+    scores = query @ key.mT
     capped = None
     if settings.softcap is not None:
         capped = (scores / settings.softcap).tanh() * settings.softcap
@@ -157,6 +160,7 @@ class BlockedAttention(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         dtype = None if value is None else value.dtype
         query, key, value = _in_full(query, key, value)
+        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         rows = rows.to(query.dtype).expand(query.shape[:3]).unsqueeze(-2)
         received = query.new_zeros(*query.shape[:2], 1, key.shape[2])
         output = None if value is None else query.new_empty(*query.shape[:3], value.shape[3])
@@ -183,25 +187,28 @@ class BlockedAttention(torch.autograd.Function):
         *tensors, bias, sinks, mask, rows = ctx.saved_tensors
         settings = ctx.settings
         query, key, value = _in_full(*tensors)
+        width = query.shape[-1]
+        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         rows = rows.to(query.dtype).expand(query.shape[:3]).unsqueeze(-1)
-        of_received = of_received.to(query.dtype).unsqueeze(-2)
-        of_query, of_key = torch.empty_like(query), torch.zeros_like(key)
+        of_received = of_received.to(query.dtype).unsqueeze(-1)
+        of_query, of_key = torch.empty_like(query[..., :width]), torch.zeros_like(key[..., :width])
         of_value = None if value is None else torch.zeros_like(value)
         of_bias = None if bias is None or not ctx.needs_input_grad[3] else torch.zeros_like(bias, dtype=query.dtype)
         of_sinks = None if sinks is None or not ctx.needs_input_grad[4] else torch.zeros_like(sinks, dtype=query.dtype)
         draw = Dropout(settings, query.device)
+        # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel of both.
+        left, right = rows, of_received
         if value is not None:
-            of_output = of_output.to(query.dtype) * draw.scale if draw.threshold else of_output.to(query.dtype)
+            of_output = (of_output * draw.scale if draw.threshold else of_output).to(query.dtype).contiguous()
+            if not draw.threshold:
+                left, right = torch.cat([of_output, rows], dim=-1), torch.cat([value, of_received], dim=-1)
         for block in blocks(query, key, settings):
             weights, capped = _of_block(block, query, key, bias, sinks, mask, settings)
-            # dS = P (dP - sum P dP), where dP = weight of the row x gradient of the sums + dO V^T
-            gradient = block.rows(rows) * of_received[block.examples, block.heads, :, block.keys]
+            gradient = block.rows(left) @ block.columns(right).mT
             if value is not None and of_value is not None:
                 kept = draw.mask(weights)
                 _add(block.columns(of_value), (weights if kept is None else weights * kept).mT, block.rows(of_output))
-                if kept is None:
-                    _add(gradient, block.rows(of_output), block.columns(value).mT)
-                else:
+                if kept is not None:
                     gradient += (block.rows(of_output) @ block.columns(value).mT).mul_(kept)
             gradient = torch.ops.aten._softmax_backward_data(gradient, weights, -1, gradient.dtype)
             if of_sinks is not None:
@@ -211,10 +218,9 @@ class BlockedAttention(torch.autograd.Function):
                 _add_part(of_bias, block, gradient)
             if capped is not None:
                 gradient = gradient * (1 - (capped / settings.softcap).square())
-            block.rows(of_query).copy_(gradient @ block.columns(key))
-            _add(block.columns(of_key), gradient.mT, block.rows(query))
-        of_query, of_key = of_query.mul_(settings.scaling), of_key.mul_(settings.scaling)
-        gradients = (of_query, of_key, of_value, of_bias, of_sinks)
+            block.rows(of_query).copy_(gradient @ block.columns(key)[..., :width])
+            _add(block.columns(of_key), gradient.mT, block.rows(query)[..., :width])
+        gradients = (of_query.mul_(settings.scaling), of_key, of_value, of_bias, of_sinks)
         inputs = (*tensors, bias, sinks)
         return (
             *(
@@ -260,6 +266,19 @@ def _in_full(*tensors: torch.Tensor | None) -> list[Any]:
         None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, torch.float32)).contiguous()
         for tensor in tensors
     ]
+
+
+def _with_mask(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, settings: Settings
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Puts a mask that is the same for all queries into one more channel, which is cheaper than a pass over scores."""
+    if mask is None or mask.shape[-2] > 1 or settings.softcap is not None:
+        return query, key, mask
+    hidden = (
+        query.new_zeros(mask.shape).masked_fill_(mask, HIDDEN) if mask.dtype == torch.bool else mask.to(query.dtype)
+    )
+    channel = hidden.mT.expand(*key.shape[:3], 1)
+    return torch.cat([query, torch.ones_like(query[..., :1])], dim=-1), torch.cat([key, channel], dim=-1), None
 
 
 def _of_block(

@@ -190,9 +190,12 @@ def received_attention_forward(
             block_size(query.device),
         )
         key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+        mask = scope.mask
+        if in_blocks and mask is not None and (mask == mask[..., :1, :]).all():
+            mask = mask[..., :1, :]
         with torch.autocast(query.device.type, enabled=False):
             output, received = BlockedAttention.apply(
-                query, key, value, position_bias, scope.sinks, scope.mask, scope.queries, settings
+                query, key, value, position_bias, scope.sinks, mask, scope.queries, settings
             )
         if scope.visible is not None and scope.visible.dtype == torch.bool:
             seeing = scope.visible.any(dim=-1, keepdim=True)
@@ -384,7 +387,7 @@ def _sums(
             received = BlockedAttention.apply(*inputs)[1]
         else:
             dtype = torch.promote_types(query.dtype, torch.float32)
-            tensors = (query.to(dtype), key.to(dtype), position_bias, scope.sinks, scope.mask)
+            tensors = (query.to(dtype) * scaling, key.to(dtype), position_bias, scope.sinks, scope.mask)
             weights, _ = probabilities(*tensors, settings)
             received = (weights * scope.queries.unsqueeze(-1)).sum(dim=-2)
     return received if scope.keys is None else received * scope.keys

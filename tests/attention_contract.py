@@ -87,7 +87,7 @@ def tiny_model(model_type: str, **changes: Any) -> PreTrainedModel:
         raise Unbuilt(f"{type(error).__name__}: {error}") from error
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.3)
+            nn.init.normal_(parameter, std=0.2)
         elif "sink" in name:
             nn.init.normal_(parameter, std=1.0)
     return model.eval()
