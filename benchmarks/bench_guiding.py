@@ -119,8 +119,8 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
                     way,
                     f"{statistics.median(seconds[way]):.3f} s",
                     f"{statistics.median(ratios):.3f}",
-                    f"{peaks[way] / 2**20:,.0f} MiB",
-                    f"{peaks[way] / peaks[PLAIN]:.3f}",
+                    f"{peaks[way] / 2**20:,.0f} MiB" if arguments.memory else "-",
+                    f"{peaks[way] / peaks[PLAIN]:.3f}" if arguments.memory else "-",
                 ]
             )
     return rows
