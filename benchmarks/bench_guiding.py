@@ -8,6 +8,7 @@ compared turn by turn with unguided scaled dot-product attention. Needs Linux.
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import statistics
 from collections.abc import Callable
@@ -106,8 +107,8 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
         steps = [train_step(way, tokens, arguments, model, optimizer) for way in WAYS]
         seconds = dict(zip(WAYS, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
         del steps
-        peaks = {}
-        for way in tqdm(WAYS, desc=f"N = {tokens}, memory", leave=False):
+        peaks = dict.fromkeys(WAYS, math.nan)
+        for way in tqdm(WAYS if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 peaks[way] = pool.apply(peak_bytes, (way, tokens, arguments))
         for way in WAYS:
@@ -118,8 +119,8 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
                     way,
                     f"{statistics.median(seconds[way]):.3f} s",
                     f"{statistics.median(ratios):.3f}",
-                    f"{peaks[way] / 2**20:,.0f} MiB",
-                    f"{peaks[way] / peaks[PLAIN]:.3f}",
+                    f"{peaks[way] / 2**20:,.0f} MiB" if arguments.memory else "-",
+                    f"{peaks[way] / peaks[PLAIN]:.3f}" if arguments.memory else "-",
                 ]
             )
     return rows
@@ -132,7 +133,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--shape", choices=SHAPES, default="bert-base", help="shape of the encoder")
     parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 1024], help="sentence lengths N")
     parser.add_argument("--batch-tokens", type=int, default=1024, help="tokens in a batch, padding included")
-    parser.add_argument("--attention-dropout", type=float, default=0.1, help="dropout of the attention")
+    parser.add_argument("--attention-dropout", "--dropout", type=float, default=0.1, help="dropout of the attention")
+    parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="measure the peak, too")
     add_measurement_arguments(parser)
     return parser.parse_args()
 

@@ -13,7 +13,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -88,7 +88,7 @@ def inference(model: Model, batch: Batch) -> Callable[[], None]:
     return step
 
 
-def take_turns(steps: list[Callable[[], None]], arguments: argparse.Namespace, label: str) -> list[list[float]]:
+def take_turns(steps: Sequence[Callable[[], object]], arguments: argparse.Namespace, label: str) -> list[list[float]]:
     """Seconds of every step in each of `repeats` turns; every second turn goes in reverse."""
     clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
     seconds: list[list[float]] = [[] for _ in steps]

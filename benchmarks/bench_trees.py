@@ -40,7 +40,7 @@ def scores_of(words: int, arguments: argparse.Namespace, trained: bool) -> np.nd
         # A random tree: the head of each word stands before it in a random order.
         for row in range(round(sentences * (1 - arguments.searched))):
             order = np.append(0, generator.permutation(np.arange(1, words + 1)))
-            before = [0, *(generator.integers(1, place) for place in range(2, words + 1))]
+            before = np.array([0, *(int(generator.integers(1, place)) for place in range(2, words + 1))])
             scores[row, order[before], order[1:]] += LEAD
     return scores
 

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers import PreTrainedConfig
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
-# Scores in a block of query rows, over batch and heads: 8 MiB in float32.
-BLOCK_SCORES = 2**21
+from .blocked_attention import BlockedAttention, Settings, block_size, probabilities
+
+try:
+    from transformers.utils.output_capturing import _active_collector
+except ImportError:  # in early releases of Transformers 5
+    _active_collector = None
+
 # A mask that is added to the scores hides a key by a number below this, in every dtype.
 MASKED = -1e4
+METHODS = ("materialized", "blocked", "fused")
+# Sparse and paged attention: the mask alone does not say which keys are seen.
+REFUSED = ("indices", "block_indices", "cache")
+# The eager attention of some models names these without reading them.
+HARMLESS = ("output_attentions", "sliding_window", "kwargs")
+OWN_MASKS = ("bigbird_pegasus",)
+# The mark that `select_layers` leaves on a layer.
+SILENT = "_msattn_silent"
+# Whether the last pass asked the layer for its attention.
+COLLECTED = "_msattn_collected"
+
+
+class AttentionRefused(ValueError):
+    """The attention of a model is not only what its queries, keys and mask say. The message names the way out."""
 
 
 def received_attention(
@@ -22,51 +47,73 @@ def received_attention(
     scaling: float | None = None,
     is_causal: bool = False,
     method: str | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    last_queries: int | None = None,
 ) -> torch.Tensor:
     r"""
     The attention that each token receives: the column sums r_j = Σ_i P_ij of each head over the real tokens i (Eq. 8
     of the attention-guiding paper), where P is the softmax before dropout.
 
+    Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys.
+
     Args:
-        query (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries.
-        key (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`):
+        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): Queries.
+        key (`torch.Tensor` of shape `(batch, key_heads, keys, head_dim)`):
             Keys; `heads` is a multiple of `key_heads` (grouped-query attention).
         attention_mask (`torch.Tensor`, *optional*):
-            1 or true at real tokens, of shape `(batch, tokens)`. Or which query sees which key, of shape
-            `(batch, heads, tokens, tokens)`: booleans, or floats to add to the scores. All sizes but the last may be
-            1, and a token that does not see itself is padding.
+            1 or true at real tokens, of shape `(batch, keys)`. Or which query sees which key, of shape
+            `(batch, heads, queries, keys)`: booleans, or floats to add to the scores. All sizes but the last may be
+            1. With as many queries as keys, a token that does not see itself is padding; else a query that sees no
+            key is.
         scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
         is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
         method (`str`, *optional*):
-            - `"materialized"`: the whole matrix, under autograd.
-            - `"blocked"`: a block of rows at a time, computed again in the backward pass. Memory grows linearly in the
-              tokens.
-            - `"fused"`: by the backward pass of `scaled_dot_product_attention`. Memory grows linearly, too.
-            - `None`: `"fused"` on a GPU, `"blocked"` elsewhere and in compiled code.
+            - `"materialized"`: the whole matrix, under autograd. The only method that can be differentiated twice.
+            - `"blocked"`: a block of scores at a time, computed again in the backward pass. Memory grows linearly in
+              the tokens.
+            - `"fused"`: by the backward pass of `scaled_dot_product_attention`. Memory grows linearly, too. Does not
+              take `position_bias`, `softcap` and `sinks`.
+            - `None`: `"fused"` on a GPU, `"blocked"` elsewhere, in compiled code, and where `"fused"` cannot.
+        position_bias (`torch.Tensor`, *optional*):
+            Added to the scores, of shape `(batch, heads, queries, keys)`; all sizes may be 1. It gets a gradient.
+        softcap (`float`, *optional*): c, if the scores are c·tanh(score / c), as in Gemma 2.
+        sinks (`torch.Tensor`, *optional*):
+            The score of one more key that takes a share of the softmax and has no value, as in GPT-OSS. Of shape
+            `(heads,)`, or `(batch, heads, queries, 1)` where the sizes may be 1. It gets a gradient.
+        last_queries (`int`, *optional*): Only the last real queries of this number count (SnapKV's window).
 
     Returns:
-        `torch.Tensor` of shape `(batch, heads, tokens)`: In float32, or in float64 if the queries are. Zero at
-        padding; each head sums to the number of real tokens. The scores of bfloat16 queries are rounded to bfloat16
-        before the softmax, which changes an entry by a few per cent.
+        `torch.Tensor` of shape `(batch, heads, keys)`: In float32, or in float64 if the queries are; half precision
+        is computed in float32. Zero at padding. Without sinks, each head sums to the number of queries that count.
 
     Raises:
-        ValueError: `query` and `key` do not have four dimensions, differ in tokens or head_dim, or `heads` is not a
-            multiple of `key_heads`; `attention_mask` has none of the shapes and types above; or `method` is unknown.
+        ValueError: `query` and `key` do not have four dimensions, differ in batch or head_dim, or `heads` is not a
+            multiple of `key_heads`; `attention_mask`, `position_bias` or `sinks` has none of the shapes and types
+            above; there are more queries than keys under a causal mask or one of `(batch, keys)`; `last_queries` is
+            not positive; or `method` is unknown or cannot do what is asked.
+        RuntimeError: The result of `"blocked"` or `"fused"` is differentiated twice.
     """
+    special = [
+        name
+        for name, value in (("position_bias", position_bias), ("softcap", softcap), ("sinks", sinks))
+        if value is not None
+    ]
     if method is None:
-        method = "fused" if query.is_cuda and not torch.compiler.is_compiling() else "blocked"
+        fused = query.is_cuda and not torch.compiler.is_compiling() and not special
+        method = "fused" if fused else "blocked"
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if query.dim() != 4 or key.dim() != 4 or query.shape[-2:] != key.shape[-2:] or query.shape[1] % key.shape[1]:
-        raise ValueError(
-            "query must be (batch, heads, tokens, head_dim) and key (batch, key_heads, tokens, head_dim), got "
-            f"{tuple(query.shape)} and {tuple(key.shape)}"
-        )
-    visible, real = _visible_and_real(query, attention_mask, is_causal)
-    key = repeat_kv(key, query.shape[1] // key.shape[1])
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
-        return METHODS[method](query, key, visible, real, scaling)
+    if method == "fused" and special:
+        raise ValueError(f'method must be "blocked" or "materialized" with {" and ".join(special)}, got "fused"')
+    if last_queries is not None and last_queries < 1:
+        raise ValueError(f"last_queries must be a positive number, got {last_queries}")
+    scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
+    if last_queries is not None:
+        after = scope.queries.long().flip(-1).cumsum(-1).flip(-1)
+        scope = scope._replace(queries=scope.queries & (after <= last_queries))
+    return _sums(method, query, key, position_bias, scope, scaling, softcap)
 
 
 def received_attention_forward(
@@ -78,187 +125,272 @@ def received_attention_forward(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
     The attention implementation `"received"`: scaled dot-product attention. With `output_attentions=True`, a model
-    returns as `attentions` the [`received_attention`] of each layer, `(batch, heads, tokens)`.
+    returns as `attentions` the [`received_attention`] of each layer, `(batch, heads, keys)`.
 
     On a CPU, output and received attention are computed from the same blocks. Dropout changes only the output.
+    Cross-attention counts every query: which queries are padding is not known there.
 
     Args:
         module (`torch.nn.Module`): The attention layer; its `config` and `is_causal` give defaults.
-        query, key, attention_mask, scaling, is_causal: See [`received_attention`].
-        value (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`): Values.
+        query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks: See [`received_attention`].
+        value (`torch.Tensor` of shape `(batch, key_heads, keys, value_dim)`): Values.
         dropout (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
+        s_aux (`torch.Tensor`, *optional*): Another name of `sinks`.
+        **kwargs: What else a model gives its attention. See `Raises`.
 
     Returns:
-        The output `(batch, tokens, heads, head_dim)`, and the received attention `(batch, heads, tokens)` or `None`.
+        The output `(batch, queries, heads, value_dim)`, and the received attention `(batch, heads, keys)`; `None` if
+        it is not asked for, and of no keys where [`select_layers`] left the layer out.
 
     Raises:
-        ValueError: As [`received_attention`], if the received attention is asked for.
+        AttentionRefused: The model gives its attention an argument that changes the softmax in an unknown way.
+        ValueError: As in [`received_attention`].
     """
-    wanted = kwargs.pop("output_attentions", getattr(module.config, "output_attentions", False))
+    _refuse_unknown(module, kwargs)
+    wanted = _is_wanted(module, kwargs)
+    silent = getattr(module, SILENT, False)
+    sinks = s_aux if sinks is None else sinks
+    if position_bias is not None:
+        kwargs["position_bias"] = position_bias
+    stock = softcap is None and sinks is None
+    in_blocks = query.device.type == "cpu" and not torch.compiler.is_compiling()
+    output = None
+    if stock and not (wanted and not silent and in_blocks):
+        output, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
+        )
+        if not wanted:
+            return output, None
+        if silent:
+            return output, query.new_empty(*query.shape[:2], 0)
+    # As `sdpa_attention_forward`: a prompt in a cache that has room for more sees as many keys as it has tokens.
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = causal and attention_mask is None
-    if wanted and query.device.type == "cpu" and not torch.compiler.is_compiling():
-        visible, real = _visible_and_real(query, attention_mask, causal)
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    room = key.shape[2] - query.shape[2] if causal else 0
+    if room > 0:
+        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
+        position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
+    if output is None:
+        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
         groups = query.shape[1] // key.shape[1]
-        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        seed = int(torch.empty((), dtype=torch.int64).random_()) if dropout else 0
-        with torch.autocast("cpu", enabled=False):
-            output, received = _Blocked.apply(
-                query, repeat_kv(key, groups), repeat_kv(value, groups), visible, real, scaling, dropout, seed
+        settings = Settings(
+            query.shape[-1] ** -0.5 if scaling is None else scaling,
+            softcap,
+            scope.offset,
+            dropout,
+            int(torch.empty((), dtype=torch.int64).random_()) if dropout else 0,
+            block_size(query.device),
+        )
+        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+        mask = scope.mask
+        if in_blocks and mask is not None and (mask == mask[..., :1, :]).all():
+            mask = mask[..., :1, :]
+        with torch.autocast(query.device.type, enabled=False):
+            output, received = BlockedAttention.apply(
+                query, key, value, position_bias, scope.sinks, mask, scope.queries, settings
             )
-        return output.transpose(1, 2).contiguous(), received
-    output, _ = sdpa_attention_forward(
-        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
-    )
+        if scope.visible is not None and scope.visible.dtype == torch.bool:
+            seeing = scope.visible.any(dim=-1, keepdim=True)
+            if torch.compiler.is_compiling() or not seeing.all():
+                output = output * seeing  # as in `scaled_dot_product_attention`: who sees nothing has no output
+        output = output.transpose(1, 2).contiguous()
+        received = received if scope.keys is None else received * scope.keys
+    else:
+        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
+        method = "blocked" if torch.compiler.is_compiling() or position_bias is not None else "fused"
+        received = _sums(method, query, key, position_bias, scope, scaling)
     if not wanted:
         return output, None
-    return output, received_attention(query, key, attention_mask, scaling, is_causal=causal)
+    if silent:
+        return output, query.new_empty(*query.shape[:2], 0)
+    return output, pad(received, (0, room)) if room > 0 else received
 
 
-def _visible_and_real(
-    query: torch.Tensor, attention_mask: torch.Tensor | None, is_causal: bool
-) -> tuple[torch.Tensor | None, torch.Tensor]:
+def select_layers(model: nn.Module, layers: Collection[int] | None) -> None:
     """
-    Which keys each query sees, and which tokens are real.
+    Chooses the layers whose attention the implementation `"received"` computes. The others return an empty tensor,
+    `(batch, heads, 0)`, and cost nothing.
 
-    Returns:
-        Booleans, floats to add to the scores, or `None`, and booleans. They broadcast to
-        `(batch, heads, tokens, tokens)` and `(batch, heads, tokens)`.
+    It has an effect on attention layers that know their number (`layer_idx`), as those of most models do; the others
+    go on computing theirs.
+
+    Args:
+        model (`torch.nn.Module`): A model.
+        layers (`Collection[int]`, *optional*): Numbers of layers, from 0; all layers if `None`.
     """
-    batch, heads, tokens, _ = query.shape
+    for module in model.modules():
+        if (number := getattr(module, "layer_idx", None)) is not None:
+            setattr(module, SILENT, layers is not None and number not in layers)
+
+
+def received_attention_mask(*args: Any, config: PreTrainedConfig | None = None, **kwargs: Any) -> torch.Tensor | None:
+    """
+    The masks of the attention implementation `"received"`: those of `"sdpa"`.
+
+    They are left out where causality says it all, but not beside an encoder: some decoders there do not tell their
+    layers that they are causal.
+
+    Raises:
+        AttentionRefused: The model reads its masks outside of the attention interface.
+    """
+    if getattr(config, "model_type", None) in OWN_MASKS:
+        raise AttentionRefused(
+            f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
+            'implementation "received": load the model with attn_implementation="eager", which returns full maps.'
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        kwargs["allow_is_causal_skip"] = False
+    return sdpa_mask(*args, config=config, **kwargs)
+
+
+def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    """Whether a model is asked for its attentions. Some, such as GPT-2, do not pass it on to their layers."""
+    if "output_attentions" in kwargs:
+        return bool(kwargs.pop("output_attentions"))
+    if getattr(getattr(module, "config", None), "output_attentions", False):
+        return True
+    collected = None if _active_collector is None else _active_collector.get()
+    if collected is None:  # gradient checkpointing computes the layer again, outside of the model
+        return getattr(module, COLLECTED, False)
+    wanted = any(name.endswith("attentions") for name in collected)
+    setattr(module, COLLECTED, wanted)
+    return wanted
+
+
+def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
+    """An argument is harmless if the eager attention of the model's own file does not read it, either."""
+    given = [name for name, value in kwargs.items() if value is not None]
+    if not given:
+        return
+    eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
+    read = () if eager is None else inspect.signature(eager).parameters
+    unknown = [name for name in given if name in REFUSED or (name in read and name not in HARMLESS)]
+    if unknown:
+        raise AttentionRefused(
+            f"{type(module).__name__} gives its attention {' and '.join(unknown)}, which the attention implementation "
+            '"received" does not know: load the model with attn_implementation="eager", which returns full maps.'
+        )
+
+
+class _Scope(NamedTuple):
+    """
+    Who sees whom, and who counts.
+
+    Args:
+        visible (`torch.Tensor`, *optional*): Booleans, or floats to add, for `(batch, heads, queries, keys)`.
+        queries (`torch.Tensor`): True at real queries; broadcasts to `(batch, heads, queries)`.
+        keys (`torch.Tensor`, *optional*): True at real keys; broadcasts to `(batch, heads, keys)`.
+        offset (`int`, *optional*): Query i sees the keys up to i + offset, if attention is causal.
+        sinks (`torch.Tensor`, *optional*): As [`received_attention`]'s, in four dimensions.
+    """
+
+    visible: torch.Tensor | None
+    queries: torch.Tensor
+    keys: torch.Tensor | None
+    offset: int | None
+    sinks: torch.Tensor | None
+
+    @property
+    def mask(self) -> torch.Tensor | None:
+        """True at hidden keys, or floats to add."""
+        return ~self.visible if self.visible is not None and self.visible.dtype == torch.bool else self.visible
+
+
+def _scope(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    is_causal: bool,
+    position_bias: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    cross: bool = False,
+) -> _Scope:
+    fits = query.dim() == key.dim() == 4 and query.shape[0] == key.shape[0] and query.shape[-1] == key.shape[-1]
+    if not fits or query.shape[1] % key.shape[1]:
+        raise ValueError(
+            "query must be (batch, heads, queries, head_dim) and key (batch, key_heads, keys, head_dim), got "
+            f"{tuple(query.shape)} and {tuple(key.shape)}"
+        )
+    batch, heads, count, _ = query.shape
+    shape = (batch, heads, count, key.shape[2])
+    offset = shape[3] - count
     visible = attention_mask
+    keys: torch.Tensor | None = None
+    if is_causal and offset < 0:
+        raise ValueError(f"causal attention must not have more queries than keys, got {count} and {shape[3]}")
     if attention_mask is None:
-        real = query.new_ones(1, 1, tokens, dtype=torch.bool)
-    elif attention_mask.shape == (batch, tokens):
-        real = attention_mask.bool()[:, None]
-        visible = real.unsqueeze(-2)
-    elif _is_matrix(attention_mask, (batch, heads, tokens, tokens)):
-        rows = attention_mask.shape[-2]
-        real = attention_mask.squeeze(-2) if rows == 1 else attention_mask.diagonal(dim1=-2, dim2=-1)
-        real = real if real.dtype == torch.bool else real > MASKED
+        queries = query.new_ones(1, 1, count, dtype=torch.bool)
+    elif attention_mask.shape == (batch, shape[3]) and offset >= 0:
+        keys = attention_mask.bool()[:, None]
+        queries, visible = keys[..., offset:], keys.unsqueeze(-2)
+    elif _broadcasts(attention_mask, shape) and attention_mask.shape[-1] == shape[-1]:
+        seen = attention_mask if attention_mask.dtype == torch.bool else attention_mask > MASKED
+        if cross or offset:
+            queries = seen.any(dim=-1)
+        else:
+            queries = keys = seen.squeeze(-2) if seen.shape[-2] == 1 else seen.diagonal(dim1=-2, dim2=-1)
     else:
         raise ValueError(
-            f"attention_mask must be {(batch, tokens)}, or booleans or decimals of {(batch, heads, tokens, tokens)}, "
-            f"where 1 may stand for all but the last; got {attention_mask.dtype} {tuple(attention_mask.shape)}"
+            f"attention_mask must be {(batch, shape[3])}, or booleans or decimals of {shape}, where 1 may stand for "
+            f"all but the last; got {attention_mask.dtype} {tuple(attention_mask.shape)}"
         )
-    if is_causal:
-        before = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
-        if visible is None or visible.dtype == torch.bool:
-            visible = before if visible is None else visible & before
+    if position_bias is not None and not (_broadcasts(position_bias, shape) and position_bias.is_floating_point()):
+        raise ValueError(
+            f"position_bias must be decimals of {shape}, where 1 may stand for all; got {position_bias.dtype} "
+            f"{tuple(position_bias.shape)}"
+        )
+    if sinks is not None:
+        four = sinks.view(1, -1, 1, 1) if sinks.dim() == 1 else sinks
+        if not _broadcasts(four, (*shape[:3], 1)):
+            raise ValueError(f"sinks must be {(heads,)} or {(*shape[:3], 1)}, got {tuple(sinks.shape)}")
+        sinks = four
+    return _Scope(visible, queries, keys, offset if is_causal else None, sinks)
+
+
+def _broadcasts(tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
+    fits = tensor.dim() == 4 and all(size in (1, whole) for size, whole in zip(tensor.shape, shape, strict=True))
+    return fits and (tensor.dtype == torch.bool or tensor.is_floating_point())
+
+
+def _is_cross_attention(module: nn.Module) -> bool:
+    """Only the layer knows; its mask does not tell."""
+    decoding = getattr(module, "is_decoder", False) and not getattr(module, "is_causal", True)
+    return bool(decoding or getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__)
+
+
+def _sums(
+    method: str,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    position_bias: torch.Tensor | None,
+    scope: _Scope,
+    scaling: float | None,
+    softcap: float | None = None,
+) -> torch.Tensor:
+    """The column sums, by one of `METHODS`."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    settings = Settings(scaling, softcap, scope.offset, block=block_size(query.device))
+    key = repeat_kv(key, query.shape[1] // key.shape[1])
+    with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
+        if method == "fused":
+            received = _Fused.apply(query, key, scope.visible, scope.queries, settings)
+        elif method == "blocked":
+            inputs = (query, key, None, position_bias, scope.sinks, scope.mask, scope.queries, settings)
+            received = BlockedAttention.apply(*inputs)[1]
         else:
-            visible = visible.masked_fill(~before, torch.finfo(visible.dtype).min)
-    return visible, real
-
-
-def _is_matrix(mask: torch.Tensor, shape: tuple[int, ...]) -> bool:
-    fits = mask.dim() == 4 and all(size in (1, whole) for size, whole in zip(mask.shape, shape, strict=True))
-    return fits and mask.shape[-1] == shape[-1] and (mask.dtype == torch.bool or mask.is_floating_point())
-
-
-def _probabilities(
-    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, scaling: float
-) -> torch.Tensor:
-    scores = (query * scaling) @ key.mT
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if visible is not None and visible.dtype == torch.bool:
-        # Not minus infinity: a row without a visible key, which belongs to padding, must not become NaN.
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    elif visible is not None:
-        scores = scores + visible
-    return scores.softmax(dim=-1)
-
-
-def _materialized(
-    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
-) -> torch.Tensor:
-    probabilities = _probabilities(query, key, visible, scaling)
-    return (probabilities * real.unsqueeze(-1)).sum(dim=-2) * real
-
-
-class _Blocked(torch.autograd.Function):
-    """
-    Received attention and, given values, the output of attention, a block of query rows at a time.
-
-    The backward pass computes the probabilities of a block again and draws the same dropout from the seed.
-    """
-
-    @staticmethod
-    def forward(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor | None,
-        visible: torch.Tensor | None,
-        real: torch.Tensor,
-        scaling: float,
-        dropout: float,
-        seed: int,
-    ) -> tuple[torch.Tensor | None, torch.Tensor]:
-        output = None if value is None else torch.empty_like(value)
-        received: Any = 0
-        draw = _Dropout(dropout, seed)
-        for rows in _blocks(query):
-            probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), scaling)
-            weights = real[..., rows].to(probabilities.dtype).expand(*query.shape[:2], -1)
-            received = received + (weights.unsqueeze(-2) @ probabilities).squeeze(-2)
-            if output is not None and value is not None:
-                output[..., rows, :] = draw.kept(probabilities).to(value.dtype) @ value
-        return None if output is None else output.mul_(draw.scale), received * real
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        *tensors, ctx.scaling, ctx.dropout, ctx.seed = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, output_gradient: Any, received_gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, value, visible, real = ctx.saved_tensors
-        received_gradient = (received_gradient * real).unsqueeze(-2)
-        query_gradient = torch.empty_like(query)
-        key_gradient = torch.zeros_like(key, dtype=received_gradient.dtype)
-        value_gradient = torch.zeros_like(key_gradient if value is None else value, dtype=key_gradient.dtype)
-        draw = _Dropout(ctx.dropout, ctx.seed)
-        for rows in _blocks(query):
-            probabilities = _probabilities(query[..., rows, :], key, _rows_of(visible, rows), ctx.scaling)
-            gradient = received_gradient * real[..., rows, None]
-            if value is not None:
-                mask = draw.mask(probabilities)
-                kept = probabilities if mask is None else probabilities * mask
-                value_gradient += kept.to(value.dtype).mT @ output_gradient[..., rows, :]
-                of_kept = (output_gradient[..., rows, :] @ value.mT).to(gradient.dtype).mul_(draw.scale)
-                gradient = gradient.add_(of_kept if mask is None else of_kept.mul_(mask))
-            scores_gradient = torch.ops.aten._softmax_backward_data(gradient, probabilities, -1, gradient.dtype)
-            scores_gradient = scores_gradient.mul_(ctx.scaling).to(query.dtype)
-            query_gradient[..., rows, :] = scores_gradient @ key
-            key_gradient += scores_gradient.mT @ query[..., rows, :]
-        of_value = None if value is None else value_gradient.mul_(draw.scale).to(value.dtype)
-        return query_gradient, key_gradient.to(key.dtype), of_value, None, None, None, None, None
-
-
-class _Dropout:
-    """
-    Dropout masks from a seed. Each element takes 16 random bits, which a CPU draws several times as fast as Bernoulli
-    numbers. The rate is rounded to 16 bits.
-    """
-
-    def __init__(self, rate: float, seed: int):
-        self.threshold = round(rate * 2**16)
-        self.scale = 2**16 / (2**16 - self.threshold)
-        self.generator = torch.Generator().manual_seed(seed) if self.threshold else None
-
-    def mask(self, probabilities: torch.Tensor) -> torch.Tensor | None:
-        if self.generator is None:
-            return None
-        size = probabilities.numel()
-        bits = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
-        return (bits.view(torch.int16)[:size] >= self.threshold - 2**15).view_as(probabilities)
-
-    def kept(self, probabilities: torch.Tensor) -> torch.Tensor:
-        mask = self.mask(probabilities)
-        return probabilities if mask is None else probabilities.mul_(mask)
+            dtype = torch.promote_types(query.dtype, torch.float32)
+            tensors = (query.to(dtype) * scaling, key.to(dtype), position_bias, scope.sinks, scope.mask)
+            weights, _ = probabilities(*tensors, settings)
+            received = (weights * scope.queries.unsqueeze(-1)).sum(dim=-2)
+    return received if scope.keys is None else received * scope.keys
 
 
 class _Fused(torch.autograd.Function):
@@ -271,57 +403,62 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
+        query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, queries: torch.Tensor, settings: Settings
     ) -> torch.Tensor:
-        received = _attention_gradient(torch.zeros_like(key), query, key, visible, real, scaling)[2][..., 0]
-        return received.to(torch.promote_types(received.dtype, torch.float32)) * real
+        return _attention_gradient(None, query, key, visible, queries, settings)[2][..., 0].contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        query, key, visible, real, ctx.scaling = inputs
-        ctx.save_for_backward(query, key, visible, real)
+        *tensors, ctx.settings = inputs
+        ctx.save_for_backward(*tensors)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, visible, real = ctx.saved_tensors
-        value = torch.zeros_like(key)
-        value[..., 0] = gradient * real
-        gradients = _attention_gradient(value, query, key, visible, real, ctx.scaling)
-        return gradients[0], gradients[1], None, None, None
+        query, key, visible, queries = ctx.saved_tensors
+        gradients = _attention_gradient(gradient, query, key, visible, queries, ctx.settings)
+        return gradients[0].to(query.dtype), gradients[1].to(key.dtype), None, None, None
 
 
 def _attention_gradient(
-    value: torch.Tensor,
+    of_received: torch.Tensor | None,
     query: torch.Tensor,
     key: torch.Tensor,
     visible: torch.Tensor | None,
-    real: torch.Tensor,
-    scaling: float,
+    queries: torch.Tensor,
+    settings: Settings,
 ) -> tuple[torch.Tensor, ...]:
-    with torch.enable_grad():
-        query, key, value = (tensor.detach().requires_grad_() for tensor in (query, key, value))
-        if visible is not None and visible.dtype != torch.bool:
-            visible = visible.to(query.dtype)
-        output = scaled_dot_product_attention(query, key, value, attn_mask=visible, scale=scaling)
-        output_gradient = torch.zeros_like(output)
-        output_gradient[..., 0] = real
-        return torch.autograd.grad(output, (query, key, value), output_gradient)
+    dtype = torch.promote_types(query.dtype, torch.float32)  # the sums would be rounded to the dtype of the values
+    with torch.inference_mode(False), torch.enable_grad():
+        query, key = (tensor.clone() if tensor.is_inference() else tensor.detach() for tensor in (query, key))
+        query, key = query.to(dtype).requires_grad_(), key.to(dtype).requires_grad_()
+        value = torch.zeros_like(key)
+        if of_received is not None:
+            value[..., 0] = of_received
+        mask = visible
+        if mask is not None and mask.is_inference():
+            mask = mask.clone()
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask.to(dtype)
+        if settings.offset is not None:
+            past = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+            past = past.tril(settings.offset)
+            if mask is None or mask.dtype == torch.bool:
+                mask = past if mask is None else mask & past
+            else:
+                mask = mask.masked_fill(~past, torch.finfo(dtype).min)
+        value.requires_grad_()
+        output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=settings.scaling)
+        of_output = torch.zeros_like(output)
+        of_output[..., 0] = queries
+        return torch.autograd.grad(output, (query, key, value), of_output)
 
 
-def _blocks(query: torch.Tensor) -> list[slice]:
-    batch, heads, tokens, _ = query.shape
-    size = max(1, BLOCK_SCORES // (batch * heads * tokens))
-    return [slice(start, start + size) for start in range(0, tokens, size)]
-
-
-def _rows_of(visible: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
-    return visible if visible is None or visible.shape[-2] == 1 else visible[..., rows, :]
-
-
-def _blocked(
-    query: torch.Tensor, key: torch.Tensor, visible: torch.Tensor | None, real: torch.Tensor, scaling: float
-) -> torch.Tensor:
-    return _Blocked.apply(query, key, None, visible, real, scaling, 0.0, 0)[1]
-
-
-METHODS = {"materialized": _materialized, "blocked": _blocked, "fused": _Fused.apply}
+__all__ = [
+    "AttentionRefused",
+    "METHODS",
+    "received_attention",
+    "received_attention_forward",
+    "received_attention_mask",
+    "select_layers",
+]

@@ -18,7 +18,6 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.auto_factory import _BaseAutoModelClass, _LazyAutoMapping
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -46,7 +45,7 @@ from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleSequenceClassification,
     MultiScaleBertModel,
 )
-from msattn.modeling.received_attention import received_attention_forward
+from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
@@ -169,7 +168,7 @@ def register() -> None:
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
     AttentionInterface.register("received", received_attention_forward)
-    AttentionMaskInterface.register("received", sdpa_mask)
+    AttentionMaskInterface.register("received", received_attention_mask)
     for config, models in FAMILIES:
         AutoConfig.register(config.model_type, config, exist_ok=True)
         for auto_class, model in models.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.guiding.pattern_sources import PatternCollator, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.received_attention import AttentionRefused, select_layers
 from msattn.trainers.accumulation import AccumulationMixin
 from msattn.trainers.guiding_record import GuidingRecord
 
@@ -35,12 +37,14 @@ class _Guided:
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
             The word embeddings before training, for the pattern `wordsim`.
         record (`GuidingRecord`): The loss terms since the last log.
+        computed (`bool`): Whether a guided loss has been computed in this training.
     """
 
     parser: Callable[[list[str]], Sequence[int]] | None
     own_attention: str | None = None
     embeddings: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     record: GuidingRecord = field(default_factory=GuidingRecord)
+    computed: bool = False
 
 
 class GuidingMixin(AccumulationMixin):
@@ -105,7 +109,7 @@ class GuidingMixin(AccumulationMixin):
         """As in [`Trainer`]. Restores the model's attention implementation afterwards."""
         if self.model is not None:  # hyperparameter search removes it and calls `call_model_init`
             self._set_attention(self.model)
-        self._guided.record = GuidingRecord()
+        self._guided.record, self._guided.computed = GuidingRecord(), False
         try:
             output = super().train(*args, **kwargs)
             self._guided.record.check()
@@ -150,10 +154,17 @@ class GuidingMixin(AccumulationMixin):
         self._guided.record.check()
         inputs = {**inputs, "output_attentions": True}
         targets = inputs.pop("pattern_targets", {})
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        with _passes_with_gradient(model) as passes:
+            try:
+                loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+            except AttentionRefused as refused:
+                raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
+        self._guided.computed = True
         share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
         mask = inputs.get("attention_mask")
-        vectors = self._layer_vectors(outputs, mask)
+        # Some Trainers, such as TRL's, return the outputs of a second pass, without a gradient.
+        guided = passes[-1] if passes and not _has_gradient(outputs) else outputs
+        vectors, mask = self._layer_vectors(guided, mask)
         if torch.is_grad_enabled() and not any(vector.requires_grad for vector in vectors.values()):
             raise UserError(
                 "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
@@ -162,7 +173,7 @@ class GuidingMixin(AccumulationMixin):
         parts = {"task_loss": loss.detach().mean() / divisor}
         terms = self._terms(vectors, mask)
         if "pattern_loss" in weights:
-            terms["pattern_loss"] = self._pattern_loss(outputs["attentions"], mask, targets)
+            terms["pattern_loss"] = self._pattern_loss(guided["attentions"], mask, targets)
             weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
         for name, term in terms.items():
             loss = loss + weights[name] * divisor * share * term
@@ -173,6 +184,8 @@ class GuidingMixin(AccumulationMixin):
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs and self.guiding.weights:
             means = self._guided.record.take_means()
+            if not means and (self._guided.computed or not self.state.global_step):
+                return super().log(logs, *args, **kwargs)  # a subclass logs between the steps
             if not means:
                 raise UserError(
                     f"{type(self).__name__} computes a loss without guiding: let its compute_loss call that of "
@@ -207,8 +220,8 @@ class GuidingMixin(AccumulationMixin):
         ]
         return torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
 
-    def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> dict[int, torch.Tensor]:
-        """The received attention of each guided layer, `(batch, heads, tokens)`, all on one device."""
+    def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> tuple[dict[int, torch.Tensor], torch.Tensor]:
+        """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device; and their mask."""
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
             if isinstance(outputs, Mapping) and "encoder_attentions" in outputs:
@@ -217,12 +230,26 @@ class GuidingMixin(AccumulationMixin):
                 raise UserError(_outside_the_interface(self.model))
             why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
+        layers = self.guiding.layers(len(attentions))
+        mask = self._mask_of_tokens(attentions[layers[0]], mask)
+        vectors = {layer: self._vectors(attentions[layer], mask).to(mask.device) for layer in layers}
+        for layer, vector in vectors.items():
+            if vector.shape[::2] != mask.shape:
+                raise UserError(
+                    f"{type(self.model).__name__} cannot be guided: layer {layer} attends to {vector.shape[2]} places "
+                    f"in {vector.shape[0]} rows, and its inputs are {mask.shape[1]} tokens in {mask.shape[0]}."
+                )
+        return vectors, mask
+
+    def _mask_of_tokens(self, attention: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """The mask of what the model attends to, `(batch, tokens)`."""
         if mask is None:
-            mask = torch.ones(attentions[0].shape[0], attentions[0].shape[-1], device=attentions[0].device)
-        return {
-            layer: self._vectors(attentions[layer], mask).to(mask.device)
-            for layer in self.guiding.layers(len(attentions))
-        }
+            return torch.ones(attention.shape[0], attention.shape[-1], device=attention.device)
+        mask = mask.flatten(0, -2)  # the choices of a question are rows of their own
+        frames = getattr(self.model, "_get_feature_vector_attention_mask", None)
+        if frames is not None and mask.shape[1] != attention.shape[-1]:  # speech: the mask is that of the samples
+            mask = frames(attention.shape[-1], mask)
+        return mask
 
     def _vectors(self, attention: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         if self.model.config._attn_implementation != "eager":
@@ -253,7 +280,10 @@ class GuidingMixin(AccumulationMixin):
                 "it reads both as one text."
             )
         for size, check in (("num_hidden_layers", self.guiding.layers), ("num_attention_heads", self.guiding.heads)):
-            if (count := getattr(config, size, None)) is not None:
+            count = getattr(config, size, None)
+            if isinstance(count, (list, tuple)):
+                raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
+            if count is not None:
                 check(count)
         full = self.guiding.guiding_axis == "official" or bool(self.guiding.pattern_weight)
         current, wanted = config._attn_implementation, "eager" if full else "received"
@@ -265,9 +295,38 @@ class GuidingMixin(AccumulationMixin):
             if config._attn_implementation != wanted:
                 raise UserError(_outside_the_interface(model))
 
+        if (
+            self.guiding.guided_layers is not None
+            and (count := getattr(config, "num_hidden_layers", None)) is not None
+        ):
+            select_layers(model, self.guiding.layers(count))
+
     def _restore_attention(self) -> None:
+        if isinstance(self.model, nn.Module):
+            select_layers(self.model, None)
         if self._guided.own_attention is not None:
             self.model.set_attn_implementation(self._guided.own_attention)
+
+
+@contextmanager
+def _passes_with_gradient(model: nn.Module) -> Iterator[list[Any]]:
+    """The outputs of the forward passes of a model inside, if their attentions have a gradient."""
+    passes: list[Any] = []
+
+    def keep(module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if _has_gradient(outputs):
+            passes.append(outputs)
+
+    hook = model.register_forward_hook(keep)
+    try:
+        yield passes
+    finally:
+        hook.remove()
+
+
+def _has_gradient(outputs: Any) -> bool:
+    attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
+    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in attentions or ())
 
 
 def _outside_the_interface(model: nn.Module) -> str:

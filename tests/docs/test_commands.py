@@ -9,6 +9,7 @@ cannot run here has the line `<!-- not run: the reason -->` above it.
 from __future__ import annotations
 
 import gzip
+import logging
 import os
 import re
 import runpy
@@ -212,7 +213,18 @@ def run_python(call: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert not stop.code, f"exit status {stop.code}"
 
 
+@pytest.fixture
+def log_levels():
+    """The scripts set these for their process, which here is that of other tests, too."""
+    loggers = [logging.getLogger(name) for name in ("msattn", "datasets", "transformers")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("log_levels")
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_commands(document, workplace, monkeypatch, capsys):
     namespace: dict[str, Any] = {}

@@ -17,7 +17,9 @@ from transformers import (
 )
 
 from msattn import MultiScaleBertConfig
+from msattn.modeling import blocked_attention
 from msattn.modeling import received_attention as module
+from msattn.modeling.blocked_attention import BlockedAttention, Dropout, Settings
 from msattn.modeling.received_attention import METHODS, received_attention
 
 SIZES = {
@@ -49,7 +51,7 @@ LENGTHS = (11, 4, 1)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of some rows only, the last of them not full."""
-    monkeypatch.setattr(module, "BLOCK_SCORES", 500)
+    monkeypatch.setattr(module, "block_size", lambda device: 50)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
@@ -140,22 +142,25 @@ def test_keeps_no_matrix_for_the_backward_pass(method):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_in_blocks(dropout, causal):
+@pytest.mark.parametrize("size", [1, 50, 300, 1000, 10**6])  # one row, rows, heads, examples, all
+def test_attention_in_blocks(dropout, causal, size):
     """Output and received attention in one go, against the matrix with the mask that the seed stands for."""
     query, key = queries_and_keys()
     value = torch.randn_like(key).requires_grad_()
-    visible, real = module._visible_and_real(query, None if causal else real_tokens(), causal)
+    real = torch.ones(3, 1, 11, dtype=torch.bool) if causal else real_tokens()[:, None]
+    hidden = torch.ones(11, 11, dtype=torch.bool).triu(1).expand(3, 1, -1, -1) if causal else ~real[:, None]
+    settings = Settings(0.4, offset=0 if causal else None, dropout=dropout, seed=3, block=size)
 
     def blocked(*tensors):
-        return module._Blocked.apply(*tensors, visible, real, 0.4, dropout, 3)
+        return BlockedAttention.apply(*tensors, None, None, None if causal else hidden, real, settings)
 
     def whole(query, key, value):
-        scores = (query @ key.mT * 0.4).masked_fill(~visible, -1e30)
-        probabilities = scores.softmax(-1)
-        received = (probabilities * real.unsqueeze(-1)).sum(-2) * real
-        draw = module._Dropout(dropout, 3)
-        masks = [draw.mask(probabilities[..., rows, :]) for rows in module._blocks(query)]
-        kept = probabilities * torch.cat(masks, -2) * draw.scale if dropout else probabilities
+        weights = (query @ key.mT * 0.4).masked_fill(hidden, -1e30).softmax(-1)
+        received = (weights * real.unsqueeze(-1)).sum(-2)
+        kept, draw = weights.clone(), Dropout(settings)
+        for block in blocked_attention.blocks(query, key, settings) if dropout else ():
+            part = block.of(weights)
+            block.of(kept).copy_(part * draw.mask(part) * draw.scale)
         return kept @ value, received
 
     weights = torch.linspace(-1, 1, value.numel(), dtype=torch.float64).view_as(value)
@@ -170,13 +175,13 @@ def test_attention_in_blocks(dropout, causal):
 
 def test_dropout_masks():
     probabilities = torch.empty(3, 5, 1001)
-    draw = module._Dropout(0.1, 5)
+    draw = Dropout(Settings(1.0, dropout=0.1, seed=5))
     first, second = draw.mask(probabilities), draw.mask(probabilities)
     assert first.float().mean().item() == pytest.approx(0.9, abs=0.01)
     assert (first & second).float().mean().item() == pytest.approx(0.81, abs=0.02)
     assert draw.scale == pytest.approx(1 / 0.9, abs=1e-4)
-    assert torch.equal(first, module._Dropout(0.1, 5).mask(probabilities))
-    assert not torch.equal(first, module._Dropout(0.1, 6).mask(probabilities))
+    assert torch.equal(first, Dropout(Settings(1.0, dropout=0.1, seed=5)).mask(probabilities))
+    assert not torch.equal(first, Dropout(Settings(1.0, dropout=0.1, seed=6)).mask(probabilities))
 
 
 def test_bad_arguments():
@@ -190,6 +195,167 @@ def test_bad_arguments():
             received_attention(query, key, torch.ones(shape))
     with pytest.raises(ValueError, match="attention_mask must be .* got torch.int64"):
         received_attention(query, key, torch.ones(batch, 1, 1, 11, dtype=torch.long))
+    with pytest.raises(ValueError, match="position_bias must be decimals of .* got torch.float32 .4, 11, 11."):
+        received_attention(query, key, position_bias=torch.ones(4, 11, 11))
+    with pytest.raises(ValueError, match=r"sinks must be .4,. or .3, 4, 11, 1., got .3,."):
+        received_attention(query, key, sinks=torch.ones(3))
+
+
+def weights_of(query, key, scaling, hidden=None, bias=None, softcap=None, sinks=None) -> torch.Tensor:
+    """The softmax as the formulas have it, in float64."""
+    scores = torch.einsum("bhqd,bhkd->bhqk", query, key) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.exp()
+    if hidden is not None:
+        weights = weights * ~hidden
+    return weights / (weights.sum(-1, keepdim=True) + (0 if sinks is None else sinks.exp()))
+
+
+SPECIAL = {
+    "bias": {"position_bias": (3, 4, 11, 11)},
+    "bias of heads": {"position_bias": (1, 4, 11, 11)},
+    "bias of keys": {"position_bias": (3, 1, 1, 11)},
+    "cap": {"softcap": 1.5},
+    "sinks": {"sinks": (4,)},
+    "sinks of queries": {"sinks": (3, 4, 11, 1)},
+    "all": {"position_bias": (1, 4, 11, 11), "softcap": 2.0, "sinks": (4,)},
+}
+
+
+def special(names: dict) -> dict:
+    generator = torch.Generator().manual_seed(2)
+    return {
+        name: torch.randn(value, dtype=torch.float64, generator=generator).requires_grad_()
+        if isinstance(value, tuple)
+        else value
+        for name, value in names.items()
+    }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("names", SPECIAL.values(), ids=SPECIAL)
+@pytest.mark.parametrize("method", ["blocked", "materialized"])
+def test_what_changes_the_softmax(method, names, causal):
+    query, key = queries_and_keys(key_heads=2)
+    real, options = real_tokens(), special(names)
+    hidden = ~real[:, None, None] | (torch.ones(11, 11, dtype=torch.bool).triu(1) if causal else False)
+    tensors = [query, key, *(value for value in options.values() if isinstance(value, torch.Tensor))]
+    received = received_attention(query, key, real, 0.4, causal, method, **options)
+    bias, sinks = options.get("position_bias"), options.get("sinks")
+    sinks = sinks.view(1, -1, 1, 1) if sinks is not None and sinks.dim() == 1 else sinks
+    repeated = key.repeat_interleave(2, dim=1)
+    weights = weights_of(query, repeated, 0.4, hidden, bias, options.get("softcap"), sinks)
+    expected = (weights * real[:, None, :, None]).sum(-2)
+    torch.testing.assert_close(received, expected, rtol=0, atol=1e-10)
+    some = torch.linspace(-1, 1, received.numel(), dtype=torch.float64).view_as(received)
+    gradients = (torch.autograd.grad((way * some).sum(), tensors) for way in (received, expected))
+    for got, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
+    with pytest.raises(ValueError, match='method must be "blocked" or "materialized" with'):
+        received_attention(query, key, real, method="fused", **options)
+
+
+@pytest.mark.parametrize("names", SPECIAL.values(), ids=SPECIAL)
+def test_output_and_sums_beside_what_changes_the_softmax(names):
+    """Through the blocks with values, as models call them."""
+    query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
+    value = torch.randn_like(query)[..., :2].requires_grad_()
+    shapes = {name: size for name, size in names.items() if isinstance(size, tuple)}
+    cut = {
+        name: tuple(min(one, two) for one, two in zip(size, (3, 2, 5, 5), strict=False))
+        for name, size in shapes.items()
+    }
+    options = special({**names, **{name: (2,) if len(size) == 1 else size for name, size in cut.items()}})
+    tensors = [query, key, value, *(option for option in options.values() if isinstance(option, torch.Tensor))]
+    given = [name for name, option in options.items() if isinstance(option, torch.Tensor)]
+    mask = real_tokens((5, 2, 3))[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
+
+    def attention(query, key, value, *rest):
+        layer = nn.Module()
+        named = {**options, **dict(zip(given, rest, strict=True))}
+        return module.received_attention_forward(layer, query, key, value, mask, output_attentions=True, **named)
+
+    assert torch.autograd.gradcheck(attention, tensors)
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestMoreKeysThanQueries:
+    """Decoding with a cache: the queries are the last tokens."""
+
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("count", [1, 4])
+    def test_sums_of_the_last_rows(self, method, causal, count):
+        query, key = queries_and_keys()
+        query, real = query[:, :, -count:], real_tokens(left=True)
+        hidden = ~real[:, None, None]
+        if causal:
+            hidden = hidden | torch.ones(11, 11, dtype=torch.bool).triu(1)[-count:]
+        rows = real[:, None, -count:, None]
+        expected = (torch.nan_to_num(weights_of(query, key, 6**-0.5, hidden)) * rows).sum(-2)
+        received = received_attention(query, key, real, is_causal=causal, method=method)
+        torch.testing.assert_close(received, expected)
+        received = received_attention(query, key, ~hidden, method=method)
+        if causal:  # who sees nothing is padding
+            torch.testing.assert_close(received, expected)
+        assert received.shape == (3, 4, 11)
+
+    def test_gradient(self, method):
+        query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
+        query = query.detach()[:, :, 3:].requires_grad_()
+        real = real_tokens((5, 2, 3), left=True)
+        assert torch.autograd.gradcheck(
+            lambda *both: received_attention(*both, real, None, True, method), (query, key)
+        )
+
+    def test_too_many_queries(self, method):
+        query, key = queries_and_keys()
+        with pytest.raises(ValueError, match="more queries than keys, got 11 and 5"):
+            received_attention(query, key[:, :, :5], is_causal=True, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("left", [False, True])
+def test_last_queries(method, left):
+    query, key = queries_and_keys()
+    real = real_tokens(left=left)
+    received = received_attention(query, key, real, method=method, last_queries=3)
+    weights = weights_of(query, key, 6**-0.5, ~real[:, None, None])
+    last = torch.stack([torch.isin(torch.arange(11), row.nonzero()[-3:]) for row in real])
+    torch.testing.assert_close(received, (weights * last[:, None, :, None]).sum(-2))
+    with pytest.raises(ValueError, match="last_queries must be a positive number, got 0"):
+        received_attention(query, key, last_queries=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sums_of_bfloat16_are_not_rounded(method):
+    """They are those of float32, to the last bits."""
+    query, key = (tensor.detach() for tensor in queries_and_keys(torch.bfloat16))
+    received = received_attention(query, key, real_tokens(), method=method)
+    exact = received_attention(query.double(), key.double(), real_tokens())
+    torch.testing.assert_close(received.double(), exact, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens()[:, None, None].double().log()])
+def test_inference_mode(method, mask):
+    expected = received_attention(*queries_and_keys(), mask, method=method).detach()
+    with torch.inference_mode():
+        query, key = queries_and_keys()
+        mask = None if mask is None else mask.clone()
+        torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
+
+
+def test_second_derivatives():
+    query, key = (tensor.detach()[:, :1, :4, :2].requires_grad_() for tensor in queries_and_keys())
+    for method in ("blocked", "fused"):
+        received = received_attention(query, key, method=method)
+        (gradient,) = torch.autograd.grad(received.square().sum(), query, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            gradient.sum().backward()
+    assert torch.autograd.gradgradcheck(lambda *both: received_attention(*both, method="materialized"), (query, key))
 
 
 def build(name: str, implementation: str) -> nn.Module:

@@ -12,6 +12,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     BartConfig,
     BertConfig,
+    BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
     DebertaV2Config,
@@ -27,8 +28,12 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen2ForTokenClassification,
     RobertaConfig,
+    SwinConfig,
+    SwinForImageClassification,
     Trainer,
     TrainingArguments,
+    Wav2Vec2Config,
+    Wav2Vec2ForSequenceClassification,
 )
 
 from msattn import (
@@ -36,12 +41,15 @@ from msattn import (
     BertPairwiseForRelationClassification,
     GuidedTrainer,
     GuidingArguments,
+    GuidingMixin,
     MSTransformerConfig,
     UserError,
     mdg_loss,
     pdg_loss,
 )
 from msattn.guiding.guiding_arguments import PRESETS
+from msattn.modeling import received_attention
+from msattn.modeling.received_attention import AttentionRefused
 from msattn.trainers.accumulation import AccumulationMixin
 
 SIZES = {
@@ -458,6 +466,124 @@ def test_a_loss_without_guiding_is_refused(tmp_path):
             guiding=GUIDED,
         )
         trainer.train()
+
+
+def test_a_second_pass_without_a_gradient(tmp_path):
+    """TRL's SFTTrainer returns the outputs of one."""
+
+    class Twice(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            loss = super().compute_loss(model, inputs, False, num_items_in_batch)
+            with torch.no_grad():
+                outputs = model(**inputs)
+            return (loss, outputs) if return_outputs else loss
+
+    class GuidedTwice(GuidingMixin, Twice):
+        pass
+
+    expected = moves(trainer_of(build(FAMILIES["bert"]), tmp_path))
+    args = TrainingArguments(
+        str(tmp_path),
+        max_steps=1,
+        per_device_train_batch_size=6,
+        logging_steps=1,
+        learning_rate=1e-3,
+        max_grad_norm=0.0,
+        optim="sgd",
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+    )
+    trainer = GuidedTwice(build(FAMILIES["bert"]), args, train_dataset=rows(), guiding=GUIDED)
+    for name, gradient in moves(trainer).items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=2e-4, msg=name)
+
+
+def test_a_subclass_that_logs_a_loss_of_its_own(tmp_path):
+    class Logging(GuidedTrainer):
+        def compute_loss(self, *args, **kwargs):
+            self.log({"loss": 1.0, "mine": 2.0})
+            return super().compute_loss(*args, **kwargs)
+
+    args = TrainingArguments(str(tmp_path), max_steps=2, logging_steps=1, use_cpu=True, report_to="none")
+    trainer = Logging(build(FAMILIES["bert"]), args, train_dataset=rows(), guiding=GUIDED)
+    trainer.train()
+    assert sum("mine" in line for line in trainer.state.log_history) == 2
+    assert any("mdg_loss" in line for line in logged(trainer))
+
+
+def test_layers_that_are_not_guided_compute_nothing(tmp_path):
+    model = build(FAMILIES["bert"])
+    seen = []
+    model.register_forward_hook(lambda model, inputs, outputs: seen.append(outputs.attentions))
+    trainer_of(model, tmp_path, GuidingArguments(mdg_weight=1.0, guided_layers=[-1])).train()
+    assert [attention.shape[-1] for attention in seen[0]] == [0, 8]
+    model.set_attn_implementation("received")
+    batch = {"input_ids": torch.tensor([rows()[0]["input_ids"]]), "output_attentions": True}
+    assert [attention.shape[-1] for attention in model(**batch).attentions] == [8, 8]
+
+
+def test_choices_are_rows(tmp_path):
+    torch.manual_seed(0)
+    model = BertForMultipleChoice(FAMILIES["bert"])
+    data = [
+        {name: [row[name], row[name][::-1]] for name in ("input_ids", "attention_mask")} | {"labels": row["labels"]}
+        for row in rows()
+    ]
+    trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
+
+
+SPEECH = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "conv_dim": (8, 8),
+    "conv_kernel": (4, 4),
+    "conv_stride": (3, 2),
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "classifier_proj_size": 8,
+    "mask_time_prob": 0.0,
+}
+
+
+def test_frames_of_speech(tmp_path):
+    """The mask is that of the samples; the model knows which frames they become."""
+    torch.manual_seed(0)
+    model = Wav2Vec2ForSequenceClassification(Wav2Vec2Config(**SPEECH, feat_extract_norm="layer"))
+    data = [
+        {"input_values": [math.sin(i * (row + 1)) for i in range(200)], "attention_mask": [1] * length + [0] * rest}
+        | {"labels": row % 2}
+        for row, (length, rest) in enumerate([(200, 0), (120, 80)] * 3)
+    ]
+    trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
+
+
+def test_models_whose_attention_is_not_that_of_tokens(tmp_path):
+    sizes = {"image_size": 8, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 2}
+    with pytest.raises(UserError, match=r"SwinFor.* has other heads in each stage \(num_attention_heads=\[1, 2\]\)"):
+        trainer_of(SwinForImageClassification(SwinConfig(**sizes)), tmp_path)
+
+    class Pooled(BertForSequenceClassification):
+        def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
+            return super().forward(input_ids[:, ::2], attention_mask[:, ::2], labels=labels, **kwargs)
+
+    with pytest.raises(UserError, match="Pooled cannot be guided: layer 0 attends to 4 places in 6 rows, .* 8 tokens"):
+        trainer_of(Pooled(FAMILIES["bert"]), tmp_path).train()
+
+
+def test_a_model_that_is_refused_by_name(tmp_path, monkeypatch):
+    def refuse(module, kwargs):
+        raise AttentionRefused("BertSelfAttention gives its attention indices")
+
+    monkeypatch.setattr(received_attention, "_refuse_unknown", refuse)
+    with pytest.raises(UserError, match="BertForSequenceClassification cannot be guided: BertSelfAttention gives its"):
+        trainer_of(build(FAMILIES["bert"]), tmp_path).train()
 
 
 class Wrapped(PreTrainedModel):

@@ -1,0 +1,126 @@
+"""Asking for attention changes nothing, and what comes is exact, or the model is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+from msattn.modeling.received_attention import received_attention_forward, select_layers
+from tests.attention_contract import Unbuilt, check, inputs_of, run, text_model, text_models, tiny_model
+
+SAMPLE = (
+    "albert",  # layers that are shared
+    "bart",  # cross-attention
+    "deepseek_v3",  # values of another width
+    "distilbert",
+    "gemma2",  # soft cap
+    "gpt2",  # does not tell its layers that attention is asked for
+    "gpt_oss",  # sinks
+    "inkling2_text",  # position bias, and sinks of each query
+    "llama",  # grouped keys
+    "modernbert",  # windows
+    "nllb-moe",  # does not tell its layers that they are causal
+    "t5",  # position bias
+    "umt5",  # position bias of each layer
+)
+INDICES = "gives its attention indices, which the attention implementation"
+REFUSALS = (
+    INDICES,
+    "returns no attention maps",
+    "is outside the attention interface",
+    "reads its masks",
+    "adds its mask",
+)
+
+
+@pytest.mark.parametrize("model_type", SAMPLE)
+def test_families(model_type):
+    if text_model(model_type) is None:
+        pytest.skip("not in this release of Transformers")
+    if (sentence := check(model_type)) is not None:
+        assert sentence == "is outside the attention interface"
+        pytest.skip(sentence)
+
+
+@pytest.mark.slow
+def test_every_text_model():
+    """`pytest -s` lists what is refused, and what a generic configuration does not build."""
+    exact, refused, failed, unbuilt = [], {}, {}, {}
+    for model_type in text_models():
+        try:
+            if (sentence := check(model_type)) is None:
+                exact.append(model_type)
+            else:
+                refused[model_type] = sentence
+        except Unbuilt as error:
+            unbuilt[model_type] = str(error).splitlines()[0][:100]
+        except (AssertionError, RuntimeError) as error:
+            failed[model_type] = str(error)
+    print(f"\nexact: {len(exact)}: {', '.join(exact)}")
+    for title, models in (("refused", refused), ("not built", unbuilt)):
+        print(f"{title}: {len(models)}", *(f"{name}: {why}" for name, why in models.items()), sep="\n  ")
+    assert not failed
+    assert len(exact) > 50
+    for model_type, sentence in refused.items():
+        assert any(known in sentence for known in REFUSALS), f"{model_type}: {sentence}"
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "t5"])
+def test_decoding_with_a_cache(model_type):
+    """The sums over the new queries alone, of all keys so far."""
+    model = tiny_model(model_type)
+    inputs = inputs_of(model)
+    prompt = {name: inputs[name].flip(-1) for name in ("input_ids", "attention_mask")}
+    options = {"max_new_tokens": 3, "do_sample": False, "output_attentions": True, "return_dict_in_generate": True}
+    kind = "decoder_attentions" if model.config.is_encoder_decoder else "attentions"
+    auto = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModelForCausalLM
+    generator = auto.from_config(model.config).eval()
+    results = []
+    for implementation in ("eager", "received"):
+        generator.set_attn_implementation(implementation)
+        results.append(generator.generate(**prompt, **options, eos_token_id=59, decoder_start_token_id=0))
+    eager, received = results
+    assert torch.equal(eager.sequences, received.sequences)
+    for step, (sums, maps) in enumerate(zip(received[kind], eager[kind], strict=True)):
+        for one, whole in zip(sums, maps, strict=True):
+            rows = prompt["attention_mask"] if kind == "attentions" and not step else torch.ones(2, whole.shape[-2])
+            torch.testing.assert_close(one, (whole * rows[:, None, :, None]).sum(-2), rtol=0, atol=1e-5)
+
+
+def test_a_layer_that_is_left_out():
+    for model_type in ("llama", "gpt2"):
+        model = tiny_model(model_type)
+        whole = run(model, "received", True)
+        select_layers(model, [1])
+        one = run(model, "received", True)
+        assert one.attentions[0].shape == (2, 4, 0)
+        torch.testing.assert_close(one.attentions[1], whole.attentions[1])
+        select_layers(model, None)
+        torch.testing.assert_close(run(model, "received", True).attentions[0], whole.attentions[0])
+
+
+def test_checkpointing_of_a_model_that_does_not_tell_its_layers():
+    gradients = []
+    for checkpointing in (False, True):
+        model = tiny_model("gpt2", attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0).train()
+        model.set_attn_implementation("received")
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        attentions = model(**inputs_of(model), output_attentions=True, use_cache=False).attentions
+        sum(received.square().sum() for received in attentions).backward()
+        gradients.append(model.get_input_embeddings().weight.grad)
+    torch.testing.assert_close(*gradients)
+
+
+class Sparse(torch.nn.Module):
+    is_causal = False
+
+
+@pytest.mark.parametrize("attentions", [False, True])
+def test_unknown_arguments_are_refused_by_name(attentions):
+    query = torch.randn(1, 2, 3, 4)
+    options = {"output_attentions": attentions}
+    with pytest.raises(ValueError, match='Sparse gives its attention block_indices, .* attn_implementation="eager"'):
+        received_attention_forward(Sparse(), query, query, query, None, block_indices=query, **options)
+    received_attention_forward(Sparse(), query, query, query, None, block_indices=None, use_cache=True, **options)
