@@ -42,8 +42,8 @@ demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation ext
 test: .venv/.tools .venv/.links-$(FILES) ## run the tests and print their coverage
 	@$(PYTEST) -m "not slow" --cov
 
-test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests that neither start processes nor compile
-	@$(PYTEST) -m "not slow and not heavy"
+test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests but those that train by scripts, start processes or compile
+	@$(PYTEST) -m "not slow and not heavy" --ignore tests/scripts
 
 test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DATA=folder ENCODER=folder)
 	@data=$$(cd "$(DATA)" && pwd) && encoder=$$(cd "$(ENCODER)" && pwd) && \
