@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import dropout as drop
 from transformers.integrations.sdpa_attention import repeat_kv
 
-from .blocked_attention import HIDDEN, Settings, block_size, probabilities
+from .blocked_attention import HIDDEN, Settings, probabilities
 from .received_attention import _is_cross_attention, _scope
 
 
@@ -69,8 +69,6 @@ class AttentionCall(NamedTuple):
             softcap,
             scope.offset,
             dropout,
-            int(torch.empty((), dtype=torch.int64).random_()) if dropout else 0,
-            block_size(query.device),
         )
         mask, visible = scope.mask, scope.visible
         seeing = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -13,11 +14,13 @@ from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .attention_maps import ask_for_maps, gives_attentions, piece_maps, piece_rows
+from .attention_maps import gives_attentions
+from .attention_reader import AttentionReader, ask_for_maps
 from .hub_export import HubExportMixin
 from .pairwise_scores import PairwiseScores, relations_of_arcs
 from .real_tokens import checked_mask
 from .word_attention import count_words
+from .word_maps import LayerScores, Words
 
 # The score of an impossible arc. Finite, because the softmax over a word without any arc would be NaN otherwise, and
 # representable in every dtype.
@@ -56,7 +59,7 @@ class _PairFeatures(NamedTuple):
     """The first arguments of [`PairwiseScores`]."""
 
     hidden_states: torch.Tensor
-    attentions: tuple[torch.Tensor, ...]
+    attentions: tuple[torch.Tensor | LayerScores, ...]
     word_index: torch.Tensor
 
 
@@ -65,7 +68,7 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
     An encoder, frozen or not, and scores that read its states and attention.
 
     A family derives from its `PreTrainedModel` class first, then from one of the classes below. It defines
-    `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
+    `_encoder_class`, `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
     """
 
     _encoder_name: ClassVar[str] = "encoder"
@@ -76,7 +79,12 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self._add_encoder(config)
+        self._reader = AttentionReader(self._encoder, config)
         self._freeze()
+
+    @staticmethod
+    def _encoder_class(config: Any) -> type[PreTrainedModel]:
+        raise NotImplementedError
 
     def _add_encoder(self, config: Any) -> None:
         """Build the encoder, without a pooler."""
@@ -97,12 +105,12 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
     def train(self, mode: bool = True):
         super().train(mode)
         if self.config.freeze_encoder:
-            getattr(self, self._encoder_name).eval()
+            self._encoder.eval()
         return self
 
     def _freeze(self) -> None:
         if self.config.freeze_encoder:
-            getattr(self, self._encoder_name).requires_grad_(False)
+            self._encoder.requires_grad_(False)
 
     def _scores(self, num_outputs: int, size: int, learned_root: bool = False) -> PairwiseScores:
         config = self.config
@@ -145,8 +153,12 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         return getattr(self.config, name) if given is None else given
 
     @property
+    def _encoder(self) -> PreTrainedModel:
+        return getattr(self, self._encoder_name)
+
+    @property
     def _gives_attentions(self) -> bool:
-        return gives_attentions(getattr(self, self._encoder_name).config._attn_implementation)
+        return gives_attentions(self._encoder.config._attn_implementation)
 
 
 class PairwiseParsing(_PairwiseModel):
@@ -162,7 +174,7 @@ class PairwiseParsing(_PairwiseModel):
 
     def __init__(self, config: Any):
         if "att" in config.features:
-            ask_for_maps(config)
+            ask_for_maps(config, "words", self._encoder_class(config))
         super().__init__(config)
         learned_root = config.root == "learned"
         if config.objective == "head_select":
@@ -211,8 +223,17 @@ class PairwiseParsing(_PairwiseModel):
         """
         if (heads is None) != (relations is None):
             raise ValueError("heads and relations must be given together")
+        pieces = checked_mask(input_ids, inputs_embeds, attention_mask).shape
+        if word_index is None or word_index.shape != pieces:
+            got = None if word_index is None else tuple(word_index.shape)
+            raise ValueError(f"word_index must be (batch, pieces) {tuple(pieces)}, got {got}")
+        self._check_root(word_index)
+        num_words = self._count_words(word_index, heads)
         reads_attention = "att" in self.config.features
         wanted = self._wants("output_attentions", output_attentions)
+        words = None
+        if reads_attention and not wanted:
+            words = self._words(word_index, num_words, given=heads is not None, chosen=choose_heads is not None)
         outputs = self._encode(
             input_ids,
             attention_mask,
@@ -220,17 +241,13 @@ class PairwiseParsing(_PairwiseModel):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             output_attentions=reads_attention or (wanted and self._gives_attentions),
+            **({} if words is None else {"words": words}),
             **kwargs,
         )
         states = outputs.last_hidden_state
-        if word_index is None or word_index.shape != states.shape[:2]:
-            got = None if word_index is None else tuple(word_index.shape)
-            raise ValueError(f"word_index must be (batch, pieces) {tuple(states.shape[:2])}, got {got}")
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        self._check_root(word_index)
-        maps = piece_maps(outputs, self.config.num_attention_heads) if reads_attention else ()
-        features = _PairFeatures(states, maps, word_index)
-        possible = self._possible_arcs(word_index, self._count_words(word_index, heads))
+        features = _PairFeatures(states, self._reader.pairs(outputs, words) if reads_attention else (), word_index)
+        possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
         return PairwiseParserOutput(
@@ -240,6 +257,14 @@ class PairwiseParsing(_PairwiseModel):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions if wanted else None,
         )
+
+    def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:
+        """What the encoder sums its attention up to; `given` and `chosen` are trees whose arcs alone get relations."""
+        weight = None
+        frozen = self.config.freeze_encoder and torch.is_grad_enabled()  # the scores would be frozen, too
+        if self.config.objective == "head_select" and (chosen or (given and self.training)) and not frozen:
+            weight = partial(self.arcs.layer_weight, self.dtype, word_index.device)
+        return self._reader.words(self._encoder.config._attn_implementation, word_index, num_words, weight)
 
     def _score_pairs(
         self,
@@ -340,10 +365,10 @@ class PairwiseRelations(_PairwiseModel):
     """Relation classification from the pairwise scores of two entities."""
 
     _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
-    #: The output of the encoder that `_piece_rows` reads.
-    _rows_from: ClassVar[str] = "output_attentions"
 
     def __init__(self, config: Any):
+        if "att" in config.features:
+            ask_for_maps(config, "rows", self._encoder_class(config))
         super().__init__(config)
         self.loss_type = "ForSequenceClassification"
         self.classifier = self._scores(config.num_labels, config.relation_size)
@@ -378,26 +403,32 @@ class PairwiseRelations(_PairwiseModel):
             ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or not
                 `(batch, 2, m)`.
         """
+        batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
+        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
+            got = None if entity_pieces is None else tuple(entity_pieces.shape)
+            raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
-        needed = {"output_hidden_states": wants_states, "output_attentions": wants_attention}
-        if "att" in self.config.features:
-            needed[self._rows_from] = True
+        reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
+        rows = None
+        if reads_attention and not (wants_attention and implementation == "rows"):
+            rows = self._reader.rows(implementation, entity_pieces.flatten(1), tokens)
         outputs = self._encode(
             input_ids,
             attention_mask,
             inputs_embeds,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            **needed,
+            output_hidden_states=wants_states,
+            output_attentions=reads_attention or wants_attention,
+            **({} if rows is None else {"rows": rows}),
             **kwargs,
         )
-        batch = outputs.last_hidden_state.shape[0]
-        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
-            got = None if entity_pieces is None else tuple(entity_pieces.shape)
-            raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
         entity_pieces = entity_pieces.to(outputs.last_hidden_state.device)
-        logits = self.classifier.score(*self._entity_features(outputs, attention_mask, entity_pieces)).squeeze(1)
+        logits = self.classifier.score(*self._entity_features(outputs, entity_pieces, rows)).squeeze(1)
+        attentions = outputs.attentions if wants_attention else None
+        if attentions is not None and rows is not None:
+            attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -405,11 +436,11 @@ class PairwiseRelations(_PairwiseModel):
             loss=self._reaching_all(loss, outputs.last_hidden_state),
             logits=logits,
             hidden_states=outputs.hidden_states if wants_states else None,
-            attentions=outputs.attentions if wants_attention else None,
+            attentions=attentions,
         )
 
     def _entity_features(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+        self, outputs: Any, entity_pieces: torch.Tensor, rows: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
         states = outputs.last_hidden_state
@@ -420,15 +451,15 @@ class PairwiseRelations(_PairwiseModel):
             entities = (mean.unsqueeze(-1) * states_at(states, entity_pieces)).sum(dim=-2)
             first, second = self.classifier.dropout(entities).split(1, dim=1)
         if "att" in self.config.features:
-            attention = self._entity_attention(outputs, attention_mask, entity_pieces, mean)
+            attention = self._entity_attention(outputs, entity_pieces, rows, mean)
         return first, second, attention
 
     def _entity_attention(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor, mean: torch.Tensor
+        self, outputs: Any, entity_pieces: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
     ) -> torch.Tensor:
         """Attention of the first entity to the second and back, in all layers, `(batch, 1, 2 * L * H)`."""
         there, back = [], []
-        for weights in self._piece_rows(outputs, attention_mask, entity_pieces):
+        for weights in self._reader.piece_rows(outputs, entity_pieces.flatten(1), rows):
             positions = torch.arange(weights.shape[-1], device=entity_pieces.device)
             to = (entity_pieces.unsqueeze(-1) == positions).any(dim=-2)
             received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
@@ -437,12 +468,6 @@ class PairwiseRelations(_PairwiseModel):
             there.append(received[:, :, 0, 1])
             back.append(received[:, :, 1, 0])
         return torch.cat(there + back, dim=1).unsqueeze(1)
-
-    def _piece_rows(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
-    ) -> Iterator[torch.Tensor]:
-        """For each layer, the attention of the pieces to all tokens, `(batch, heads, 2 * m, tokens)`."""
-        return piece_rows(piece_maps(outputs, self.config.num_attention_heads), entity_pieces.flatten(1))
 
 
 def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -271,8 +271,9 @@ def arc_attention(
     head_to_word = mean.gather(1, index).mT @ to[:, 1:]
     word_to_head = mean[:, 1:].mT @ to.gather(1, index)
     if torch.compiler.is_compiling():  # the number of pairs of pieces depends on the data
-        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in attentions]
-        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in attentions]
+        maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
+        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in maps]
+        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in maps]
         return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
     sentence, head_piece, piece = head_to_word.nonzero(as_tuple=True)
     weights = torch.stack([head_to_word[sentence, head_piece, piece], word_to_head[sentence, piece, head_piece]])

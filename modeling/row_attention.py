@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AttentionInterface, AttentionMaskInterface
 
 from .attention_call import AttentionCall
-from .received_attention import _is_wanted, _refuse_unknown, received_attention_forward, received_attention_mask
+from .received_attention import _is_wanted, _refuse_unknown, received_attention_forward
 
 
 def rows_attention_forward(
@@ -63,25 +64,41 @@ def rows_attention_forward(
     """
     _refuse_unknown(module, kwargs, "rows")
     sinks = s_aux if sinks is None else sinks
-    softmax = {"scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
+    softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
     softmax |= {"softcap": softcap, "sinks": sinks}
     wanted = _is_wanted(module, kwargs)
     if wanted and rows is None:
         return AttentionCall.of(module, query, key, value, attention_mask, dropout=dropout, **softmax).materialized()
-    tensors = (module, query, key, value, attention_mask)
-    kwargs |= {"dropout": dropout, "output_attentions": False}
-    output, _ = received_attention_forward(*tensors, **softmax, **kwargs)
+    kwargs |= {**softmax, "dropout": dropout, "output_attentions": False}
+    output, _ = received_attention_forward(module, query, key, value, attention_mask, **kwargs)
     if not wanted or rows is None:
         return output, None
     if rows.dim() != 2 or rows.shape[0] != query.shape[0]:
         raise ValueError(f"rows must be ({query.shape[0]}, rows), got {tuple(rows.shape)}")
     with torch.autocast(query.device.type, enabled=False):
-        return output, AttentionCall.of(*tensors, **softmax).rows(rows)
+        return output, AttentionCall.of(module, query, key, value, attention_mask, **softmax).rows(rows)
 
 
-# Here and not with the models: a checkpoint on the Hub brings this file along.
-AttentionInterface.register("rows", rows_attention_forward)
-AttentionMaskInterface.register("rows", received_attention_mask)
+def with_rows(forward: Callable[..., tuple[torch.Tensor, Any]]) -> Callable[..., tuple[torch.Tensor, Any]]:
+    """
+    An attention implementation whose result for each key, `(batch, heads, keys)`, is followed by the `rows` that its
+    model is given: `(batch, heads, 1 + rows, keys)`, or `(batch, heads, rows, keys)` if it has none for a layer.
+    """
+
+    @wraps(forward)
+    def both(module, query, key, value, attention_mask, rows=None, **kwargs):
+        output, result = forward(module, query, key, value, attention_mask, **kwargs)
+        if rows is None or result is None:
+            return output, result
+        names = ("scaling", "is_causal", "position_bias", "softcap")
+        softmax: dict[str, Any] = {name: kwargs.get(name) for name in names} | {
+            "sinks": kwargs.get("sinks", kwargs.get("s_aux"))
+        }
+        with torch.autocast(query.device.type, enabled=False):
+            chosen = AttentionCall.of(module, query, key, value, attention_mask, **softmax).rows(rows)
+        return output, torch.cat([result.unsqueeze(2).to(chosen.dtype), chosen], dim=2) if result.shape[-1] else chosen
+
+    return both
 
 
-__all__ = ["rows_attention_forward"]
+__all__ = ["rows_attention_forward", "with_rows"]

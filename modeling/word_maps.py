@@ -9,11 +9,21 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
-from transformers import AttentionInterface, AttentionMaskInterface
 
 from .attention_call import AttentionCall
-from .blocked_attention import Block, Dropout, Settings, _add, _add_part, _in_full, _with_mask, masked_scores
-from .received_attention import _is_wanted, _refuse_unknown, received_attention_forward, received_attention_mask
+from .blocked_attention import (
+    BLOCK_SCORES,
+    Block,
+    Dropout,
+    Settings,
+    _add,
+    _add_part,
+    _in_full,
+    _with_mask,
+    block_size,
+    masked_scores,
+)
+from .received_attention import _is_wanted, _refuse_unknown, received_attention_forward
 from .word_attention import count_words
 
 
@@ -22,16 +32,16 @@ class Words(NamedTuple):
     Which pieces are which words, for the attention implementation `"words"`. Made once for a batch.
 
     Args:
-        index (`torch.LongTensor` of shape `(batch, pieces)`): The word of each piece; `count` for pieces of no word.
+        word (`torch.LongTensor` of shape `(batch, pieces)`): The word of each piece; `size` for pieces of no word.
         pieces (`torch.LongTensor` of shape `(batch, pieces)`): How many pieces the word of each piece has.
-        count (`int`): Number of words, W + 1 with ROOT.
+        size (`int`): Number of words, W + 1 with ROOT.
         weight (`torch.Tensor` of shape `(L, 2, K, H)`, *optional*):
             W3 and W4 of [`PairwiseScores`] for each layer. If given, a layer returns [`LayerScores`].
     """
 
-    index: torch.Tensor
+    word: torch.Tensor
     pieces: torch.Tensor
-    count: int
+    size: int
     weight: torch.Tensor | None = None
 
     @classmethod
@@ -70,6 +80,10 @@ class LayerScores(NamedTuple):
     mask: torch.Tensor | None
     scaling: float
     softcap: float | None
+
+    def to(self, device: torch.device) -> LayerScores:
+        parts: Any = (part.to(device) if isinstance(part, torch.Tensor) else part for part in self)
+        return type(self)(*parts)
 
     def weights(self, sentence: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         """
@@ -137,7 +151,8 @@ def words_attention_forward(
         value (`torch.Tensor` of shape `(batch, key_heads, keys, value_dim)`): Values.
         dropout (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
         s_aux (`torch.Tensor`, *optional*): Another name of `sinks`.
-        words (`Words`, *optional*): The words. With a `weight`, a layer needs a `layer_idx` and returns [`LayerScores`].
+        words (`Words`, *optional*):
+            The words. With a `weight`, a layer returns [`LayerScores`]; it needs a `layer_idx` then.
         **kwargs: What else a model gives its attention. See `Raises`.
 
     Returns:
@@ -150,30 +165,32 @@ def words_attention_forward(
     """
     _refuse_unknown(module, kwargs, "words")
     sinks = s_aux if sinks is None else sinks
-    softmax = {"scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
+    softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "position_bias": position_bias}
     softmax |= {"softcap": softcap, "sinks": sinks, "dropout": dropout}
-    tensors = (module, query, key, value, attention_mask)
     if not _is_wanted(module, kwargs):
-        return received_attention_forward(*tensors, **softmax, **kwargs, output_attentions=False)
-    call = AttentionCall.of(*tensors, **softmax)
+        kwargs |= {**softmax, "output_attentions": False}
+        return received_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    call = AttentionCall.of(module, query, key, value, attention_mask, **softmax)
     if words is None:
         return call.materialized()
     shape = (query.shape[0], query.shape[2])
-    if words.index.shape != shape or call.key.shape[2] != shape[1]:
-        raise ValueError(f"words must be of {tuple(words.index.shape)} pieces, got queries of {shape}")
+    if words.word.shape != shape or call.key.shape[2] != shape[1]:
+        raise ValueError(f"words must be of {tuple(words.word.shape)} pieces, got queries of {shape}")
     weight = None if words.weight is None else words.weight[module.layer_idx].to(query.device)  # type: ignore[index]
-    arguments = (call.bias, call.sinks, call.mask, weight, words.index, words.pieces, words.count, call.settings)
+    settings = call.settings._replace(block=_block_size(query.device))
+    if dropout:
+        settings = settings._replace(seed=int(torch.empty((), dtype=torch.int64).random_()))
+    arguments = (call.bias, call.sinks, call.mask, weight, words.word, words.pieces, words.size, settings)
     with torch.autocast(query.device.type, enabled=False):
         output, maps, log_sum = WordMaps.apply(call.query, call.key, call.value, *arguments)
     maps = maps.to(query.dtype)
     if weight is not None:
-        settings = call.settings
         mask = call.mask
         if settings.offset is not None:
             places = torch.arange(shape[1], device=query.device)
             mask = (places > places.unsqueeze(-1) + settings.offset)[None, None]
         kept = (call.query, call.key, log_sum, call.bias, mask, settings.scaling, settings.softcap)
-        maps = LayerScores(maps, *kept)  # type: ignore[assignment]
+        maps = LayerScores(maps, *kept)
     return call.as_output(output), maps
 
 
@@ -187,7 +204,7 @@ class WordMaps(torch.autograd.Function):
     Args:
         query, key, value, bias, sinks, mask: See [`BlockedAttention`].
         weight (`torch.Tensor` of shape `(2, K, heads)`, *optional*): W3 and W4 of this layer.
-        index, pieces, count: See [`Words`].
+        index, pieces, count: `word`, `pieces` and `size` of [`Words`].
         settings (`Settings`): What else makes the weights.
 
     Returns:
@@ -297,6 +314,10 @@ class WordMaps(torch.autograd.Function):
         )
 
 
+def _block_size(device: torch.device) -> int:
+    return BLOCK_SCORES if torch.compiler.is_compiling() else block_size(device)
+
+
 def _blocks(query: torch.Tensor, settings: Settings) -> Iterator[Block]:
     """Rows of all heads of one example: a linear layer sums over the heads."""
     batch, heads, pieces, _ = query.shape
@@ -325,11 +346,6 @@ def _weights(
     weights = scores.softmax(dim=-1)
     log_sum = scores.amax(dim=-1) - weights.amax(dim=-1).log()
     return weights if sinks is None else weights[..., :-1], log_sum, capped
-
-
-# Here and not with the models: a checkpoint on the Hub brings this file along.
-AttentionInterface.register("words", words_attention_forward)
-AttentionMaskInterface.register("words", received_attention_mask)
 
 
 __all__ = ["LayerScores", "WordMaps", "Words", "words_attention_forward"]

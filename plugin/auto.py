@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import transformers.models.auto
@@ -48,8 +48,7 @@ from msattn.modeling.modeling_multiscale_bert import (
 )
 from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
-from msattn.modeling.row_attention import rows_attention_forward
-from msattn.modeling.word_maps import words_attention_forward
+from msattn.modeling.row_attention import with_rows
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
@@ -169,11 +168,6 @@ FAMILIES = (
         },
     ),
 )
-ATTENTION: Mapping[str, Callable] = {
-    "received": received_attention_forward,
-    "rows": rows_attention_forward,
-    "words": words_attention_forward,
-}
 PIPELINES: Mapping[str, tuple[type[Pipeline], type[_BaseAutoModelClass]]] = {
     "relation-extraction": (RelationExtractionPipeline, AutoModelForRelationExtraction),
     "dependency-parsing": (DependencyParsingPipeline, AutoModelForDependencyParsing),
@@ -185,9 +179,8 @@ def register() -> None:
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
-    for name, forward in ATTENTION.items():
-        AttentionInterface.register(name, forward)
-        AttentionMaskInterface.register(name, received_attention_mask)
+    AttentionInterface.register("received", with_rows(received_attention_forward))
+    AttentionMaskInterface.register("received", received_attention_mask)
     for config, models in FAMILIES:
         AutoConfig.register(config.model_type, config, exist_ok=True)
         for auto_class, model in models.items():

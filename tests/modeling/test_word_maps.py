@@ -88,9 +88,9 @@ def operator(case, block, weight=None, **changes):
             sinks if "sinks" in case else None,
             case.get("mask"),
             weights[0] if weights else weight,
-            words.index,
+            words.word,
             words.pieces,
-            words.count,
+            words.size,
             settings,
         )
 
