@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -230,26 +231,36 @@ class WordMaps(torch.autograd.Function):
         dtype = value.dtype
         query, key, value = _in_full(query, key, value)
         query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
-        batch, heads, length, _ = query.shape
+        batch, number, length, _ = query.shape
         share = (index < count) / pieces.to(query.dtype)
         flat = None if weight is None else weight.to(query.dtype).flatten(0, 1)
-        maps = query.new_zeros(batch, heads if flat is None else len(flat), count, count)
-        log_sum = query.new_empty(batch, heads, length)
+        maps = query.new_zeros(batch, number if weight is None else weight.shape[1], count, count)
+        log_sum = query.new_empty(batch, number, length)
         output = query.new_empty(*query.shape[:3], value.shape[3])
         draw = Dropout(settings, query.device)
-        for block in _blocks(query, settings):
-            weights, block.rows(log_sum)[...], _ = _weights(block, query, key, bias, sinks, mask, settings)
-            linear = weights[0] if flat is None else (flat @ weights[0].flatten(1)).unflatten(1, weights.shape[2:])
-            bins, shares = index[block.examples][0], share[block.examples][0]
-            columns = linear.new_zeros(*linear.shape[:2], count + 1)
-            columns.scatter_add_(-1, bins[block.keys].expand_as(linear), linear)
-            columns = columns[..., :count] * shares[block.queries].unsqueeze(-1)
-            maps[block.examples][0].index_add_(1, bins[block.queries].clamp_max(count - 1), columns)
-            torch.matmul(draw.kept(weights), block.columns(value), out=block.rows(output))
+        for example in range(batch):
+            bins = index[example]
+            total = maps[example] if flat is None else query.new_zeros(len(flat), count, count)
+            for rows, keys in _rows(query, settings):
+                shares = share[example, rows].unsqueeze(-1)
+                linear = None if flat is None else query.new_zeros(len(flat), len(shares) * len(bins[keys]))
+                for heads in _heads(query, rows, settings):
+                    block = Block(slice(example, example + 1), heads, rows, keys)
+                    weights, sums, _ = _weights(block, query, key, bias, sinks, mask, settings)
+                    block.rows(log_sum).copy_(sums)
+                    block.rows(output).copy_(draw.kept(weights) @ block.columns(value))
+                    if flat is None or linear is None:
+                        _add_words(total[heads], weights[0], bins, rows, keys, shares)
+                    else:
+                        linear.addmm_(flat[:, heads], weights[0].flatten(1))
+                if linear is not None:
+                    _add_words(total, linear.view(len(linear), len(shares), -1), bins, rows, keys, shares)
+            if flat is not None:
+                there, back = total.chunk(2)
+                for scores, one, other in zip(maps[example], there, back, strict=True):
+                    # A sum with a transposed matrix takes several times as long as a copy.
+                    torch.add(one, other.T.contiguous(), out=scores)
         output = (output.mul_(draw.scale) if draw.threshold else output).to(dtype)
-        if weight is not None:
-            there, back = maps.unflatten(1, weight.shape[:2]).unbind(1)
-            maps = there + back.mT
         return output, maps, log_sum
 
     @staticmethod
@@ -278,31 +289,35 @@ class WordMaps(torch.autograd.Function):
         of_maps = pad(of_maps, (0, 1))  # pieces of no word
         draw = Dropout(settings, query.device)
         of_output = (of_output * draw.scale if draw.threshold else of_output).to(query.dtype)
-        for block in _blocks(query, settings):
-            weights, _, capped = _weights(block, query, key, bias, sinks, mask, settings)
-            kept = draw.mask(weights)
-            _add(block.columns(of_value), (weights if kept is None else weights * kept).mT, block.rows(of_output))
-            bins, shares = index[block.examples][0], share[block.examples][0]
-            rows = of_maps[block.examples][0].index_select(1, bins[block.queries].clamp_max(count - 1))
-            gradient = (rows * shares[block.queries].unsqueeze(-1)).index_select(-1, bins[block.keys])
-            if flat is not None and of_flat is not None:
-                of_flat.addmm_(gradient.flatten(1), weights[0].flatten(1).mT)
-                gradient = (flat.mT @ gradient.flatten(1)).view(weights.shape[1:])
-            if kept is None:
-                _add(gradient.unsqueeze(0), block.rows(of_output), block.columns(value).mT)
-            else:
-                gradient += (block.rows(of_output) @ block.columns(value).mT).mul_(kept)[0]
-            gradient = torch.ops.aten._softmax_backward_data(gradient.unsqueeze(0), weights, -1, weights.dtype)
-            of_sums = block.rows(of_log_sum).unsqueeze(-1)
-            gradient.addcmul_(weights, of_sums)
-            if of_sinks is not None:
-                _add_part(of_sinks, block, of_sums - gradient.sum(dim=-1, keepdim=True))
-            if of_bias is not None:
-                _add_part(of_bias, block, gradient)
-            if capped is not None:
-                gradient = gradient * (1 - (capped / settings.softcap).square())
-            block.rows(of_query).copy_(gradient @ block.columns(key)[..., :width])
-            _add(block.columns(of_key), gradient.mT, block.rows(query)[..., :width])
+        for example, (rows, keys) in product(range(len(query)), _rows(query, settings)):
+            bins, shares = index[example], share[example, rows].unsqueeze(-1)
+            of_words = of_maps[example].index_select(1, bins[rows].clamp_max(count - 1)).mul_(shares)
+            of_words = of_words.index_select(-1, bins[keys])
+            for heads in _heads(query, rows, settings):
+                block = Block(slice(example, example + 1), heads, rows, keys)
+                weights, _, capped = _weights(block, query, key, bias, sinks, mask, settings)
+                kept = draw.mask(weights)
+                _add(block.columns(of_value), (weights if kept is None else weights * kept).mT, block.rows(of_output))
+                if flat is None or of_flat is None:
+                    gradient = of_words[heads].unsqueeze(0)
+                else:
+                    of_flat[:, heads].addmm_(of_words.flatten(1), weights[0].flatten(1).mT)
+                    gradient = (flat[:, heads].mT @ of_words.flatten(1)).view(weights.shape)
+                if kept is None:
+                    _add(gradient, block.rows(of_output), block.columns(value).mT)
+                else:
+                    gradient += (block.rows(of_output) @ block.columns(value).mT).mul_(kept)
+                gradient = torch.ops.aten._softmax_backward_data(gradient, weights, -1, weights.dtype)
+                of_sums = block.rows(of_log_sum).unsqueeze(-1)
+                gradient.addcmul_(weights, of_sums)
+                if of_sinks is not None:
+                    _add_part(of_sinks, block, of_sums - gradient.sum(dim=-1, keepdim=True))
+                if of_bias is not None:
+                    _add_part(of_bias, block, gradient)
+                if capped is not None:
+                    gradient = gradient * (1 - (capped / settings.softcap).square())
+                block.rows(of_query).copy_(gradient @ block.columns(key)[..., :width])
+                _add(block.columns(of_key), gradient.mT, block.rows(query)[..., :width])
         gradients = (of_query.mul_(settings.scaling), of_key, of_value, of_bias, of_sinks)
         given = (*tensors, bias, sinks)
         of_weight = None if weight is None or of_flat is None else of_flat.view(weight.shape).to(weight.dtype)
@@ -318,15 +333,41 @@ def _block_size(device: torch.device) -> int:
     return BLOCK_SCORES if torch.compiler.is_compiling() else block_size(device)
 
 
-def _blocks(query: torch.Tensor, settings: Settings) -> Iterator[Block]:
-    """Rows of all heads of one example: a linear layer sums over the heads."""
-    batch, heads, pieces, _ = query.shape
-    rows = min(pieces, max(1, settings.block // (heads * pieces)))
-    for example in range(batch):
-        for start in range(0, pieces, rows):
-            stop = min(start + rows, pieces)
-            keys = pieces if settings.offset is None else max(1, min(pieces, stop + settings.offset))
-            yield Block(slice(example, example + 1), slice(0, heads), slice(start, stop), slice(0, keys))
+def _rows(query: torch.Tensor, settings: Settings) -> Iterator[tuple[slice, slice]]:
+    """Queries and the keys that these may see."""
+    pieces = query.shape[2]
+    size = min(pieces, max(1, settings.block // pieces))
+    for start in range(0, pieces, size):
+        stop = min(start + size, pieces)
+        keys = pieces if settings.offset is None else max(1, min(pieces, stop + settings.offset))
+        yield slice(start, stop), slice(0, keys)
+
+
+def _heads(query: torch.Tensor, rows: slice, settings: Settings) -> Iterator[slice]:
+    """One head at a time, or as many as make a block."""
+    heads, pieces = query.shape[1:3]
+    size = max(1, settings.block // ((rows.stop - rows.start) * pieces))
+    for start in range(0, heads, size):
+        yield slice(start, min(start + size, heads))
+
+
+def _add_words(
+    maps: torch.Tensor, weights: torch.Tensor, bins: torch.Tensor, rows: slice, keys: slice, shares: torch.Tensor
+) -> None:
+    """
+    Adds the sum over the pieces of the words attended to, and the mean over those that attend.
+
+    Args:
+        maps (`torch.Tensor` of shape `(maps, words, words)`): What is added to.
+        weights (`torch.Tensor` of shape `(maps, queries, keys)`): A block of maps between pieces.
+        bins (`torch.LongTensor` of shape `(pieces,)`): The word of each piece.
+        rows, keys (`slice`): Where the block is.
+        shares (`torch.Tensor` of shape `(queries, 1)`): Weights of the queries in the mean.
+    """
+    words = maps.shape[-1]
+    sums = weights.new_zeros(*weights.shape[:2], words + 1)
+    sums.scatter_add_(-1, bins[keys].expand_as(weights), weights)
+    maps.index_add_(1, bins[rows].clamp_max(words - 1), sums[..., :words] * shares)
 
 
 def _weights(
