@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
@@ -17,6 +19,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from .attention_maps import gives_attentions
 from .attention_reader import AttentionReader, ask_for_maps
 from .hub_export import HubExportMixin
+from .layer_mix import LayerMix
 from .pairwise_scores import PairwiseScores, relations_of_arcs
 from .real_tokens import checked_mask
 from .word_attention import count_words
@@ -79,6 +82,7 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self._add_encoder(config)
+        self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
         self._reader = AttentionReader(self._encoder, config)
         self._freeze()
 
@@ -101,6 +105,12 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
     ) -> Any:
         """The encoder's output."""
         raise NotImplementedError
+
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, LayerMix):
+            init.zeros_(module.weight)
+            init.ones_(module.scale)
 
     def train(self, mode: bool = True):
         super().train(mode)
@@ -133,11 +143,17 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         input_ids: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
+        output_hidden_states: bool,
         **kwargs: Any,
-    ) -> Any:
-        checked_mask(input_ids, inputs_embeds, attention_mask)
+    ) -> tuple[Any, torch.Tensor]:
+        """The output of the encoder, and the hidden states that the scores read."""
+        kwargs["output_hidden_states"] = output_hidden_states or self.mix is not None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
-            return self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
+            outputs = self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
+        if self.mix is None:
+            return outputs, outputs.last_hidden_state
+        layers = outputs.hidden_states[-self.config.layer_mix : -1]
+        return outputs, self.mix([*layers, outputs.last_hidden_state])
 
     def _reaching_all(self, loss: torch.Tensor | None, states: torch.Tensor) -> torch.Tensor | None:
         """
@@ -196,6 +212,7 @@ class PairwiseParsing(_PairwiseModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
         choose_heads: ChooseHeads | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
@@ -234,27 +251,28 @@ class PairwiseParsing(_PairwiseModel):
         words = None
         if reads_attention and not wanted:
             words = self._words(word_index, num_words, given=heads is not None, chosen=choose_heads is not None)
-        outputs = self._encode(
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        outputs, states = self._encode(
             input_ids,
             attention_mask,
             inputs_embeds,
+            wants_states,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             output_attentions=reads_attention or (wanted and self._gives_attentions),
             **({} if words is None else {"words": words}),
             **kwargs,
         )
-        states = outputs.last_hidden_state
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
         features = _PairFeatures(states, self._reader.pairs(outputs, words) if reads_attention else (), word_index)
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
         return PairwiseParserOutput(
-            loss=self._reaching_all(loss, states),
+            loss=self._reaching_all(loss, outputs.last_hidden_state),
             arc_scores=arc_scores,
             relation_logits=relation_logits,
-            hidden_states=outputs.hidden_states,
+            hidden_states=outputs.hidden_states if wants_states else None,
             attentions=outputs.attentions if wanted else None,
         )
 
@@ -413,19 +431,19 @@ class PairwiseRelations(_PairwiseModel):
         rows = None
         if reads_attention and not (wants_attention and implementation == "rows"):
             rows = self._reader.rows(implementation, entity_pieces.flatten(1), tokens)
-        outputs = self._encode(
+        outputs, states = self._encode(
             input_ids,
             attention_mask,
             inputs_embeds,
+            wants_states,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            output_hidden_states=wants_states,
             output_attentions=reads_attention or wants_attention,
             **({} if rows is None else {"rows": rows}),
             **kwargs,
         )
         entity_pieces = entity_pieces.to(outputs.last_hidden_state.device)
-        logits = self.classifier.score(*self._entity_features(outputs, entity_pieces, rows)).squeeze(1)
+        logits = self.classifier.score(*self._entity_features(outputs, states, entity_pieces, rows)).squeeze(1)
         attentions = outputs.attentions if wants_attention else None
         if attentions is not None and rows is not None:
             attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
@@ -440,10 +458,9 @@ class PairwiseRelations(_PairwiseModel):
         )
 
     def _entity_features(
-        self, outputs: Any, entity_pieces: torch.Tensor, rows: torch.Tensor | None
+        self, outputs: Any, states: torch.Tensor, entity_pieces: torch.Tensor, rows: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
-        states = outputs.last_hidden_state
         real = entity_pieces >= 0
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
         first = second = attention = None
