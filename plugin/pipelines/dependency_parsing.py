@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers.pipelines.base import ChunkPipeline
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
 from msattn.pipelines.length_sorted import LengthSortedPipeline
 from msattn.trees.parses import DECODERS, Parses, RankedTree, parse_batch, ranked_trees, sentence_parses
@@ -135,7 +136,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         from msattn.data.inputs.parser_inputs import parser_inputs
 
         words = _words(inputs)
-        limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         limit = min(limit for limit in limits if limit is not None)
         # A sentence without words still needs a model input, for the batch.
         (windows,) = parser_inputs(self.tokenizer, [words or [""]], limit)
