@@ -116,6 +116,8 @@ def _document(pictures: list[_Picture]) -> str:
 
 
 def _picture(words: list[str], arcs: list[_Arc]) -> _Picture:
+    for word in words:
+        refuse_surrogates(word)
     offsets = _feet(arcs)
     centers = _centers(words, arcs, offsets)
     spans = {
@@ -144,7 +146,6 @@ def _is_from_right(words: list[str]) -> bool:
 
 
 def _escaped(text: str) -> str:
-    refuse_surrogates(text)
     # XML has no control characters; Unicode has symbols for them.
     return escape(
         "".join(
