@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
 from msattn.pipelines.length_sorted import LengthSortedPipeline
 
@@ -113,7 +114,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         from msattn.data.inputs.entity_markers import encode_relations, without_markers
 
         example = _example(inputs)
-        limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         limit = min(limit for limit in limits if limit is not None)
         encoded = encode_relations(
             self.marking_tokenizer, [example["text"]], [example["head"]], [example["tail"]], limit

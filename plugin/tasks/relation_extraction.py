@@ -18,7 +18,7 @@ from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedMode
 from msattn import metrics
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
 from msattn.arguments.pairwise_arguments import PAIRWISE_FIELDS
-from msattn.arguments.pretrained import load_config, load_model, load_tokenizer
+from msattn.arguments.pretrained import check_model, family_class, load_config, load_model, load_tokenizer
 from msattn.arguments.relation_arguments import (
     HEADS,
     NEGATIVE_LABELS,
@@ -28,6 +28,7 @@ from msattn.arguments.relation_arguments import (
 )
 from msattn.command_line import existing_file
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
+from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.data.corpora.relations import UnknownLabelError, read_relations, relation_labels, to_relations
 from msattn.data.inputs.entity_markers import (
     EntityPiecesCollator,
@@ -39,7 +40,9 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
+from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
+from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
@@ -49,7 +52,7 @@ from msattn.tasks.task import Task
 
 class RelationExtraction(Task):
     """
-    Relation extraction with BERT-MS, one of its baselines, or pairwise attention.
+    Relation extraction on any encoder: with multi-scale fusion, one of its baselines, or pairwise attention.
 
     Raises:
         UserError: A model argument does not apply to `--head`, `--max_seq_length` is out of range, or `--label_file`
@@ -74,6 +77,8 @@ class RelationExtraction(Task):
         self.head_args = head_args
         self.tokenizer = load_tokenizer(model_args)
         self.pairwise = _is_pairwise(model_args, head_args)
+        self.model_class = _model_class(model_args, self.pairwise)
+        check_model(self.model_class, model_args, **self._overrides)
         # Pairwise attention encodes without entity markers: they go into a copy that is not saved with the model.
         self.marking = copy.deepcopy(self.tokenizer) if self.pairwise else self.tokenizer
         add_entity_markers(self.marking)
@@ -127,17 +132,16 @@ class RelationExtraction(Task):
         return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
     def model(self) -> PreTrainedModel:
-        if self.pairwise:
-            overrides = self.head_args.given(PAIRWISE_FIELDS)
-        else:
-            overrides = head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}
         return load_model(
-            BertPairwiseForRelationClassification if self.pairwise else BertForMultiScaleRE,
-            self.model_args,
-            len(self.tokenizer),
-            **overrides,
-            **label_fields(self.labels),
+            self.model_class, self.model_args, len(self.tokenizer), **self._overrides, **label_fields(self.labels)
         )
+
+    @property
+    def _overrides(self) -> dict[str, Any]:
+        """The configuration fields of `--head` and, with pairwise attention, those of the command line."""
+        if self.pairwise:
+            return self.head_args.given(PAIRWISE_FIELDS)
+        return head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         return relation_metrics(prediction, self.labels, self.negative)
@@ -183,7 +187,7 @@ class RelationExtraction(Task):
                 "auc": "Area under the precision-recall curve",
             },
             description=(
-                f"A relation extractor for {len(self.labels)} labels, between two marked entities: BERT {reads}"
+                f"A relation extractor for {len(self.labels)} labels, between two marked entities: an encoder {reads}"
             ),
             usage=_usage,
             tags=["relation-extraction", "pairwise-attention" if self.pairwise else "multi-scale-attention"],
@@ -223,11 +227,18 @@ def _is_pairwise(model_args: MultiScaleArguments, head_args: RelationModelArgume
     Raises:
         UserError: A given argument does not apply to that model.
     """
-    checkpoint = load_config(model_args).model_type == BertPairwiseConfig.model_type
+    checkpoint = load_config(model_args).model_type in (PairwiseConfig.model_type, BertPairwiseConfig.model_type)
     pairwise = checkpoint if head_args.head is None else head_args.head == PAIRWISE
     for name in model_args.config_overrides() if pairwise else head_args.given(PAIRWISE_FIELDS):
         raise UserError(f"--{name} is {'not ' if pairwise else ''}for --head {PAIRWISE}.")
     return pairwise
+
+
+def _model_class(model_args: MultiScaleArguments, pairwise: bool) -> type[PreTrainedModel]:
+    """The class for any encoder, or its member of BERT for a checkpoint of that."""
+    if pairwise:
+        return family_class(model_args, PairwiseForRelationClassification, BertPairwiseForRelationClassification)
+    return family_class(model_args, MultiScaleForRelationExtraction, BertForMultiScaleRE)
 
 
 def relation_metrics(prediction: EvalPrediction, labels: Sequence[str], negative: str | None) -> dict[str, float]:
