@@ -5,5 +5,13 @@ from .configuration_bilstm import BiLSTMConfig
 from .configuration_ms_transformer import MSTransformerConfig
 from .configuration_multiscale import MultiScaleConfig
 from .configuration_multiscale_bert import MultiScaleBertConfig
+from .configuration_pairwise import PairwiseConfig
 
-__all__ = ["BertPairwiseConfig", "BiLSTMConfig", "MSTransformerConfig", "MultiScaleBertConfig", "MultiScaleConfig"]
+__all__ = [
+    "BertPairwiseConfig",
+    "BiLSTMConfig",
+    "MSTransformerConfig",
+    "MultiScaleBertConfig",
+    "MultiScaleConfig",
+    "PairwiseConfig",
+]

@@ -2,15 +2,14 @@
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 
-from typing import Literal
-
 from huggingface_hub.dataclasses import strict
 
 from .bert_family import BertFamilyConfig
+from .pairwise_settings import PairwiseSettings
 
 
 @strict
-class BertPairwiseConfig(BertFamilyConfig):
+class BertPairwiseConfig(PairwiseSettings, BertFamilyConfig):
     r"""
     Configuration of a [`BertPairwiseParser`] or a [`BertPairwiseForRelationClassification`]: a BERT encoder whose
     hidden states and attention maps, of all layers and heads, are the features of a pair of words.
@@ -42,14 +41,16 @@ class BertPairwiseConfig(BertFamilyConfig):
         attention_scale (`float`, *optional*, defaults to 10.0):
             Factor of the attention features. They are far smaller than hidden states; scaled up, their weights learn
             as fast as those of the hidden states. 1 is the paper's.
+        root (`str`, *optional*, defaults to `"token"`):
+            What stands for ROOT in a parser: [CLS] (`"token"`), or a `"learned"` state, which has no attention.
 
     `classifier_dropout`, or `hidden_dropout_prob` if it is `None`, applies to the hidden states of the words and
     inside the biaffine layers.
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
-            is below 1, `none_weight` or `attention_scale` is not positive and finite, `"biaffine"` is combined with
-            `features="att"`, or `is_decoder` is set; the message names the field.
+            is below 1, `none_weight` or `attention_scale` is not positive and finite, `features="att"` is combined
+            with `"biaffine"` or a learned ROOT, or `is_decoder` is set; the message names the field.
 
     Example:
 
@@ -64,31 +65,8 @@ class BertPairwiseConfig(BertFamilyConfig):
     model_type = "bert_pairwise"
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
 
-    features: Literal["emb", "att", "emb+att"] = "emb+att"
-    objective: Literal["pairs", "head_select"] = "pairs"
-    scorer: Literal["linear", "biaffine"] = "linear"
-    arc_size: int = 500
-    relation_size: int = 100
-    freeze_encoder: bool = False
-    word_state: Literal["first", "mean"] = "first"
-    none_weight: float | int = 1.0
-    attention_scale: float | int = 10.0
-
-    def __post_init__(self, **kwargs):
-        # Where two models share an Auto class, Transformers iterates over `architectures`.
-        self.architectures: list[str] = self.architectures or []
-        super().__post_init__(**kwargs)
-
-    def validate_pairs(self):
+    def validate_attention(self):
         """Part of the `@strict` validation, which runs on construction."""
-        for name in ("arc_size", "relation_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("none_weight", "attention_scale"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
-        if self.scorer == "biaffine" and self.features == "att":
-            raise ValueError('scorer "biaffine" reads hidden states: features must be "emb" or "emb+att", got "att"')
         if self.is_decoder:
             raise ValueError("is_decoder must be False: attention goes both ways")
 

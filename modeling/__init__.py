@@ -18,6 +18,7 @@ from .modeling_multiscale_bert import (
     BertForMultiScaleSequenceClassification,
     MultiScaleBertModel,
 )
+from .modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from .multiscale_fusion import MultiScaleFusion
 from .pairwise_scores import PairwiseScores
 
@@ -38,5 +39,7 @@ __all__ = [
     "MultiScaleForTokenClassification",
     "MultiScaleFusion",
     "MultiScaleModel",
+    "PairwiseForRelationClassification",
+    "PairwiseParser",
     "PairwiseScores",
 ]

@@ -192,11 +192,6 @@ def classifier_dropout(config: Any) -> nn.Dropout:
     return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
 
 
-def gives_attentions(attn_implementation: str | None) -> bool:
-    """Whether an attention implementation has weights to return; the fused kernels do not."""
-    return not (attn_implementation or "").startswith(("sdpa", "flash", "flex"))
-
-
 def pool(
     hidden_states: torch.Tensor,
     attention_mask: torch.Tensor,
@@ -245,6 +240,5 @@ __all__ = [
     "MultiScaleClassifierOutput",
     "MultiScaleModelOutput",
     "classifier_dropout",
-    "gives_attentions",
     "pool",
 ]

@@ -12,12 +12,12 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_multiscale import MultiScaleConfig
 from .any_encoder import AnyEncoderPreTrainedModel
+from .attention_maps import gives_attentions
 from .fusion_classifiers import (
     FusionForRelationExtraction,
     FusionForSequenceClassification,
     MultiScaleModelOutput,
     classifier_dropout,
-    gives_attentions,
 )
 from .multiscale_fusion import FusionStack
 from .real_tokens import checked_mask

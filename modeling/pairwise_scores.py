@@ -39,6 +39,8 @@ class PairwiseScores(nn.Module):
         word_state (`str`, *optional*, defaults to `"first"`): See [`word_states`].
         attention_scale (`float`, *optional*, defaults to 10.0):
             Factor of the attention, so that W3 and W4 learn as fast as W1 and W2.
+        learned_root (`bool`, *optional*, defaults to `False`):
+            Whether the hidden state of ROOT is learned, for sentences that have no piece for it. Its attention is 0.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class PairwiseScores(nn.Module):
         dropout: float = 0.0,
         word_state: str = "first",
         attention_scale: float = 10.0,
+        learned_root: bool = False,
     ):
         super().__init__()
         self.num_outputs = num_outputs
@@ -60,6 +63,7 @@ class PairwiseScores(nn.Module):
         self.word_state = word_state
         self.attention_scale = attention_scale
         self.dropout = nn.Dropout(dropout)
+        self.root = nn.Embedding(1, hidden_size) if learned_root else None
         self.states: LinearPairs | None = None
         if hidden_size and scorer == "biaffine":
             self.states = BiaffinePairs(hidden_size, size, num_outputs, dropout)
@@ -175,7 +179,11 @@ class PairwiseScores(nn.Module):
         return (outputs[:-1] - outputs[-1]).mT, outputs[-1]
 
     def _words(self, hidden_states: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
-        return self.dropout(word_states(hidden_states, members, self.word_state))
+        words = word_states(hidden_states, members, self.word_state)
+        if self.root is not None:
+            root = self.root(members.new_zeros(len(words), 1, dtype=torch.long))
+            words = torch.cat([root.to(words.dtype), words[:, 1:]], dim=1)
+        return self.dropout(words)
 
     def _check(self, attentions: Sequence[torch.Tensor]) -> None:
         if len(attentions) != self.num_layers:

@@ -14,6 +14,7 @@ from msattn.configuration import (
     MSTransformerConfig,
     MultiScaleBertConfig,
     MultiScaleConfig,
+    PairwiseConfig,
 )
 from msattn.configuration.heads_per_scale import heads_per_scale
 from msattn.errors import UserError
@@ -34,6 +35,8 @@ from msattn.modeling import (
     MultiScaleForTokenClassification,
     MultiScaleFusion,
     MultiScaleModel,
+    PairwiseForRelationClassification,
+    PairwiseParser,
     PairwiseScores,
 )
 from msattn.modeling.attention_patterns import pattern_loss
@@ -107,6 +110,9 @@ __all__ = [
     "MultiScaleForTokenClassification",
     "MultiScaleFusion",
     "MultiScaleModel",
+    "PairwiseConfig",
+    "PairwiseForRelationClassification",
+    "PairwiseParser",
     "PairwiseScores",
     "RelationExtractionPipeline",
     "UserError",

@@ -27,6 +27,7 @@ from msattn.configuration.configuration_bilstm import BiLSTMConfig
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.configuration_multiscale import MultiScaleConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import (
@@ -45,6 +46,7 @@ from msattn.modeling.modeling_multiscale_bert import (
     BertForMultiScaleSequenceClassification,
     MultiScaleBertModel,
 )
+from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
@@ -128,6 +130,15 @@ FAMILIES = (
             AutoModel: MultiScaleBertModel,
             AutoModelForRelationExtraction: BertForMultiScaleRE,
             AutoModelForSequenceClassification: OneOf((BertForMultiScaleSequenceClassification, BertForMultiScaleRE)),
+        },
+    ),
+    Family(
+        PairwiseConfig,
+        {
+            AutoModel: OneOf((PairwiseParser, PairwiseForRelationClassification)),
+            AutoModelForDependencyParsing: PairwiseParser,
+            AutoModelForRelationExtraction: PairwiseForRelationClassification,
+            AutoModelForSequenceClassification: PairwiseForRelationClassification,
         },
     ),
     Family(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig, PreTrainedConfig
+import torch
+from torch import nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 COMMON = {
     "vocab_size": 60,
@@ -77,9 +79,33 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 8,
     },
 }
+#: Real tokens of the sentences in a batch.
+LENGTHS = (9, 5, 7)
 CAUSAL_FAMILIES = {"llama", "qwen3", "gemma3_text"}
 
 
 def tiny_encoder(family: str, **changes: Any) -> PreTrainedConfig:
     """A configuration of the family without dropout."""
     return AutoConfig.for_model(family, **{**FAMILIES[family], **changes})
+
+
+def randomized(model: PreTrainedModel) -> PreTrainedModel:
+    """Far from the tiny weights of a fresh model, every part of it matters."""
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, std=0.15)
+    return model.eval()
+
+
+def batch(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:
+    """Sentences of `LENGTHS` tokens, with so much padding more on either side."""
+    pad = FAMILIES[family].get("pad_token_id", 0)
+    generator = torch.Generator().manual_seed(0)
+    sentences = torch.randint(5, 60, (len(LENGTHS), max(LENGTHS)), generator=generator)
+    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
+    sides = (left, right)
+    return {
+        "input_ids": nn.functional.pad(sentences.where(real, torch.tensor(pad)), sides, value=pad),
+        "attention_mask": nn.functional.pad(real.long(), sides),
+    }

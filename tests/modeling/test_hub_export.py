@@ -15,6 +15,7 @@ from msattn.modeling.hub_export import flat_sources, replaced_when_complete
 from tests.tiny_models import tiny_relation_extractor
 
 SOURCES = {
+    "attention_maps.py",
     "bert_family.py",
     "configuration_multiscale_bert.py",
     "fusion_classifiers.py",

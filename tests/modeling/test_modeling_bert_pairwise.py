@@ -61,7 +61,7 @@ class PairwiseTester(BertCheckpointTester):
         model = self.build()
         inputs = self.inputs(model.config)
         inputs["attention_mask"] = inputs["attention_mask"][:, None, None]
-        with pytest.raises(ValueError, match=r"must be \(batch, tokens\), got the shape \(3, 1, 1, 11\)"):
+        with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(3, 11\), got \(3, 1, 1, 11\)"):
             model(**inputs)
 
 

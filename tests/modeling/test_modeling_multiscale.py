@@ -35,41 +35,18 @@ from msattn import (
 from msattn.modeling.any_encoder import encoder_class
 from tests.common import TOLERANCE, ClassificationTester, assert_fresh, assert_load_without_msattn
 from tests.modeling.multiscale_reference import fuse_batch
-from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
+from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
 EXACT = {"rtol": 0, "atol": 0}
-LENGTHS = (9, 5, 7)
 STARTS = torch.tensor([[1, 4], [3, 0], [2, 6]])
 # A mask without steps: a rounding error does not move a word from one side of 1/n to the other.
 SMOOTH = {"mask_mode": "sigmoid", "scales": (2, 3), "num_labels": 4}
-
-
-def randomized(model: PreTrainedModel) -> PreTrainedModel:
-    """Far from the tiny weights of a fresh model, every part of it matters."""
-    torch.manual_seed(0)
-    for weight in model.parameters():
-        if weight.dim() > 1:
-            nn.init.normal_(weight, std=0.15)
-    return model.eval()
 
 
 def build(family, model_class=MultiScaleForSequenceClassification, encoder=None, **changes):
     return randomized(
         model_class(MultiScaleConfig(encoder=tiny_encoder(family, **encoder or {}), **{**SMOOTH, **changes}))
     )
-
-
-def batch(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:
-    """Sentences of `LENGTHS` tokens, with so much padding more on either side."""
-    pad = FAMILIES[family].get("pad_token_id", 0)
-    generator = torch.Generator().manual_seed(0)
-    sentences = torch.randint(5, 60, (len(LENGTHS), max(LENGTHS)), generator=generator)
-    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
-    sides = (left, right)
-    return {
-        "input_ids": nn.functional.pad(sentences.where(real, torch.tensor(pad)), sides, value=pad),
-        "attention_mask": nn.functional.pad(real.long(), sides),
-    }
 
 
 @pytest.fixture(params=FAMILIES)

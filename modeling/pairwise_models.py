@@ -1,0 +1,471 @@
+"""Parsing and relation classification from pairwise scores, whatever encoder is below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+
+from .attention_maps import ask_for_maps, gives_attentions, piece_maps, piece_rows
+from .hub_export import HubExportMixin
+from .pairwise_scores import PairwiseScores, relations_of_arcs
+from .real_tokens import checked_mask
+from .word_attention import count_words
+
+# The score of an impossible arc. Finite, because the softmax over a word without any arc would be NaN otherwise, and
+# representable in every dtype.
+NO_ARC = -1e4
+# The target without a loss.
+IGNORED = -100
+ChooseHeads = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass
+class PairwiseParserOutput(ModelOutput):
+    """
+    Output of a [`PairwiseParser`].
+
+    Args:
+        loss (`torch.Tensor` of shape `()`, *optional*): Given `heads` and `relations`.
+        arc_scores (`torch.Tensor` of shape `(batch, W + 1, W + 1)`):
+            Rows are heads, columns are dependents, 0 is ROOT. -10,000 where no arc is possible: in column 0, on the
+            diagonal, and beyond the words of a sentence.
+        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)` or `(batch, W, K)`):
+            Relations of each pair; rows are heads, columns are dependents. [`relations_of_arcs`] selects those of a
+            tree. With `choose_heads`, only those of the chosen arcs, one for each word. While training with the
+            objective `"head_select"`, only those of the arcs in `heads`.
+        hidden_states (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
+        attentions (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
+    """
+
+    loss: torch.Tensor | None = None
+    arc_scores: torch.Tensor | None = None
+    relation_logits: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    attentions: tuple[torch.Tensor, ...] | None = None
+
+
+class _PairFeatures(NamedTuple):
+    """The first arguments of [`PairwiseScores`]."""
+
+    hidden_states: torch.Tensor
+    attentions: tuple[torch.Tensor, ...]
+    word_index: torch.Tensor
+
+
+class _PairwiseModel(HubExportMixin, PreTrainedModel):
+    """
+    An encoder, frozen or not, and scores that read its states and attention.
+
+    A family derives from its `PreTrainedModel` class first, then from one of the classes below. It defines
+    `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
+    """
+
+    _encoder_name: ClassVar[str] = "encoder"
+    # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: Any):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self._add_encoder(config)
+        self._freeze()
+
+    def _add_encoder(self, config: Any) -> None:
+        """Build the encoder, without a pooler."""
+        raise NotImplementedError
+
+    def encode(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        position_ids: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """The encoder's output."""
+        raise NotImplementedError
+
+    def train(self, mode: bool = True):
+        super().train(mode)
+        if self.config.freeze_encoder:
+            getattr(self, self._encoder_name).eval()
+        return self
+
+    def _freeze(self) -> None:
+        if self.config.freeze_encoder:
+            getattr(self, self._encoder_name).requires_grad_(False)
+
+    def _scores(self, num_outputs: int, size: int, learned_root: bool = False) -> PairwiseScores:
+        config = self.config
+        dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        return PairwiseScores(
+            num_outputs,
+            hidden_size=config.hidden_size if "emb" in config.features else 0,
+            num_layers=config.num_hidden_layers if "att" in config.features else 0,
+            num_heads=config.num_attention_heads,
+            scorer=config.scorer,
+            size=size,
+            dropout=dropout,
+            word_state=config.word_state,
+            attention_scale=config.attention_scale,
+            learned_root=learned_root,
+        )
+
+    def _encode(
+        self,
+        input_ids: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        **kwargs: Any,
+    ) -> Any:
+        checked_mask(input_ids, inputs_embeds, attention_mask)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
+            return self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
+
+    def _reaching_all(self, loss: torch.Tensor | None, states: torch.Tensor) -> torch.Tensor | None:
+        """
+        The same loss, which also depends on the last hidden states, by a factor of zero.
+
+        With `features="att"`, no score reads what follows the attention of the last layer, and
+        `DistributedDataParallel` waits for a gradient of every weight.
+        """
+        return loss if loss is None or "emb" in self.config.features else loss + states[:, :0].sum()
+
+    def _wants(self, name: str, given: bool | None) -> bool:
+        """An argument such as `output_attentions`, or the default in the configuration."""
+        return getattr(self.config, name) if given is None else given
+
+    @property
+    def _gives_attentions(self) -> bool:
+        return gives_attentions(getattr(self, self._encoder_name).config._attn_implementation)
+
+
+class PairwiseParsing(_PairwiseModel):
+    """
+    Dependency parsing from pairwise scores.
+
+    Raises:
+        ValueError: `config.features` includes the attention, and an attention implementation other than `"eager"` was
+            requested.
+    """
+
+    _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
+
+    def __init__(self, config: Any):
+        if "att" in config.features:
+            ask_for_maps(config)
+        super().__init__(config)
+        learned_root = config.root == "learned"
+        if config.objective == "head_select":
+            self.arcs = self._scores(1, config.arc_size, learned_root)
+            self.relations = self._scores(config.num_labels, config.relation_size, learned_root)
+        else:  # NONE is the last
+            self.relations = self._scores(config.num_labels + 1, config.relation_size, learned_root)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        word_index: torch.Tensor | None = None,
+        heads: torch.Tensor | None = None,
+        relations: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        choose_heads: ChooseHeads | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, pieces)`, *optional*): 1 for real pieces, 0 for padding.
+            word_index (`torch.LongTensor` of shape `(batch, pieces)`):
+                The word of each piece: 0 for ROOT, which is the leading special token, then 1 to W, and -1 for other
+                special tokens and padding. With `config.root="learned"`, no piece has the number 0.
+            heads (`torch.LongTensor` of shape `(batch, W)`, *optional*):
+                The head of each word, 0 for ROOT. -100 for padding and unknown heads, which have no loss.
+            relations (`torch.LongTensor` of shape `(batch, W)`, *optional*):
+                The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding and unknown
+                relations, which have no loss.
+            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
+            choose_heads (`Callable`, *optional*):
+                Gets `arc_scores` and returns the head of each word, `(batch, W)`; numbers below 0 count as 0. Only
+                the relations of these arcs are returned, and with `"head_select"` no others are scored.
+
+        Raises:
+            ValueError: `attention_mask` is not `(batch, pieces)`, `word_index` is missing or not `(batch, pieces)`,
+                a sentence has no piece for ROOT though `config.root` is `"token"`, or one though it is `"learned"`,
+                `heads` has fewer words than `word_index`, only one of `heads` and `relations` is given, or the encoder
+                returns no attention between all pieces.
+        """
+        if (heads is None) != (relations is None):
+            raise ValueError("heads and relations must be given together")
+        reads_attention = "att" in self.config.features
+        wanted = self._wants("output_attentions", output_attentions)
+        outputs = self._encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            output_attentions=reads_attention or (wanted and self._gives_attentions),
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        if word_index is None or word_index.shape != states.shape[:2]:
+            got = None if word_index is None else tuple(word_index.shape)
+            raise ValueError(f"word_index must be (batch, pieces) {tuple(states.shape[:2])}, got {got}")
+        word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
+        self._check_root(word_index)
+        maps = piece_maps(outputs, self.config.num_attention_heads) if reads_attention else ()
+        features = _PairFeatures(states, maps, word_index)
+        possible = self._possible_arcs(word_index, self._count_words(word_index, heads))
+        score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
+        loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
+        return PairwiseParserOutput(
+            loss=self._reaching_all(loss, states),
+            arc_scores=arc_scores,
+            relation_logits=relation_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions if wanted else None,
+        )
+
+    def _score_pairs(
+        self,
+        features: _PairFeatures,
+        possible: torch.Tensor,
+        heads: torch.Tensor | None,
+        relations: torch.Tensor | None,
+        choose_heads: ChooseHeads | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """The objective `"pairs"`: `loss`, `arc_scores` and `relation_logits`."""
+        logits = self.relations(*features, possible.shape[1] - 1)
+        relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
+        # In chunks: the sum takes as much memory as its input.
+        any_relation = [chunk.logsumexp(dim=-1) for chunk in relation_logits.chunk(4, dim=1)]
+        arc_scores = (torch.cat(any_relation, dim=1) - none).masked_fill(~possible, NO_ARC)
+        if choose_heads is not None:
+            relation_logits = relations_of_arcs(relation_logits, choose_heads(arc_scores))
+        loss = None
+        if heads is not None and relations is not None:
+            loss = self._pairs_loss(logits, possible, heads, relations)
+        return loss, arc_scores, relation_logits
+
+    def _select_heads(
+        self,
+        features: _PairFeatures,
+        possible: torch.Tensor,
+        heads: torch.Tensor | None,
+        relations: torch.Tensor | None,
+        choose_heads: ChooseHeads | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """The objective `"head_select"`: `loss`, `arc_scores` and `relation_logits`."""
+        words = possible.shape[1] - 1
+        arc_scores = self.arcs(*features, words).squeeze(1).masked_fill(~possible, NO_ARC)
+        chosen = None if choose_heads is None else choose_heads(arc_scores)
+        trees = [tree for tree in (heads, chosen) if tree is not None]
+        if chosen is None and not (trees and self.training):
+            relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
+            of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
+        else:
+            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
+            relation_logits = of_trees[-1]
+        loss = None
+        if heads is not None and relations is not None:
+            relations = relations.masked_fill(heads < 0, IGNORED)
+            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
+        return loss, arc_scores, relation_logits
+
+    def _check_root(self, word_index: torch.Tensor) -> None:
+        if torch.compiler.is_compiling():
+            return
+        has_root, learned = (word_index == 0).any(dim=1), self.config.root == "learned"
+        if learned and has_root.any():
+            raise ValueError('word_index numbers pieces 0 for ROOT, but config.root is "learned"; number them -1')
+        if not learned and not has_root.all():
+            raise ValueError(
+                "word_index has a sentence without ROOT, which is the leading special token, numbered 0; for a "
+                'tokenizer that adds none, set config.root to "learned"'
+            )
+
+    def _count_words(self, word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
+        """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
+        if torch.compiler.is_compiling() and heads is None:
+            return word_index.shape[1] - (self.config.root == "token")
+        if heads is None:
+            return count_words(word_index)
+        if not torch.compiler.is_compiling() and heads.shape[1] < count_words(word_index):
+            raise ValueError(f"word_index has {count_words(word_index)} words, heads {heads.shape[1]}")
+        return heads.shape[1]
+
+    @staticmethod
+    def _possible_arcs(word_index: torch.Tensor, words: int) -> torch.Tensor:
+        """`(batch, W + 1, W + 1)`: both words are in the sentence and differ, and ROOT is no dependent."""
+        numbers = torch.arange(words + 1, device=word_index.device)
+        real = numbers <= word_index.amax(dim=1, keepdim=True)
+        apart = (numbers.unsqueeze(-1) != numbers) & (numbers > 0)
+        return real.unsqueeze(-1) & real.unsqueeze(-2) & apart
+
+    def _pairs_loss(
+        self, logits: torch.Tensor, possible: torch.Tensor, heads: torch.Tensor, relations: torch.Tensor
+    ) -> torch.Tensor:
+        """Cross-entropy over all ordered pairs of words and all pairs of ROOT and a word. Most have no relation."""
+        none = self.num_labels
+        known = heads >= 0
+        targets = torch.full_like(possible, IGNORED, dtype=torch.long).masked_fill(possible, none)
+        targets[:, :, 1:] = (
+            targets[:, :, 1:]
+            .scatter(1, heads.clamp_min(0).unsqueeze(1), relations.unsqueeze(1))
+            .masked_fill(~known.unsqueeze(1), IGNORED)
+        )
+        weight = None
+        if self.config.none_weight != 1:
+            weight = torch.ones(none + 1, device=logits.device)
+            weight[none] = self.config.none_weight
+        return _mean_loss(logits, targets, weight)
+
+
+class PairwiseRelations(_PairwiseModel):
+    """Relation classification from the pairwise scores of two entities."""
+
+    _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
+    #: The output of the encoder that `_piece_rows` reads.
+    _rows_from: ClassVar[str] = "output_attentions"
+
+    def __init__(self, config: Any):
+        super().__init__(config)
+        self.loss_type = "ForSequenceClassification"
+        self.classifier = self._scores(config.num_labels, config.relation_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        entity_pieces: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)`):
+                Positions of the pieces of the first and of the second entity, or of a marker in their place. -1 where
+                an entity has fewer than m.
+            labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
+                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
+                (`config.problem_type`).
+            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
+
+        Raises:
+            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or not
+                `(batch, 2, m)`.
+        """
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
+        needed = {"output_hidden_states": wants_states, "output_attentions": wants_attention}
+        if "att" in self.config.features:
+            needed[self._rows_from] = True
+        outputs = self._encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            **needed,
+            **kwargs,
+        )
+        batch = outputs.last_hidden_state.shape[0]
+        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
+            got = None if entity_pieces is None else tuple(entity_pieces.shape)
+            raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
+        entity_pieces = entity_pieces.to(outputs.last_hidden_state.device)
+        logits = self.classifier.score(*self._entity_features(outputs, attention_mask, entity_pieces)).squeeze(1)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(
+            loss=self._reaching_all(loss, outputs.last_hidden_state),
+            logits=logits,
+            hidden_states=outputs.hidden_states if wants_states else None,
+            attentions=outputs.attentions if wants_attention else None,
+        )
+
+    def _entity_features(
+        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
+        states = outputs.last_hidden_state
+        real = entity_pieces >= 0
+        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
+        first = second = attention = None
+        if self.classifier.states is not None:
+            entities = (mean.unsqueeze(-1) * states_at(states, entity_pieces)).sum(dim=-2)
+            first, second = self.classifier.dropout(entities).split(1, dim=1)
+        if "att" in self.config.features:
+            attention = self._entity_attention(outputs, attention_mask, entity_pieces, mean)
+        return first, second, attention
+
+    def _entity_attention(
+        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor, mean: torch.Tensor
+    ) -> torch.Tensor:
+        """Attention of the first entity to the second and back, in all layers, `(batch, 1, 2 * L * H)`."""
+        there, back = [], []
+        for weights in self._piece_rows(outputs, attention_mask, entity_pieces):
+            positions = torch.arange(weights.shape[-1], device=entity_pieces.device)
+            to = (entity_pieces.unsqueeze(-1) == positions).any(dim=-2)
+            received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
+            received = received.view(*weights.shape[:2], *entity_pieces.shape[1:], 2)
+            received = (received * mean[:, None, ..., None]).sum(dim=-2)
+            there.append(received[:, :, 0, 1])
+            back.append(received[:, :, 1, 0])
+        return torch.cat(there + back, dim=1).unsqueeze(1)
+
+    def _piece_rows(
+        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+    ) -> Iterator[torch.Tensor]:
+        """For each layer, the attention of the pieces to all tokens, `(batch, heads, 2 * m, tokens)`."""
+        return piece_rows(piece_maps(outputs, self.config.num_attention_heads), entity_pieces.flatten(1))
+
+
+def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
+    batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
+    return states[batch, positions.clamp_min(0)]
+
+
+def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+    """
+    Cross-entropy in float32, or in float64 if the logits are; zero where no target is known.
+
+    Args:
+        logits (`torch.Tensor` of shape `(batch, classes, ...)`): Logits.
+        targets (`torch.LongTensor` of shape `(batch, ...)`): Classes, or -100 for unknown.
+        weight (`torch.Tensor` of shape `(classes,)`, *optional*): Weights of the classes in the mean.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = cross_entropy(logits, targets, weight, ignore_index=IGNORED, reduction="sum")
+    known = (targets != IGNORED).to(logits.dtype)
+    if weight is not None:
+        known = known * weight[targets.clamp_min(0)]
+    return total / known.sum().clamp_min(torch.finfo(logits.dtype).tiny)
+
+
+__all__ = ["PairwiseParserOutput", "PairwiseParsing", "PairwiseRelations", "states_at"]

@@ -1,0 +1,375 @@
+"""Pairwise scores on every family of encoders, each with a tiny random checkpoint."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors.torch import load_file
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BertPreTrainedModel,
+    FunnelConfig,
+    LongformerConfig,
+    PreTrainedModel,
+)
+
+from msattn import (
+    AutoModelForDependencyParsing,
+    AutoModelForRelationExtraction,
+    BertPairwiseConfig,
+    BertPairwiseForRelationClassification,
+    BertPairwiseParser,
+    PairwiseConfig,
+    PairwiseForRelationClassification,
+    PairwiseParser,
+)
+from msattn.modeling.any_encoder import encoder_class
+from msattn.modeling.word_attention import word_attention, word_members, word_states
+from tests.common import TOLERANCE, assert_fresh
+from tests.tiny_encoders import BERT, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
+
+EXACT = {"rtol": 0, "atol": 0}
+NO_ARC = -1e4
+SIZES = {"num_labels": 3, "arc_size": 6, "relation_size": 5}
+SELECT = {"objective": "head_select", "scorer": "biaffine"}
+#: One of each kind: bidirectional, with a position bias, with windows, causal with windows, outside the interface.
+QUICK = ("roberta", "t5", "modernbert", "gemma3_text", "deberta-v2")
+WORDS = torch.tensor([[0, 1, 2, 2, 3, 4, 4, 5, -1], [0, 1, 1, 2, -1, *[-1] * 4], [0, 1, 2, 3, 4, 5, -1, -1, -1]])
+HEADS = torch.tensor([[2, 0, 2, 5, 3], [2, 0, -100, -100, -100], [0, 1, 2, 3, 4]])
+RELATIONS = torch.tensor([[0, 1, 2, 0, 1], [1, 2, -100, -100, -100], [2, 1, 0, 2, -100]])
+ENTITIES = torch.tensor([[[1, -1], [4, 5]], [[2, 3], [1, -1]], [[5, -1], [2, 3]]])
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in FAMILIES])
+def family(request):
+    return request.param
+
+
+def build(family, model_class=PairwiseParser, encoder=None, **changes) -> PreTrainedModel:
+    return randomized(model_class(PairwiseConfig(encoder=tiny_encoder(family, **encoder or {}), **SIZES | changes)))
+
+
+def tree(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:
+    """The sentences of [`batch`], their words and trees."""
+    word_index = torch.nn.functional.pad(WORDS, (left, right), value=-1)
+    return {**batch(family, left, right), "word_index": word_index, "heads": HEADS, "relations": RELATIONS}
+
+
+def relation(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:
+    """The sentences of [`batch`] and two entities in each."""
+    pieces = (ENTITIES + left).where(ENTITIES >= 0, torch.tensor(-1))
+    return {**batch(family, left, right), "entity_pieces": pieces, "labels": torch.tensor([0, 2, 1])}
+
+
+INPUTS = {PairwiseParser: tree, PairwiseForRelationClassification: relation}
+MODELS = pytest.mark.parametrize(
+    ("model_class", "options"),
+    [(PairwiseParser, {}), (PairwiseParser, SELECT), (PairwiseForRelationClassification, {})],
+    ids=["pairs", "heads", "relations"],
+)
+
+
+def save_stock(family, folder) -> PreTrainedModel:
+    config = tiny_encoder(family, num_labels=3)
+    model = randomized(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)](config))
+    model.save_pretrained(folder)
+    return model
+
+
+@MODELS
+def test_wraps_a_foreign_checkpoint(family, model_class, options, tmp_path):
+    plain = save_stock(family, tmp_path)
+    model, info = model_class.from_pretrained(tmp_path, **SIZES, **options, output_loading_info=True)
+    assert model.config.encoder.model_type == family
+    assert info["missing_keys"] == {name for name, _ in model.named_parameters() if not name.startswith("encoder.")}
+    assert not info["mismatched_keys"] and not info["error_msgs"]
+    for name in info["missing_keys"]:
+        assert_fresh(name, model.get_parameter(name), model.config.initializer_range)
+    stock = encoder_class(type(plain.config)).from_pretrained(tmp_path).state_dict()
+    for name, weight in model.encoder.state_dict().items():
+        assert torch.equal(weight, stock[name]), name
+
+
+@MODELS
+def test_loss_and_gradients(family, model_class, options):
+    for features in ("emb+att", "emb" if options else "att"):
+        model = build(family, model_class, features=features, **options).train()
+        model(**INPUTS[model_class](family)).loss.backward()
+        for name, weight in model.named_parameters():
+            assert weight.grad is not None and weight.grad.isfinite().all(), name
+        assert model.get_input_embeddings().weight.grad.any()
+
+
+@MODELS
+def test_padding_on_either_side_changes_nothing(family, model_class, options):
+    model, inputs = build(family, model_class, **options), INPUTS[model_class]
+    with torch.no_grad():
+        expected = model(**inputs(family))
+        for left, right in ((3, 0), (0, 2), (2, 3)):
+            found = model(**inputs(family, left, right))
+            for one, other in zip(found.to_tuple(), expected.to_tuple(), strict=True):
+                torch.testing.assert_close(one, other, **TOLERANCE)
+        for row, length in enumerate(LENGTHS):
+            alone = {name: value[row : row + 1] for name, value in inputs(family).items() if name != "attention_mask"}
+            for name in alone.keys() & {"input_ids", "word_index"}:
+                alone[name] = alone[name][:, :length]
+            torch.testing.assert_close(model(**alone)[1][0], expected[1][row], **TOLERANCE)
+
+
+@MODELS
+def test_save_and_load(family, model_class, options, tmp_path):
+    model, inputs = build(family, model_class, **options), INPUTS[model_class](family)
+    model.save_pretrained(tmp_path)
+    parts = ("encoder.", "arcs.", "relations.", "classifier.")
+    assert all(name.startswith(parts) for name in load_file(tmp_path / "model.safetensors"))
+    loaded, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name]), name
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**inputs)[1], model(**inputs)[1], **TOLERANCE)
+    half = model_class.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="auto")
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        exact, found = model(**inputs)[1], half(**inputs)[1]
+    assert found.dtype == torch.bfloat16
+    possible = exact > NO_ARC
+    assert (found - exact)[possible].abs().mean() < 0.2 * exact[possible].std()
+
+
+@MODELS
+def test_gradient_checkpointing(family, model_class, options):
+    plain, checkpointed = (build(family, model_class, **options).train() for _ in range(2))
+    if family in ("albert", "mpnet"):  # Transformers has none for them
+        with pytest.raises(ValueError, match="does not support activation checkpointing"):
+            checkpointed.gradient_checkpointing_enable()
+        return
+    checkpointed.gradient_checkpointing_enable()
+    for model in (plain, checkpointed):
+        model(**INPUTS[model_class](family)).loss.backward()
+    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_scores_from_the_maps(family):
+    """The naive form, from what the stock encoder returns."""
+    model, inputs = build(family, word_state="mean", attention_scale=2.0), tree(family)
+    encoder = model.encoder
+    with torch.no_grad():
+        found = model(**inputs)
+        outputs = encoder(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], output_attentions=True
+        )
+    assert len(outputs.attentions) == 2
+    maps = torch.cat([word_attention(attention, WORDS) for attention in outputs.attentions], dim=1).permute(0, 2, 3, 1)
+    words = word_states(outputs.last_hidden_state, word_members(WORDS), "mean")
+    layer = model.relations
+    logits = 2.0 * torch.cat([maps, maps.transpose(1, 2)], dim=-1) @ layer.attention.weight.T
+    logits = logits + layer.states.head(words).unsqueeze(2) + layer.states.dependent(words).unsqueeze(1)
+    torch.testing.assert_close(found.relation_logits, logits[..., :3], **TOLERANCE)
+
+
+def test_relations_from_the_maps(family):
+    model, inputs = build(family, PairwiseForRelationClassification, attention_scale=2.0), relation(family)
+    with torch.no_grad():
+        found = model(**inputs).logits
+        outputs = model.encoder(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], output_attentions=True
+        )
+    layer = model.classifier
+    for row, entities in enumerate(ENTITIES.tolist()):
+        one, two = ([piece for piece in entity if piece >= 0] for entity in entities)
+        first, second = (outputs.last_hidden_state[row, entity].mean(dim=0) for entity in (one, two))
+        maps = [
+            layer_map[row][:, start][:, :, end].sum(dim=-1).mean(dim=-1)
+            for start, end in ((one, two), (two, one))
+            for layer_map in outputs.attentions
+        ]
+        expected = layer.states.head(first) + layer.states.dependent(second)
+        expected = expected + 2.0 * layer.attention.weight @ torch.cat(maps)
+        torch.testing.assert_close(found[row], expected, **TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "t5", "modernbert"])
+@MODELS
+def test_compiles_to_one_graph(family, model_class, options):
+    model, inputs = build(family, model_class, {"num_hidden_layers": 1}, **options), INPUTS[model_class](family)
+    # Captures forward and backward as any backend does; what a backend makes of the graphs is its own affair.
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (model, compiled):
+        model.zero_grad()
+        loss = call(**inputs).loss
+        loss.backward()
+        results.append([loss, *(weight.grad for weight in model.parameters())])
+    torch.testing.assert_close(*results, **TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("bert_class", "model_class", "options"),
+    [
+        (BertPairwiseParser, PairwiseParser, {}),
+        (BertPairwiseParser, PairwiseParser, SELECT),
+        (BertPairwiseForRelationClassification, PairwiseForRelationClassification, {}),
+    ],
+)
+def test_the_member_of_bert_is_the_same(bert_class, model_class, options):
+    bert = randomized(bert_class(BertPairwiseConfig(**BERT, **SIZES, **options)))
+    model = build("bert", model_class, **options)
+    weights = {name.replace("bert.", "encoder.", 1): weight for name, weight in bert.state_dict().items()}
+    model.load_state_dict(weights)
+    inputs = INPUTS[model_class]("bert")
+    with torch.no_grad():
+        for one, other in zip(model(**inputs).to_tuple(), bert(**inputs).to_tuple(), strict=True):
+            torch.testing.assert_close(one, other, **TOLERANCE)
+    assert issubclass(bert_class, BertPreTrainedModel)
+
+
+class TestLearnedRoot:
+    """A tokenizer without a leading special token: no piece stands for ROOT."""
+
+    @pytest.fixture(params=[{}, SELECT], ids=["pairs", "heads"])
+    def options(self, request):
+        return {**request.param, "root": "learned"}
+
+    @pytest.fixture
+    def inputs(self):
+        inputs = tree("t5")
+        return {**inputs, "word_index": inputs["word_index"] - (inputs["word_index"] == 0).long()}
+
+    def test_it_is_learned(self, options, inputs):
+        model = build("t5", **options)
+        outputs = model(**inputs)
+        outputs.loss.backward()
+        roots = [part.root for part in (model.relations, getattr(model, "arcs", None)) if part is not None]
+        assert all(root.weight.grad.any() for root in roots)
+        for root in roots:
+            torch.nn.init.zeros_(root.weight)
+        changed = model(**inputs).arc_scores
+        differs = (changed != outputs.arc_scores).any(dim=0)
+        assert differs[0, 1:].all() and not differs[1:].any()
+
+    @pytest.mark.slow
+    def test_has_room_for_a_word_in_every_piece(self, options):
+        model = build("llama", **options)
+        inputs = {"input_ids": batch("llama")["input_ids"][:1], "word_index": torch.arange(1, 10).unsqueeze(0)}
+        scores = torch.compile(model, backend="eager")(**inputs).arc_scores
+        torch.testing.assert_close(scores, model(**inputs).arc_scores, **TOLERANCE)
+
+    def test_saves(self, options, inputs, tmp_path):
+        model = build("t5", **options)
+        model.save_pretrained(tmp_path)
+        again = PairwiseParser.from_pretrained(tmp_path)
+        torch.testing.assert_close(again(**inputs).arc_scores, model(**inputs).arc_scores, **TOLERANCE)
+
+    def test_says_which_is_meant(self, options, inputs):
+        with pytest.raises(ValueError, match='config.root is "learned"; number them -1'):
+            build("t5", **options)(**tree("t5"))
+        with pytest.raises(ValueError, match='without ROOT, .* set config.root to "learned"'):
+            build("t5")(**inputs)
+
+
+@MODELS
+def test_a_frozen_encoder(model_class, options, tmp_path):
+    build("electra", model_class, **options).save_pretrained(tmp_path)
+    model = model_class.from_pretrained(tmp_path, freeze_encoder=True).train()
+    assert model.training and not model.encoder.training
+    model(**INPUTS[model_class]("electra")).loss.backward()
+    for name, weight in model.named_parameters():
+        assert (weight.grad is None) == (not weight.requires_grad) == name.startswith("encoder."), name
+
+
+def test_auto_classes(tmp_path):
+    config = PairwiseConfig(encoder=tiny_encoder("roberta"), **SIZES)
+    parsing, classifying = (
+        (AutoModelForDependencyParsing,),
+        (
+            AutoModelForRelationExtraction,
+            AutoModelForSequenceClassification,
+        ),
+    )
+    for model_class, auto_classes in ((PairwiseParser, parsing), (PairwiseForRelationClassification, classifying)):
+        model_class(config).save_pretrained(tmp_path)
+        for auto_class in (AutoModel, *auto_classes):
+            assert type(auto_class.from_pretrained(tmp_path)) is model_class
+        for auto_class in auto_classes:
+            assert type(auto_class.from_config(config)) is model_class
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("model_class", INPUTS)
+    def test_attention_without_maps(self, model_class, tmp_path):
+        save_stock("roberta", tmp_path)
+        with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps"):
+            model_class.from_pretrained(tmp_path, attn_implementation="sdpa")
+        model = model_class.from_pretrained(tmp_path, attn_implementation="sdpa", features="emb")
+        assert model.encoder.config._attn_implementation == "sdpa"
+        model = model_class.from_pretrained(tmp_path, **SIZES)
+        assert model.encoder.config._attn_implementation == "eager"
+        model.set_attn_implementation("sdpa")
+        with pytest.raises(ValueError, match="the encoder .* attention"):
+            model(**INPUTS[model_class]("roberta"))
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            LongformerConfig(**BERT | {"max_position_embeddings": 60, "attention_window": [4, 4]}),
+            FunnelConfig(vocab_size=60, d_model=32, n_head=4, d_head=8, d_inner=48, block_sizes=[1, 1]),
+        ],
+        ids=lambda config: config.model_type,
+    )
+    @pytest.mark.parametrize("model_class", INPUTS)
+    def test_attention_of_another_shape(self, model_class, config):
+        model = model_class(PairwiseConfig(encoder=config, **SIZES)).eval()
+        with pytest.raises(ValueError, match=r"must return attention of the shape \(3, 4, 9, 9\), got"):
+            model(**INPUTS[model_class]("roberta"))
+
+    def test_a_learned_root_without_states(self):
+        with pytest.raises(
+            StrictDataclassError, match='root "learned" is a hidden state: features must be "emb" or "emb.att"'
+        ):
+            PairwiseConfig(root="learned", features="att")
+
+
+WITHOUT_MSATTN = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "msattn":
+            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
+
+sys.meta_path.insert(0, Blocked())
+import torch
+import transformers
+
+for folder in sys.argv[1:]:
+    inputs, expected = torch.load(folder + "/expected.pt")
+    for source in (folder, folder + "-again"):
+        model = transformers.AutoModel.from_pretrained(source, trust_remote_code=True).eval()
+        assert type(model).__module__.startswith("transformers_modules")
+        torch.testing.assert_close(model(**inputs)[1], expected, rtol=1e-4, atol=1e-5)
+        model.save_pretrained(folder + "-again")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_checkpoints_load_without_msattn(tmp_path):
+    folders = []
+    for family in ("bert", "t5", "qwen3"):
+        for model_class, inputs in INPUTS.items():
+            folders.append(str(tmp_path / f"{family}-{model_class.__name__}"))
+            model = build(family, model_class)
+            model.save_pretrained(folders[-1])
+            with torch.no_grad():
+                torch.save((inputs(family), model(**inputs(family))[1]), folders[-1] + "/expected.pt")
+    done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
