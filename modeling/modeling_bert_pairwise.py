@@ -69,10 +69,10 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel, Pairwis
     _rows_from = "output_hidden_states"
 
     def _piece_rows(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entity_pieces: torch.Tensor
+        self, outputs: Any, attention_mask: torch.Tensor | None, entities: torch.Tensor
     ) -> Iterator[torch.Tensor]:
         for layer, states in zip(self.bert.encoder.layer, outputs.hidden_states[:-1], strict=True):
-            yield _piece_attention(layer.attention.self, states, attention_mask, entity_pieces)
+            yield _piece_attention(layer.attention.self, states, attention_mask, entities)
 
 
 def _piece_attention(
@@ -85,10 +85,10 @@ def _piece_attention(
         attention (`BertSelfAttention`): The layer's self-attention.
         states (`torch.Tensor` of shape `(batch, tokens, width)`): The input of the layer.
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-        pieces (`torch.LongTensor` of shape `(batch, 2, m)`): Positions; -1 counts as 0.
+        pieces (`torch.LongTensor` of shape `(batch, entities, m)`): Positions; -1 counts as 0.
 
     Returns:
-        `torch.Tensor` of shape `(batch, heads, 2 * m, tokens)`
+        `torch.Tensor` of shape `(batch, heads, entities * m, tokens)`
     """
     # The modules are called, never their weights read: adapters and quantized layers stand in their places.
     heads, size = attention.num_attention_heads, attention.attention_head_size
