@@ -60,8 +60,8 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
     head, tail = _span_field(row, "head"), _span_field(row, "tail")
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
-    head = _span(head, "head", tokens, text, where)
-    tail = _span(tail, "tail", tokens, text, where)
+    head = character_span(head, "head", tokens, text, where)
+    tail = character_span(tail, "tail", tokens, text, where)
     if head == tail:
         raise UserError(f"{where}: both entities are at characters {head}; a relation is between two.")
     example = {
@@ -132,8 +132,20 @@ def _type_field(row: Mapping, role: str) -> Any:
     return _first(row, f"{role}_type", f"{TACRED_ROLES[role]}_type")
 
 
-def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
-    """Validates a span and converts it to characters."""
+def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
+    """
+    Validates a span and converts it to characters.
+
+    Args:
+        value (`Any`): Two bounds, `[start, end)`, whole numbers in any type.
+        role (`str`): What the span is of, for error messages.
+        tokens (`list[str]` or `None`): The tokens that the span counts; `None` if it counts characters.
+        text (`str`): The text: the tokens, joined by spaces.
+        where (`str`): The location, which starts the error messages.
+
+    Raises:
+        UserError: The span is not two whole numbers, is empty or out of range.
+    """
     size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
     try:
         if isinstance(value, (str, Mapping)):

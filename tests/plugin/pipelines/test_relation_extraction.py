@@ -173,11 +173,17 @@ def test_long_sentences_keep_a_window_around_the_entities(extractor):
     assert len(extractor(row, output_attentions=True, max_length=12)["tokens"]) == 12
 
 
-def test_the_encoding_is_the_one_of_training(extractor):
-    text = "In the house of the author."
-    encoded = encode_relations(extractor.tokenizer, [text], [[7, 12]], [[20, 26]])
-    given = extractor.preprocess({"text": text, "head": [7, 12], "tail": [20, 26]})
-    assert {name: given[name].tolist() for name in encoded} == encoded
+def test_the_encoding_is_the_one_of_training(extractor, monkeypatch):
+    text, read = "In the house of the author.", []
+    forward = extractor.model.forward
+
+    def reading(*, output_attentions, **given):
+        read.append({name: values.tolist() for name, values in given.items()})
+        return forward(**given)
+
+    monkeypatch.setattr(extractor.model, "forward", reading)
+    extractor({"text": text, "head": [7, 12], "tail": [20, 26]})
+    assert read == [encode_relations(extractor.tokenizer, [text], [[7, 12]], [[20, 26]])]
 
 
 @pytest.mark.parametrize(
