@@ -19,6 +19,7 @@ logger = logging.get_logger(__name__)
 
 # A word that can stand for an entity: it has two letters at least.
 WORD = re.compile(r"[^\W\d_]{2,}")
+TWO_WORDS = re.compile(r"\b[^\W\d_]{2,} [^\W\d_]{2,}\b")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,28 @@ def word_pairs(example: Mapping[str, Any], count: int, draw: random.Random) -> l
     apart = [word for word in words if all(word[1] <= start or end <= word[0] for start, end in entities)]
     pairs = [pair for pair in permutations([*entities, *apart], 2) if pair[0] in apart or pair[1] in apart]
     return [{"head": head, "tail": tail} for head, tail in draw.sample(pairs, min(count, len(pairs)))]
+
+
+def random_pair(example: Mapping[str, Any], draw: random.Random) -> dict[str, Any] | None:
+    """
+    Draws a pair of spans of two words each that share nothing with the entities of a sentence: pairs which no training
+    data hold, for measuring how often a model sees a relation where there is none.
+
+    Args:
+        example (`Mapping[str, Any]`): See [`relation_row`].
+        draw (`random.Random`): The random numbers.
+
+    Returns:
+        `dict[str, Any]` or `None`: The example with `head` and `tail` replaced, and no label; `None` if the sentence
+        is too short.
+    """
+    spans = [list(words.span()) for words in TWO_WORDS.finditer(example["text"])]
+    entities = [example["head"], example["tail"]]
+    apart = [span for span in spans if all(span[1] <= start or end <= span[0] for start, end in entities)]
+    if len(apart) < 2:
+        return None
+    head, tail = draw.sample(apart, 2)
+    return {**example, "head": head, "tail": tail, "label": None}
 
 
 def _word_pair_rows(example: dict[str, Any], negatives: Negatives, draw: random.Random) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 from transformers.utils import logging
 
-from msattn.data.corpora.entity_rows import Negatives, pair_rows
+from msattn.data.corpora.entity_rows import Negatives, pair_rows, random_pair
 from msattn.data.corpora.relation_rows import relation_row
 from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
@@ -153,6 +155,25 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
     if every - trained:
         logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
     return sorted(every)
+
+
+def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:
+    """
+    A dataset of pairs without a relation, one for each of the first sentences that are long enough.
+
+    Args:
+        dataset (`datasets.Dataset`): As of [`read_relations`].
+        seed (`int`): The random seed.
+        most (`int`, *optional*, defaults to 1000): The largest number of pairs.
+
+    Returns:
+        `datasets.Dataset` or `None`: The pairs, without labels, see
+        [`~msattn.data.corpora.entity_rows.random_pair`]; `None` if no sentence is long enough.
+    """
+    draw = random.Random(seed)
+    pairs = (pair for example in dataset if (pair := random_pair(example, draw)) is not None)
+    found = rows_to_dataset(islice(pairs, most), RELATION_FEATURES)
+    return found if len(found) else None
 
 
 def _relations(

@@ -8,6 +8,7 @@ import pytest
 
 from msattn.data import read_relations
 from msattn.data.corpora.entity_rows import Negatives
+from msattn.data.corpora.relations import random_pairs
 from msattn.errors import UserError
 
 TACRED = {
@@ -130,6 +131,22 @@ def test_one_marked_pair_yields_pairs_of_words(read):
     given = {"Acme Corp", "Ahmed Rashid"}
     for head, _, tail, *types in triples(rows)[1:]:
         assert {head, tail} <= {*given, "leads", "the"} and {head, tail} != given and types == [None, None]
+
+
+def test_random_pairs_share_nothing_with_entities_nor_with_drawn_words(read):
+    text = "Ann saw the old house of her friend near the river and went home"
+    row = {"text": text, "head": [0, 3], "tail": [16, 21], "label": "x"}
+    rows = read(*[row] * 20, TACRED)
+    found = random_pairs(rows, seed=1)
+    assert len(found) == 20 and found.column_names == rows.column_names
+    for pair in found:
+        for role in ("head", "tail"):
+            start, end = pair[role]
+            assert text[start:end].count(" ") == 1 and "Ann" not in text[start:end] and "house" not in text[start:end]
+    assert len({(*pair["head"], *pair["tail"]) for pair in found}) > 3
+    assert found.to_list() == random_pairs(rows, seed=1).to_list()
+    assert random_pairs(rows, seed=1, most=3).to_list() == found.to_list()[:3]
+    assert random_pairs(read(TACRED), seed=1) is None
 
 
 @pytest.mark.parametrize(
