@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msattn.analysis.pictures import COLORS, FONTS, INK, MUTED
+from msattn.data.inputs.raw_text import refuse_surrogates
 from msattn.errors import UserError
+from msattn.trees.parse_results import named_sentences
 
 WORD_SIZE, LABEL_SIZE = 15, 11
 # In pixels: word spacing, spacing of arc ends at a word, height of a level, corner radius, size of an arrowhead.
@@ -29,21 +31,33 @@ class _Arc(NamedTuple):
     title: str
 
 
-def arc_diagram(words: Sequence[Mapping[str, Any]], path: str | os.PathLike | None = None) -> str:
+class _Picture(NamedTuple):
+    """The picture of a sentence, in pixels."""
+
+    width: float
+    height: float
+    from_right: bool
+    shapes: list[str]
+
+
+def arc_diagram(sentences: Sequence, path: str | os.PathLike | None = None) -> str:
     """
-    Draws a dependency tree as SVG. Arrows point from heads to dependents; the arc of the root comes from above.
+    Draws dependency trees as SVG, one below the other.
+
+    Arrows point from heads to dependents; the arc of the root comes from above. A sentence in a script that is written
+    from right to left is drawn so. Control characters are shown by their symbols.
 
     Args:
-        words (`Sequence[Mapping[str, Any]]`):
-            The result of the pipeline `"dependency-parsing"` for a sentence: `word`, `head`, `relation` and optionally
-            `score`, which is shown as a tooltip.
+        sentences (`Sequence`):
+            What the pipeline `"dependency-parsing"` returns, for a sentence, a text or a list of them. Of each word
+            `word`, `head`, `relation` and optionally `score`, which is shown as a tooltip.
         path (`str` or `os.PathLike`, *optional*): The `.svg` file to write.
 
     Returns:
         `str`: The SVG document.
 
     Raises:
-        UserError: `path` does not end in `.svg`.
+        UserError: `path` does not end in `.svg`, or a word has half of a character (a lone surrogate).
 
     Example:
 
@@ -55,7 +69,10 @@ def arc_diagram(words: Sequence[Mapping[str, Any]], path: str | os.PathLike | No
     """
     if path is not None and Path(path).suffix.lower() != ".svg":
         raise UserError(f"{os.fspath(path)}: an arc diagram is saved as .svg.")
-    picture = _picture([str(word["word"]) for word in words], _arcs(words))
+    pictures = [
+        _picture([str(word["word"]) for word in words], _arcs(words)) for _, words in named_sentences(sentences)
+    ]
+    picture = _document(pictures)
     if path is not None:
         Path(path).write_text(picture, encoding="utf-8")
     return picture
@@ -75,7 +92,32 @@ def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
     return sorted(arcs, key=lambda arc: (arc.right - arc.left, arc.left))
 
 
-def _picture(words: list[str], arcs: list[_Arc]) -> str:
+def _document(pictures: list[_Picture]) -> str:
+    width = max((picture.width for picture in pictures), default=MARGIN)
+    parts, top = [], 0.0
+    for picture in pictures:
+        # From right to left, sentences start at the right.
+        left = width - picture.width if picture.from_right else 0.0
+        place = "" if not (left or top) else f' transform="translate({left:.1f} {top:.1f})"'
+        direction = ' direction="rtl"' if picture.from_right else ""
+        parts += [f"<g{place}{direction}>", *picture.shapes, "</g>"]
+        top += picture.height
+    fonts = ", ".join(f"'{font}'" for font in FONTS)
+    height = max(top, 1.0)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}" font-family="{fonts}, sans-serif" text-anchor="middle">',
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def _picture(words: list[str], arcs: list[_Arc]) -> _Picture:
+    for word in words:
+        refuse_surrogates(word)
     offsets = _feet(arcs)
     centers = _centers(words, arcs, offsets)
     spans = {
@@ -85,23 +127,31 @@ def _picture(words: list[str], arcs: list[_Arc]) -> str:
     width = (centers[-1] + _width(words[-1], WORD_SIZE) / 2 if words else 0) + MARGIN
     ground = MARGIN + LABEL_SIZE + LEVEL * max(levels.values(), default=0)
     height = ground + 2 * WORD_SIZE + MARGIN
+    from_right = _is_from_right(words)
+    if from_right:
+        centers = [width - center for center in centers]
+        spans = {arc: (width - left, width - right) for arc, (left, right) in spans.items()}
     shapes = [shape for arc in arcs for shape in _shape(arc, spans[arc], ground, levels[arc])]
     texts = [
-        f'<text x="{center:.1f}" y="{ground + 1.5 * WORD_SIZE:.1f}">{escape(word)}</text>'
+        f'<text x="{center:.1f}" y="{ground + 1.5 * WORD_SIZE:.1f}">{_escaped(word)}</text>'
         for word, center in zip(words, centers, strict=True)
     ]
-    fonts = ", ".join(f"'{font}'" for font in FONTS)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" '
-            f'height="{height:.1f}" font-family="{fonts}, sans-serif" text-anchor="middle">',
-            '<rect width="100%" height="100%" fill="#ffffff"/>',
-            *shapes,
-            f'<g font-size="{WORD_SIZE}" fill="{INK}">',
-            *texts,
-            "</g>",
-            "</svg>\n",
-        ]
+    return _Picture(width, height, from_right, [*shapes, f'<g font-size="{WORD_SIZE}" fill="{INK}">', *texts, "</g>"])
+
+
+def _is_from_right(words: list[str]) -> bool:
+    """Whether most letters with a direction are written from right to left."""
+    directions = [unicodedata.bidirectional(letter) for word in words for letter in word]
+    return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
+
+
+def _escaped(text: str) -> str:
+    # XML has no control characters; Unicode has symbols for them.
+    return escape(
+        "".join(
+            chr(0x2400 + ord(letter)) if letter < " " else "\ufffd" if letter in "\x7f\ufffe\uffff" else letter
+            for letter in text
+        )
     )
 
 
@@ -159,10 +209,10 @@ def _levels(arcs: list[_Arc], spans: Mapping[_Arc, tuple[float, float]]) -> dict
 
 
 def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> list[str]:
-    left, right = span
+    tip = span[1] if arc.dependent == arc.right else span[0]
+    left, right = sorted(span)
     top = ground - LEVEL * level
     foot = ground - 2
-    tip = right if arc.dependent == arc.right else left
     color = COLORS[0] if left < right else MUTED
     if left < right:
         line = (
@@ -174,12 +224,12 @@ def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> l
     middle = (left + right) / 2
     box = _width(arc.label, LABEL_SIZE) + 6
     return [
-        f"<g><title>{escape(arc.title)}</title>",
+        f"<g><title>{_escaped(arc.title)}</title>",
         f'<path d="{line}" fill="none" stroke="{color}" stroke-width="1.3"/>',
         f'<path d="M{tip - HEAD / 2:.1f} {foot - HEAD:.1f}h{HEAD}L{tip:.1f} {foot + 1:.1f}z" fill="{color}"/>',
         f'<rect x="{middle - box / 2:.1f}" y="{top - 7:.1f}" width="{box:.1f}" height="14" fill="#ffffff"/>',
         f'<text x="{middle:.1f}" y="{top + LABEL_SIZE / 3:.1f}" font-size="{LABEL_SIZE}" fill="{INK}">'
-        f"{escape(arc.label)}</text></g>",
+        f"{_escaped(arc.label)}</text></g>",
     ]
 
 

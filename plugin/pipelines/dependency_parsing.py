@@ -1,18 +1,28 @@
-"""The pipeline `"dependency-parsing"`: predicts the head and relation of every word of a sentence."""
+"""The pipeline `"dependency-parsing"`: predicts the head and relation of every word of a text."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
-from transformers.pipelines.base import ChunkPipeline
+from torch.utils.data import DataLoader
+from transformers.pipelines.base import ChunkPipeline, no_collate_fn
+from transformers.pipelines.pt_utils import PipelineDataset, PipelineIterator
+from transformers.utils import logging
 
+from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text, with_tree
+from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
+from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError
-from msattn.pipelines.length_sorted import LengthSortedPipeline
+from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
+from msattn.pipelines.piece_batches import piece_batches
+from msattn.trees.parse_results import is_sentence, named_sentences
 from msattn.trees.parses import DECODERS, Parses, RankedTree, parse_batch, ranked_trees, sentence_parses
+
+logger = logging.get_logger(__name__)
 
 
 class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
@@ -21,13 +31,13 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
     An input is one of
 
-    - a text of one sentence, `"The dog doesn't sleep."`, which is split into words (with inner apostrophes) and
-      punctuation marks;
+    - a text, `"Dogs sleep. Cats eat mice."`, which is split into sentences and words;
     - a tokenized sentence, `{"words": ["The", "dog", "does", "n't", "sleep", "."]}`. Use the tokenization of the
       parser's treebank.
 
     Lists, datasets and generators of inputs work too; within a list, a sentence may also be a plain list of words.
-    With `batch_size`, sentences of similar length are batched together. Results have the order of the inputs.
+    Sentences of similar length, and the windows of long ones, are batched together. Results have the order of the
+    inputs.
 
     Example:
 
@@ -35,12 +45,12 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     >>> import msattn
     >>> from transformers import pipeline
 
-    >>> parse = pipeline("dependency-parsing", model="outputs/ewt")
-    >>> parse("Dogs sleep.")
-    [{'index': 1, 'word': 'Dogs', 'head': 2, 'relation': 'nsubj', 'score': 0.98},
-     {'index': 2, 'word': 'sleep', 'head': 0, 'relation': 'root', 'score': 0.99},
-     {'index': 3, 'word': '.', 'head': 2, 'relation': 'punct', 'score': 0.99}]
-    >>> print(parse.to_conllu(parse("Dogs sleep.")))
+    >>> parse = pipeline("dependency-parsing", model="outputs/ewt", lang="en")
+    >>> sentences = parse("Dogs sleep. Cats eat mice.")
+    >>> sentences[0]
+    [{'index': 1, 'word': 'Dogs', 'head': 2, 'relation': 'nsubj', 'score': 0.98, 'start': 0, 'end': 4,
+      'space_after': ' '}, ...]
+    >>> print(parse.to_conllu(sentences))
     ```
     """
 
@@ -68,6 +78,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         k: int | None = None,
         marginals: bool | None = None,
         fixed: Mapping[int, int] | None = None,
+        word_tokenizer: Callable[[str], Any] | None = None,
+        lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         for name, value, choices in (
             ("decode", decode, DECODERS),
@@ -82,6 +94,12 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             raise UserError(
                 f"the k best trees are those with the highest scores; give k or decode={decode!r}, not both."
             )
+        if word_tokenizer is not None and not callable(word_tokenizer):
+            raise UserError(f"word_tokenizer is a callable that takes a text, not {word_tokenizer!r}.")
+        if word_tokenizer is not None and lang is not None:
+            raise UserError("lang chooses among our own rules for words; give lang or word_tokenizer, not both.")
+        if lang is not None:
+            language_of(lang)
         whole = k is not None or bool(marginals) or fixed is not None
         ranking = {"k": k, "marginals": marginals, "fixed": fixed}
         ranking = {name: value for name, value in ranking.items() if value is not None}
@@ -89,74 +107,129 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             "max_length": max_length,
             "long_sentences": long_sentences,
             "whole": whole or None,
+            "one": fixed is not None or None,
+            "word_tokenizer": word_tokenizer,
+            "lang": lang,
         }
         preprocess_params = {name: value for name, value in preprocess_params.items() if value is not None}
         return preprocess_params, {**decoding, **ranking}, {**decoding, **ranking}
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
-        Parses one or more sentences.
+        Parses one or more texts or sentences.
 
         Args:
             inputs (`Any`): One input or many; see [`DependencyParsingPipeline`].
             decode (`str`, *optional*, defaults to `"mst"`):
                 The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
                 heads to be expected (`"mbr"`), or the best head of each word, which may be no tree (`"greedy"`).
+            word_tokenizer (`Callable`, *optional*):
+                What splits texts into words and sentences: a `Language` of spaCy, a pipeline of Stanza, the `process`
+                of UDPipe, or any callable that returns words or lists of words; see
+                [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Default: our own rules.
+            lang (`str`, *optional*):
+                The language of our rules, such as `"en"`, which takes "don't" as two words. Default: rules for all.
             max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
             k (`int`, *optional*): Return the best trees, as many as these, each with its probability.
             marginals (`bool`, *optional*, defaults to `False`): Give each word the probability of its head.
             fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
-            batch_size (`int`, *optional*, defaults to 1): Sentences that go through the model at once.
+            batch_size (`int`, *optional*, defaults to 1):
+                Inputs whose sentences go through the model at once. Batches also have a budget of word pieces.
 
         Returns:
-            `list[dict]` for a sentence, or a list or an iterator of them as with every pipeline: of each word `index`,
-            from 1 on, `word`, `head`, 0 for the root, `relation`, and `score`, how probable both are by the scores of
-            the arcs into the word. With `marginals`, also `marginal`, how probable the head is over all trees. With
-            `k`, a list of `{"words": list[dict], "probability": float}`, best first; the probability is that of the
-            heads.
+            A list of sentences for a text, a sentence for words, and a list or an iterator of them for many inputs.
+
+            A sentence is a `list[dict]`: of each word `index`, from 1 on, `word`, `head`, 0 for the root, `relation`,
+            and `score`, how probable both are by the scores of the arcs into the word. With `marginals`, also
+            `marginal`, how probable the head is over all trees. In a text, also `start` and `end`, its characters
+            `[start, end)`, and `space_after`, the white space behind it. The words of a multi-word token of the
+            `word_tokenizer` have those of the token, and its form as `token`.
+
+            With `k`, a sentence is a list of `{"words": list[dict], "probability": float}`, best first; the
+            probability is that of the heads.
 
         Raises:
             UserError: What was given is no sentence; or it is longer than the model reads, and `long_sentences` is
-                `"error"` or one of `k`, `marginals` and `fixed` is given; or no tree has the fixed heads.
+                `"error"` or one of `k`, `marginals` and `fixed` is given; or no tree has the fixed heads, or the text
+                has several sentences to fix heads in; or the `word_tokenizer` does not return the words of the text.
         """
+        if isinstance(inputs, (list, tuple)) and len(inputs) > 1 and all(_is_one_word(item) for item in inputs):
+            logger.warning(
+                f"each of the {len(inputs)} strings is parsed as a text of its own; for one sentence give "
+                f'{{"words": {list(inputs[:3])!r:.60}...}}.'
+            )
         return super().__call__(inputs, **kwargs)
 
-    def input_length(self, item: Any) -> int:
-        """The approximate length of an input in characters."""
-        words = item.get("words") if isinstance(item, Mapping) else item
-        return sum(len(str(word)) + 1 for word in words) if isinstance(words, (list, tuple)) else len(str(words))
+    def get_iterator(
+        self,
+        inputs: Any,
+        num_workers: int,
+        batch_size: int,
+        preprocess_params: dict,
+        forward_params: dict,
+        postprocess_params: dict,
+    ) -> Iterator:
+        from msattn.data.inputs.parser_inputs import ParserCollator
+
+        collate = ParserCollator(self.tokenizer)
+        read = PipelineDataset if isinstance(inputs, Sized) else PipelineIterator
+        data = read(inputs, self.preprocess, preprocess_params)
+        items = iter(DataLoader(data, num_workers=num_workers, batch_size=1, collate_fn=no_collate_fn))
+        # Without batches, an input is answered before the next one is read.
+        lookahead = LOOKAHEAD * batch_size if batch_size > 1 else 1
+        while group := list(islice(items, lookahead)):
+            rows = [(owner, window.inputs) for owner, item in enumerate(group) for window in item["windows"]]
+            answers: list[Any] = [None] * len(rows)
+            lengths = [len(row["input_ids"]) for _, row in rows]
+            for batch in piece_batches(lengths, [owner for owner, _ in rows], batch_size):
+                found = self.forward(collate([rows[number][1] for number in batch]), **forward_params)["answers"]
+                for number, answer in zip(batch, found, strict=True):
+                    answers[number] = answer
+            remaining = iter(answers)
+            for item in group:
+                own = [*islice(remaining, len(item["windows"]))]
+                yield self.postprocess({**item, "answers": own}, **postprocess_params)
 
     def preprocess(
-        self, inputs: Any, max_length: int | None = None, long_sentences: str = "window", whole: bool = False
-    ) -> Iterator[dict[str, Any]]:
+        self,
+        inputs: Any,
+        max_length: int | None = None,
+        long_sentences: str = "window",
+        whole: bool = False,
+        one: bool = False,
+        word_tokenizer: Callable[[str], Any] | None = None,
+        lang: str | None = None,
+    ) -> dict[str, Any]:
         # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.parser_inputs import parser_inputs
 
-        words = _words(inputs)
+        is_text = isinstance(inputs, str)
+        sentences = split_text(inputs, word_tokenizer, lang) if is_text else [_words(inputs)]
+        if one and len(sentences) > 1:
+            raise UserError(
+                f"fixed names the words of one sentence, and the text has {len(sentences)}: {inputs[:80]!r}; give the "
+                'sentence alone, as {"words": [...]}.'
+            )
         limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
         limit = min(limit for limit in limits if limit is not None)
-        # A sentence without words still needs a model input, for the batch.
-        (windows,) = parser_inputs(self.tokenizer, [words or [""]], limit)
-        if long_sentences == "error" and (len(windows) > 1 or windows[0].cut):
-            raise UserError(f"the sentence has more than {limit} tokens: {' '.join(words)[:80]!r}.")
-        if whole and len(windows) > 1:
-            raise UserError(
-                f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
-                f"need it as a whole: {' '.join(words)[:80]!r}."
-            )
-        for number, window in enumerate(windows, start=1):
-            start, stop = window.kept
-            tensors = {name: torch.tensor([row]) for name, row in window.inputs.items()}
-            # Shifted by 1, as the pipeline pads batches with 0.
-            yield {
-                **tensors,
-                "word_index": tensors["word_index"] + 1,
-                "words": words,
-                "window": {"sentence": 0, "first": window.first, "start": start, "stop": stop},
-                "is_last": number == len(windows),
-            }
+        windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
+        for words, parts in zip(sentences, windows, strict=True):
+            shown = " ".join(word.text for word in words)[:80]
+            if long_sentences == "error" and (len(parts) > 1 or (parts and parts[0].cut)):
+                raise UserError(f"the sentence has more than {limit} tokens: {shown!r}.")
+            if whole and len(parts) > 1:
+                raise UserError(
+                    f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
+                    f"need it as a whole: {shown!r}."
+                )
+        return {
+            "sentences": sentences,
+            "is_text": is_text,
+            "windows": [window for parts in windows for window in parts],
+            "owners": [number for number, parts in enumerate(windows) for _ in parts],
+        }
 
     def _forward(
         self,
@@ -166,59 +239,73 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         marginals: bool = False,
         fixed: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
-        about = {name: model_inputs.pop(name) for name in ("words", "window", "is_last")}
-        word_index = model_inputs.pop("word_index") - 1
-        if k is not None or marginals or fixed is not None:
-            outputs = self.model(**model_inputs, word_index=word_index)
-            # Alone, a sentence is not in a list.
-            batched = isinstance(about["window"], list)
-            sizes = [len(words) + 1 for words in (about["words"] if batched else [about["words"]])]
-            trees = [
+        if k is None and not marginals and fixed is None:
+            _, parses = parse_batch(self.model, model_inputs, decode)
+            return {"answers": list(np.stack(parses, axis=-1))}
+        outputs = self.model(**model_inputs)
+        sizes = (model_inputs["word_index"].amax(dim=1) + 1).tolist()
+        return {
+            "answers": [
                 ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode)
                 for size, arcs, relations in zip(sizes, outputs["arc_scores"], outputs["relation_logits"], strict=True)
             ]
-            return {"trees": trees if batched else trees[0], **about}
-        _, parses = parse_batch(self.model, {**model_inputs, "word_index": word_index}, decode)
-        return {"parses": torch.from_numpy(np.stack(parses, axis=-1)), **about}
+        }
 
     def postprocess(
         self,
-        model_outputs: list[dict[str, Any]],
+        model_outputs: dict[str, Any],
         decode: str = "mst",
         k: int | None = None,
         marginals: bool = False,
         fixed: Mapping[int, int] | None = None,
-    ) -> list[dict[str, Any]]:
-        words = model_outputs[0]["words"]
-        if "trees" in model_outputs[0]:
-            trees = [
-                {
-                    "words": self._words_of(words, tree, tree.marginals if marginals else None),
-                    "probability": tree.probability,
-                }
-                for tree in model_outputs[0]["trees"]
+    ) -> list:
+        sentences, answers = model_outputs["sentences"], model_outputs["answers"]
+        if not answers:
+            # There is no text, or a sentence without words.
+            nothing: list = [] if k is None or model_outputs["is_text"] else [{"words": [], "probability": 1.0}]
+            return nothing
+        if k is not None or marginals or fixed is not None:
+            # A sentence is one window here.
+            results = [
+                [
+                    {
+                        "words": self._words_of(words, tree, tree.marginals if marginals else None),
+                        "probability": tree.probability,
+                    }
+                    for tree in trees
+                ]
+                for words, trees in zip(sentences, answers, strict=True)
             ]
-            return trees if k is not None else trees[0]["words"]
-        answers = [output["parses"][0].numpy() for output in model_outputs]
-        (parse,) = sentence_parses(answers, [output["window"] for output in model_outputs], decode)
-        return self._words_of(words, parse)
+            results = results if k is not None else [trees[0]["words"] for trees in results]
+        else:
+            windows = [
+                {"sentence": owner, "first": window.first, "start": window.kept[0], "stop": window.kept[1]}
+                for owner, window in zip(model_outputs["owners"], model_outputs["windows"], strict=True)
+            ]
+            parses = sentence_parses(answers, windows, decode)
+            results = [self._words_of(words, parse) for words, parse in zip(sentences, parses, strict=True)]
+        return results if model_outputs["is_text"] else results[0]
 
     def _words_of(
-        self, words: Sequence[str], parse: Parses | RankedTree, marginals: np.ndarray | None = None
+        self, words: Sequence[Word], parse: Parses | RankedTree, marginals: np.ndarray | None = None
     ) -> list[dict[str, Any]]:
         labels = self.model.config.id2label
-        result = [
-            {
-                "index": index,
-                "word": word,
-                "head": int(parse.heads[index - 1]),
-                "relation": labels[int(parse.relations[index - 1])],
-                "score": float(parse.scores[index - 1]),
+        result = []
+        for number, word in enumerate(words):
+            entry = {
+                "index": number + 1,
+                "word": word.text,
+                "head": int(parse.heads[number]),
+                "relation": labels[int(parse.relations[number])],
+                "score": float(parse.scores[number]),
             }
-            for index, word in enumerate(words, start=1)
-        ]
-        for word, marginal in zip(result, [] if marginals is None else marginals, strict=marginals is not None):
-            word["marginal"] = float(marginal)
+            if marginals is not None:
+                entry["marginal"] = float(marginals[number])
+            if word.end:
+                entry |= {"start": word.start, "end": word.end, "space_after": word.space_after}
+            if word.token is not None:
+                entry["token"] = word.token
+            result.append(entry)
         return result
 
     @staticmethod
@@ -226,53 +313,68 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         """
         Converts results of the pipeline to CoNLL-U.
 
+        `# sent_id` is the place of a sentence among the results, from 1: `3-2` is the second one of the third text.
+        CoNLL-U has no sentence without words; its number is left out.
+
         Args:
-            sentences (`Sequence`): The result for one sentence, or a list of results.
+            sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.
 
         Returns:
-            `str`: The CoNLL-U text, with the columns ID, FORM, HEAD and DEPREL.
+            `str`: The CoNLL-U text, with the columns ID, FORM, HEAD, DEPREL and MISC (spaces).
         """
-        from msattn.data.corpora.treebanks import conllu_lines
-        from msattn.data.files.conllu import with_tree
-
-        several = sentences if sentences and isinstance(sentences[0], Sequence) else [sentences]
-        columns = (
-            [[word[name] for word in sentence] for name in ("word", "head", "relation")] for sentence in several
-        )
-        return "".join(with_tree(conllu_lines(words), heads, relations) for words, heads, relations in columns)
+        written = []
+        for place, words in named_sentences(sentences):
+            in_text = "space_after" in words[0]
+            lines = (
+                conllu_lines_of_text(words, place)
+                if in_text
+                else conllu_lines([word["word"] for word in words], place)
+            )
+            written.append(with_tree(lines, [word["head"] for word in words], [word["relation"] for word in words]))
+        return "".join(written)
 
     @staticmethod
-    def to_displacy(sentence: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    def to_displacy(sentences: Sequence) -> dict[str, list[dict[str, Any]]] | list[dict[str, list[dict[str, Any]]]]:
         """
-        Converts a result to the input of spaCy's `displacy.render(..., style="dep", manual=True)`.
+        Converts results to the input of spaCy's `displacy.render(..., style="dep", manual=True)`.
 
         displaCy draws no arc for the root. [`~msattn.analysis.arc_diagram`] does, and works without spaCy.
 
         Args:
-            sentence (`Sequence[Mapping[str, Any]]`): The result for one sentence.
+            sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.
+
+        Returns:
+            `dict`: The picture of a sentence, or a list of those of several.
         """
-        arcs = [
-            {
-                "start": min(word["head"], word["index"]) - 1,
-                "end": max(word["head"], word["index"]) - 1,
-                "label": word["relation"],
-                "dir": "left" if word["index"] < word["head"] else "right",
-            }
-            for word in sentence
-            if word["head"]
-        ]
-        return {"words": [{"text": word["word"], "tag": ""} for word in sentence], "arcs": arcs}
+        if is_sentence(sentences):
+            return _displacy(sentences)
+        return [_displacy(words) for _, words in named_sentences(sentences)]
 
 
-def _words(inputs: Any) -> list[str]:
+def _displacy(words: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    arcs = [
+        {
+            "start": min(word["head"], word["index"]) - 1,
+            "end": max(word["head"], word["index"]) - 1,
+            "label": word["relation"],
+            "dir": "left" if word["index"] < word["head"] else "right",
+        }
+        for word in words
+        if word["head"]
+    ]
+    return {"words": [{"text": word["word"], "tag": ""} for word in words], "arcs": arcs}
+
+
+def _is_one_word(item: Any) -> bool:
+    return isinstance(item, str) and len([*islice(word_spans(item), 2)]) == 1
+
+
+def _words(inputs: Any) -> list[Word]:
     words = inputs.get("words") if isinstance(inputs, Mapping) else inputs
-    if isinstance(words, str):
-        from msattn.data.inputs.words import split_words
-
-        return split_words(words)
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
         raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {inputs!r}.')
     for word in words:
-        if not word or set(word) & set("\t\r\n"):
+        refuse_surrogates(word)
+        if len(f"{word}|".splitlines()) > 1 or not word or "\t" in word:
             raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {word!r} is none.")
-    return list(words)
+    return [Word(word) for word in words]

@@ -19,7 +19,7 @@ from msattn.arguments.masked_lm_arguments import MaskedLMArguments
 from msattn.arguments.parsing_arguments import PARSER_FIELDS, ParserArguments, ParsingDataArguments
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.data.corpora.treebanks import read_treebank
-from msattn.data.files.conllu import with_tree
+from msattn.data.files.conllu_lines import with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments

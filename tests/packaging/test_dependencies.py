@@ -31,7 +31,7 @@ def test_what_the_package_imports_is_a_dependency():
     files = [file for folder in ("configuration", "modeling", "plugin") for file in (ROOT / folder).rglob("*.py")]
     imported = set().union(*map(imported_modules, files)) - set(sys.stdlib_module_names) - {"msattn"}
     distributions = packages_distributions()
-    undeclared = {module for module in imported if not dependencies() & {*distributions.get(module, ())}}
+    undeclared = {module for module in imported if not dependencies() & {module, *distributions.get(module, ())}}
     assert not undeclared
 
 

@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel, pipeline
 
 import run_parsing
-from msattn.data.corpora.treebanks import conllu_lines, read_treebank
-from msattn.data.files.conllu import with_tree
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.metrics.parsing import score_trees
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, logged, same_weights

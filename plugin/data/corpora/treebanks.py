@@ -12,6 +12,7 @@ from datasets import Sequence as SequenceFeature
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import ConlluToken, conllu_sentences
+from msattn.data.files.conllu_lines import conllu_lines
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
@@ -54,18 +55,12 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
     return dataset.remove_columns(TREE_COLUMNS) if dataset[0]["heads"] is None else dataset
 
 
-def conllu_lines(words: Sequence[str]) -> list[str]:
-    """CoNLL-U lines with words only; [`~msattn.data.files.conllu.with_tree`] adds the tree."""
-    rows = (f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
-    return [f"# text = {' '.join(words)}\n", *rows, "\n"]
-
-
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    for where, line in text_lines(path):
+    for number, (where, line) in enumerate(text_lines(path), start=1):
         # Splits at the white space of the format only: a no-break space may be part of a word.
         words = [word for word in re.split("[ \t\n]+", line) if word]
         if words:
-            yield {"words": words, "lines": conllu_lines(words), "where": where}
+            yield {"words": words, "lines": conllu_lines(words, number), "where": where}
 
 
 def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""Reads CoNLL-U and CoNLL-X files, and writes sentences with predicted trees."""
+"""Reads CoNLL-U and CoNLL-X files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -95,27 +95,3 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
     if found:
         found.lines.extend(lines)
         yield found
-
-
-def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
-    """
-    Replaces the tree of a sentence. All columns but HEAD and DEPREL stay unchanged.
-
-    Args:
-        lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
-        heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
-        relations (`Iterable[str]`): The relation of each word to its head.
-
-    Returns:
-        `str`: The lines as one string.
-
-    Raises:
-        ValueError: The number of heads or relations is not the number of words.
-    """
-    lines = list(lines)
-    places = [place for place, line in enumerate(lines) if line.partition("\t")[0].isdecimal()]
-    for place, head, relation in zip(places, heads, relations, strict=True):
-        cells = lines[place].split("\t")
-        cells[6:8] = str(head), relation
-        lines[place] = "\t".join(cells)
-    return "".join(lines)

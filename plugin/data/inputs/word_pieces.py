@@ -84,6 +84,8 @@ def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
+    if not sentences:
+        return []
     # Tokenize text, not lists of words: byte-level vocabularies mark the start of a word by its space.
     encodings = tokenizer([" ".join(words) for words in sentences], verbose=False).encodings
     return [pieces_of(encoding, words) for encoding, words in zip(encodings, sentences, strict=True)]

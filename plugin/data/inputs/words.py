@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from transformers.tokenization_utils_base import EncodingFast
 
-# Independent of the tokenizer, as some keep a full stop attached to its word. "don't" is one word.
-WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+from msattn.data.inputs.word_rules import word_spans
+
 WORD_COLUMNS = ("words", "word_ids")
 
 
 def split_words(text: str) -> list[str]:
-    """Splits a text into words (letters and digits, with inner apostrophes) and single punctuation marks."""
-    return WORD.findall(text)
+    """
+    Splits a text into words and punctuation marks, without regard to its language; see [`word_spans`].
+
+    They do not depend on the tokenizer, as some keep a full stop attached to its word. "don't" is one word.
+    """
+    return [text[start:end] for start, end in word_spans(text)]
 
 
 def character_words(text: str, first: int = 0) -> dict[int, int]:
     """Maps the position of each non-space character to the index of its word, counted from `first`."""
-    return {
-        position: number
-        for number, match in enumerate(WORD.finditer(text), start=first)
-        for position in range(*match.span())
-    }
+    return {position: number for number, span in enumerate(word_spans(text), start=first) for position in range(*span)}
 
 
 def token_words(

@@ -78,6 +78,51 @@ def test_a_picture_of_nothing_and_of_one_word():
         ElementTree.fromstring(arc_diagram(words))
 
 
+def positions(picture: str) -> dict[str, float]:
+    """The place of each text that has no size of its own: the words."""
+    return {
+        text.text: float(text.get("x"))
+        for text in ElementTree.fromstring(picture).iter(f"{SVG}text")
+        if text.get("font-size") is None
+    }
+
+
+def test_several_sentences_are_below_each_other():
+    one, other = sentence("a b c", [2, 0, 2]), sentence("d", [0])
+    picture = arc_diagram([one, [], other])
+    assert arc_diagram([[one], [other]]) == picture
+    assert list(positions(picture)) == ["a", "b", "c", "d"]
+    first, second = (group for group in ElementTree.fromstring(picture).findall(f"{SVG}g"))
+    height = float(ElementTree.fromstring(arc_diagram(one)).get("height"))
+    assert first.get("transform") is None and second.get("transform") == f"translate(0.0 {height:.1f})"
+    assert arc_diagram([one]) == arc_diagram(one)
+
+
+def test_scripts_from_the_right_are_drawn_from_the_right():
+    arabic = sentence("نعم ذهب الولد .", [2, 0, 2, 2])
+    picture = arc_diagram(arabic)
+    places = [*positions(picture).values()]
+    assert places == sorted(places, reverse=True)
+    root = ElementTree.fromstring(picture)
+    assert root.find(f"{SVG}g").get("direction") == "rtl"
+    assert all(0 < place < float(root.get("width")) for place in places)
+    for group in root.iter(f"{SVG}g"):
+        if group.find(f"{SVG}title") is not None:
+            _, arrow = group.findall(f"{SVG}path")
+            dependent = arabic[int(group.find(f"{SVG}text").text[1:]) - 1]["word"]
+            assert abs(float(re.search(r"L([\d.]+) ", arrow.get("d"))[1]) - positions(picture)[dependent]) < 30
+    # The sentence of fewer words starts at the right, too.
+    both = ElementTree.fromstring(arc_diagram([arabic, sentence("نعم", [0])]))
+    assert float(re.search(r"translate\(([\d.]+)", both.findall(f"{SVG}g")[1].get("transform"))[1]) > 0
+
+
+def test_signs_that_xml_has_not():
+    words = sentence("a\x02b c\x7f\uffff", [2, 0])
+    assert list(positions(arc_diagram(words))) == ["a␂b", "c\ufffd\ufffd"]
+    with pytest.raises(UserError, match="character 1 is the lone surrogate"):
+        arc_diagram(sentence("a\ud800", [0]))
+
+
 def test_another_suffix_is_refused(tmp_path):
     with pytest.raises(UserError, match="tree.png: an arc diagram is saved as .svg"):
         arc_diagram([], tmp_path / "tree.png")

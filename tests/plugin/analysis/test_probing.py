@@ -31,8 +31,8 @@ from msattn.analysis import (
 from msattn.analysis.__main__ import main
 from msattn.analysis.arguments import load_encoder
 from msattn.analysis.word_pairs import FARTHEST
-from msattn.data.corpora.treebanks import conllu_lines, read_treebank
-from msattn.data.files.conllu import with_tree
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import NO_LABEL, encode_treebank
 from tests.plugin.analysis.tiny_encoders import CONFIGS, SIZES, tiny_encoder
 from tests.tiny_models import tiny_tokenizer

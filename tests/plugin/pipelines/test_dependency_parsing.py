@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
+import logging
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,8 +40,8 @@ def mixed():
     """Sentences of 1 to 40 words, in all shapes, some longer than the model's 64 positions."""
     draw = random.Random(0)
     sentences = [draw.choices([*WORDS, "unpayers", "\u200d"], k=draw.randint(1, 40)) for _ in range(12)]
-    shapes = (lambda words: {"words": words}, list, lambda words: " ".join(words))
-    return [shapes[number % 3](words) for number, words in enumerate(sentences)]
+    shapes = (lambda words: {"words": words}, list)
+    return [shapes[number % 2](words) for number, words in enumerate(sentences)]
 
 
 def same(results, expected):
@@ -62,10 +65,54 @@ def test_words(parse):
     assert all(0 < word["score"] <= 1 for word in result)
 
 
+TEXT = "The dog's taxi-cat, in  a house.\nDogs sleep: 3.5 | 1,000! \n\n नमस्ते"
+TEXT_WORDS = [
+    ["The", "dog's", "taxi", "-", "cat", ",", "in", "a", "house", "."],
+    ["Dogs", "sleep", ":", "3.5", "|", "1,000", "!"],
+    ["नमस्ते"],
+]
+
+
 def test_texts(parse):
-    assert [word["word"] for word in parse("The dog's taxi-cat, in   a house.")] == (
-        ["The", "dog's", "taxi", "-", "cat", ",", "in", "a", "house", "."]
-    )
+    sentences = parse(TEXT)
+    assert [[word["word"] for word in words] for words in sentences] == TEXT_WORDS
+    for words in sentences:
+        assert are_trees(heads(words)).all() and [word["index"] for word in words] == [*range(1, len(words) + 1)]
+        assert [TEXT[word["start"] : word["end"]] for word in words] == [word["word"] for word in words]
+        assert [{**word, "score": 0} for word in parse({"words": [word["word"] for word in words]})] == [
+            {name: word[name] for name in ("index", "word", "head", "relation")} | {"score": 0} for word in words
+        ]
+    assert "".join(word["word"] + word["space_after"] for words in sentences for word in words) == TEXT
+    # A text gives a list of sentences, also if there is only one, or none.
+    assert len(parse("dog")) == 1 and parse(" ") == []
+    assert [len(result) for result in parse([TEXT, "", "dog."], batch_size=2)] == [3, 0, 1]
+    assert [[len(trees) for trees in text] for text in parse([TEXT, "", "dog."], k=2)] == [[2, 2, 1], [], [2]]
+    with pytest.raises(UserError, match="one sentence, and the text has 3"):
+        parse(TEXT, fixed={1: 2})
+    assert parse("A dog sleeps.", fixed={1: 3})[0][0]["head"] == 3
+
+
+def test_languages_and_tokenizers(parse):
+    def words(*given, **options):
+        return [[word["word"] for word in sentence] for sentence in parse(*given, **options)]
+
+    assert words("The dog doesn't sleep.", lang="en") == [["The", "dog", "does", "n't", "sleep", "."]]
+    assert words("a dog . A  cat ", word_tokenizer=str.split) == [["a", "dog", "."], ["A", "cat"]]
+    with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
+        parse("dog", lang="xx")
+    with pytest.raises(UserError, match="give lang or word_tokenizer, not both"):
+        parse("dog", lang="en", word_tokenizer=str.split)
+    with pytest.raises(UserError, match="word_tokenizer is a callable that takes a text, not 'spacy'"):
+        parse("dog", word_tokenizer="spacy")
+    with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
+        parse("dog \ud800")
+
+
+def test_words_given_as_texts(parse, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    assert len(parse(["Dogs.", "sleep", "a lot"])) == 3 and not caplog.records
+    assert [len(text) for text in parse(["Dogs", "sleep", "."])] == [1, 1, 1]
+    assert 'each of the 3 strings is parsed as a text of its own; for one sentence give {"words": ' in caplog.text
 
 
 def test_greedy_heads(parse):
@@ -142,15 +189,15 @@ def test_many(parse, mixed, batch_size):
     same(parse(mixed, batch_size=batch_size), alone)
     same(parse(iter(mixed), batch_size=batch_size), alone)
     same(parse(tuple(mixed), batch_size=batch_size), alone)
-    rows = Dataset.from_list([{"words": item["words"]} for item in mixed[::3]])
-    same(parse(rows, batch_size=batch_size), alone[::3])
+    rows = Dataset.from_list([{"words": item["words"]} for item in mixed[::2]])
+    same(parse(rows, batch_size=batch_size), alone[::2])
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_sentences_without_words(parse, batch_size):
     assert parse([]) == [] and parse("") == [] and parse({"words": []}) == []
     empty, one, blank = parse([[], "dog", "  "], batch_size=batch_size)
-    assert empty == blank == [] and one[0]["head"] == 0
+    assert empty == blank == [] and one[0][0]["head"] == 0
 
 
 def test_long_sentences(parse):
@@ -169,7 +216,10 @@ def test_long_sentences(parse):
         (3, "a sentence is a text, a list of words"),
         ({"text": "a dog"}, "a sentence is a text, a list of words"),
         ({"words": ["a", 3]}, "a sentence is a text, a list of words"),
+        ({"words": "a dog"}, "a sentence is a text, a list of words"),
         ({"words": ["a", ""]}, "a word has at least one letter"),
+        ({"words": ["a", "\x85"]}, "neither tabs nor line ends"),
+        ({"words": ["a", "b\udc80"]}, "character 1 is the lone surrogate"),
         ({"words": ["a\tb"]}, "neither tabs nor line ends"),
     ],
 )
@@ -184,8 +234,67 @@ def test_unknown_options(parse, option):
         parse("dog", **{option: "best"})
 
 
+def test_conllu_of_texts(parse):
+    written = parse.to_conllu(parse(TEXT))
+    lines = written.splitlines()
+    assert [line for line in lines if line.startswith("#")] == [
+        "# sent_id = 1",
+        "# text = The dog's taxi-cat, in  a house.",
+        "# sent_id = 2",
+        "# text = Dogs sleep: 3.5 | 1,000!",
+        "# sent_id = 3",
+        "# text = नमस्ते",
+    ]
+    misc = {line.split("\t")[1]: line.split("\t")[9] for line in lines if "\t" in line}
+    assert misc["dog's"] == "_" and misc["taxi"] == misc["sleep"] == "SpaceAfter=No"
+    assert (
+        misc["in"] == r"SpacesAfter=\s\s" and misc["."] == r"SpacesAfter=\n" and misc["!"] == r"SpacesAfter=\s\n\n\s"
+    )
+    several = parse.to_conllu(parse([TEXT, "", "dog"])).splitlines()
+    names = ["1-1", "1-2", "1-3", "3-1"]
+    assert [line for line in several if line.startswith("# sent_id")] == [f"# sent_id = {name}" for name in names]
+
+
+def test_conllu_of_multi_word_tokens(parse):
+    def stanza(text):
+        def token(start, end, *words):
+            return SimpleNamespace(
+                start_char=start, end_char=end, words=[SimpleNamespace(text=word) for word in words]
+            )
+
+        tokens = [token(0, 2, "de", "le"), token(3, 8, "chien"), token(8, 9, ".")]
+        return SimpleNamespace(sentences=[SimpleNamespace(tokens=tokens)])
+
+    sentences = parse("du chien.", word_tokenizer=stanza)
+    assert [(word["word"], word["start"], word["end"], word.get("token")) for word in sentences[0]] == [
+        ("de", 0, 2, "du"),
+        ("le", 0, 2, "du"),
+        ("chien", 3, 8, None),
+        (".", 8, 9, None),
+    ]
+    lines = [line.split("\t") for line in parse.to_conllu(sentences).splitlines()[:-1]]
+    assert lines[1] == ["# text = du chien."]
+    assert [(cells[0], cells[1], cells[9]) for cells in lines[2:]] == [
+        ("1-2", "du", "_"),
+        ("1", "de", "_"),
+        ("2", "le", "_"),
+        ("3", "chien", "SpaceAfter=No"),
+        ("4", ".", "SpaceAfter=No"),
+    ]
+
+
+def test_conllu_is_valid(parse, tmp_path):
+    validator = pytest.importorskip("udtools")
+    results = parse([TEXT, "", {"words": ["a", "dog"]}, [], "Dogs sleep. Cats eat mice."])
+    (tmp_path / "out.conllu").write_text(parse.to_conllu(results), encoding="utf-8")
+    found = io.StringIO()
+    validator.Validator(level=2, lang="ud", output=found).validate_files([str(tmp_path / "out.conllu")])
+    # A parser gives no parts of speech.
+    assert {line.split("]")[1] for line in found.getvalue().splitlines()} == {": [L2 MORPHO unknown-upos"}
+
+
 def test_conllu(parse, tmp_path):
-    sentences = parse(["The dog wrote.", "", "a house"])
+    sentences = parse([{"words": ["The", "dog", "wrote", "."]}, [], ["a", "house"]])
     (tmp_path / "out.conllu").write_text(parse.to_conllu(sentences), encoding="utf-8")
     read = [[token.cells for token in sentence.tokens] for sentence in conllu_sentences(tmp_path / "out.conllu")]
     expected = [[(word["word"], str(word["head"]), word["relation"]) for word in sentence] for sentence in sentences]
@@ -193,6 +302,10 @@ def test_conllu(parse, tmp_path):
         sentence for sentence in expected if sentence
     ]
     assert parse.to_conllu(sentences[2]) == parse.to_conllu([sentences[2]])
+    # A sentence without words keeps its number, and is no block of comments.
+    assert "# sent_id = 2" not in (tmp_path / "out.conllu").read_text(encoding="utf-8")
+    assert "# sent_id = 3" in (tmp_path / "out.conllu").read_text(encoding="utf-8")
+    assert parse.to_conllu([]) == parse.to_conllu([[]]) == ""
 
 
 def test_displacy():
@@ -200,7 +313,10 @@ def test_displacy():
     sentence = [
         {"index": n, "word": word, "head": head, "relation": name} for n, (word, head, name) in enumerate(words, 1)
     ]
-    assert DependencyParsingPipeline.to_displacy(sentence) == {
+    picture = DependencyParsingPipeline.to_displacy(sentence)
+    assert DependencyParsingPipeline.to_displacy([sentence, sentence]) == [picture, picture]
+    assert DependencyParsingPipeline.to_displacy([[sentence], [], [sentence]]) == [picture, picture]
+    assert picture == {
         "words": [{"text": "The", "tag": ""}, {"text": "dog", "tag": ""}, {"text": ".", "tag": ""}],
         "arcs": [
             {"start": 0, "end": 1, "label": "det", "dir": "left"},

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from msattn.data.corpora.treebanks import conllu_lines, read_treebank
-from msattn.data.files.conllu import conllu_sentences, with_tree
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.files.conllu import conllu_sentences
+from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.errors import UserError
 
 TREES = """# newdoc
@@ -85,7 +86,9 @@ def test_plain_sentences(write):
     text = with_tree(data[1]["lines"], [3, 1, 0], ["a", "b", "c"])
     again = read_treebank(write(text, "again.conllu"))
     assert again[0]["words"] == data[1]["words"] and again[0]["heads"] == [3, 1, 0]
-    assert text.startswith("# text = 10\u00a0000 \u200d dogs\n1\t10\u00a0000\t_\t_\t_\t_\t3\ta\t_\t_\n2\t")
+    assert text.startswith(
+        "# sent_id = 4\n# text = 10\u00a0000 \u200d dogs\n1\t10\u00a0000\t_\t_\t_\t_\t3\ta\t_\t_\n2\t"
+    )
     assert conllu_lines(["a", "b"]) == ["# text = a b\n", "1\ta" + "\t_" * 8 + "\n", "2\tb" + "\t_" * 8 + "\n", "\n"]
 
 

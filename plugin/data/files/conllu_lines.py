@@ -1,0 +1,88 @@
+"""Writes sentences as CoNLL-U."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+# White space in MISC, as UDPipe writes it.
+ESCAPES = {" ": "\\s", "\t": "\\t", "\r": "\\r", "\n": "\\n", "|": "\\p", "\\": "\\\\"}
+# Where Python, or the format, ends a line.
+LINE_END = re.compile("[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+
+def conllu_lines(words: Sequence[str], sent_id: str | int | None = None) -> list[str]:
+    """
+    CoNLL-U lines with words only, with a space between two; [`with_tree`] adds the tree.
+
+    Args:
+        words (`Sequence[str]`): The words.
+        sent_id (`str` or `int`, *optional*): The name of the sentence.
+    """
+    return [*_comments(" ".join(words), sent_id), *(_row(number, word) for number, word in enumerate(words, 1)), "\n"]
+
+
+def conllu_lines_of_text(words: Sequence[Mapping[str, Any]], sent_id: str | int | None = None) -> list[str]:
+    """
+    CoNLL-U lines of a sentence of a text.
+
+    `# text` is the text to the letter, but for a line end, which is a space there. MISC has the spaces after a word.
+
+    Args:
+        words (`Sequence[Mapping]`):
+            Each has `word`, `start` and `space_after`. A word of a multi-word token has those of the token, and its
+            form as `token`.
+        sent_id (`str` or `int`, *optional*): The name of the sentence.
+    """
+    rows, text = [], ""
+    for _, group in groupby(enumerate(words, 1), key=lambda entry: ("token" in entry[1], entry[1]["start"])):
+        numbered = list(group)
+        first, word = numbered[0]
+        form, misc = word.get("token", word["word"]), _misc(word["space_after"])
+        text += form + word["space_after"]
+        if "token" in word:
+            rows.append(_row(f"{first}-{numbered[-1][0]}", form, misc))
+            misc = "_"
+        rows += (_row(number, word["word"], misc) for number, word in numbered)
+    return [*_comments(text.rstrip(), sent_id), *rows, "\n"]
+
+
+def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
+    """
+    Replaces the tree of a sentence. All columns but HEAD and DEPREL stay unchanged.
+
+    Args:
+        lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
+        heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
+        relations (`Iterable[str]`): The relation of each word to its head.
+
+    Returns:
+        `str`: The lines as one string.
+
+    Raises:
+        ValueError: The number of heads or relations is not the number of words.
+    """
+    lines = list(lines)
+    places = [place for place, line in enumerate(lines) if line.partition("\t")[0].isdecimal()]
+    for place, head, relation in zip(places, heads, relations, strict=True):
+        cells = lines[place].split("\t")
+        cells[6:8] = str(head), relation
+        lines[place] = "\t".join(cells)
+    return "".join(lines)
+
+
+def _row(number: int | str, form: str, misc: str = "_") -> str:
+    return "\t".join([str(number), form, *"_" * 7, misc]) + "\n"
+
+
+def _comments(text: str, sent_id: str | int | None) -> list[str]:
+    comments = [f"# text = {LINE_END.sub(' ', text)}\n"]
+    return comments if sent_id is None else [f"# sent_id = {sent_id}\n", *comments]
+
+
+def _misc(space: str) -> str:
+    if space in ("", " "):
+        return "_" if space else "SpaceAfter=No"
+    return "SpacesAfter=" + "".join(ESCAPES.get(sign, sign) for sign in space)

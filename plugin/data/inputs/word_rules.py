@@ -1,0 +1,196 @@
+"""Rules that split raw text into words and sentences, in every script that puts spaces between words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import regex
+
+from msattn.errors import UserError
+
+Span = tuple[int, int]
+
+
+class Language(NamedTuple):
+    """
+    What a language adds to the rules.
+
+    Args:
+        abbreviations (`str`): Words whose full stop belongs to them, without it.
+        parts (`str`): A pattern of the words that are split, with a group for each part.
+        hyphened (`str`): A pattern of what a hyphen stays attached to.
+    """
+
+    abbreviations: str
+    parts: str = r"(?!)"
+    hyphened: str = r"[\p{L}\p{N}]"
+
+
+LANGUAGES = {
+    "de": Language(
+        "abs allg bsp bspw bzgl bzw ca dipl dr etc evtl fr ggf hr inkl insb jh kap max mio mrd nr prof sog st str tel "
+        "usw vgl zzgl",
+    ),
+    "en": Language(
+        "adm approx apr assn assoc aug ave bldg blvd capt co col corp dec dept dist dr est etc ext feb fig figs fri "
+        "gen gov hon inc intl jan jr lt ltd maj messrs mfg mr mrs ms mt nov oct orig prof pvt rd rep rev sen sept sgt "
+        "sr st supt thu thurs tue tues univ vol vs",
+        r"(.*\p{L})(n['’]t)|(.+)(['’](?:s|m|d|re|ve|ll))|(can)(not)|(gon|wan)(na)|(got)(ta)"
+        r"|(do|does|did|is|are|was|were|have|has|had|would|could|should)(nt)",
+        r"\b(?i:anti|co|counter|e|ex|hi|inter|mid|mini|mis|multi|neo|non|post|pre|pro|re|semi|sub|super|ultra|un|vice)",
+    ),
+    "es": Language("aprox avda dr dra etc fig máx mín núm prof pág págs sr sra srta tel vol"),
+    "fr": Language(
+        "apr av boul cf chap dr env etc ex fig hab janv juil mgr mlle mm mme mmes oct sept tél vol",
+        r"((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’])(\p{L}.*)"
+        r"|(?!rendez-vous)(\p{L}.*?)"
+        r"(-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|les?|la|lui|leur|moi|toi|ce|y|en))",
+    ),
+    "it": Language(
+        "arch avv cfr dott dr ecc fig ing nr pag pagg prof sig sigg tel vol",
+        r"(\p{L}+['’])(\p{L}.*)",
+        r"(?!)",
+    ),
+}
+# Where the language is not known, a hyphen is a word of its own, and no word is split.
+ANY_LANGUAGE = Language(" ".join(language.abbreviations for language in LANGUAGES.values()), hyphened=r"(?!)")
+
+# Letters, marks, digits, and signs that nobody sees: joiners, the soft hyphen.
+_LETTER = r"[\p{L}\p{M}\p{N}_\u00ad\u200c\u200d\u2060]"
+# Line ends in the eyes of Python, but not of Unicode, are spaces, too.
+_SPACE = r"[\s\x1c-\x1f]"
+SPACES = regex.compile(f"{_SPACE}*")
+_ALONE = rf"(?<!{_LETTER})"
+_ENDS = rf"(?!{_LETTER})"
+_FACE = r"[:;=]['’-]?[()DPp]"
+# The first one that fits is taken.
+_WORDS = (
+    # Addresses on the web and of e-mail, names, subjects.
+    r"(?i:https?|ftp|file)://[^\s<>]*[\p{L}\p{N}/#&=]",
+    r"(?i:www)\.[^\s<>]*[\p{L}\p{N}/]",
+    rf"[\p{{L}}\p{{N}}_][\p{{L}}\p{{N}}_.+-]*@{_LETTER}+(?:[.-]{_LETTER}+)*",
+    rf"[@#](?=\p{{L}}){_LETTER}+",
+    # Abbreviations: U.S., J. before a name, those of the language.
+    rf"{_ALONE}(?:\p{{L}}\p{{M}}*\.){{2,}}{_ENDS}",
+    rf"{_ALONE}(?!I)\p{{Lu}}\p{{M}}*\.(?={_SPACE}+\p{{Lu}})",
+    rf"{_ALONE}(?i:\L<abbreviations>)\.{_ENDS}",
+    # Faces of signs, numbers with their signs, numbers of telephones.
+    rf"(?<![^\s(]){_FACE}{_ENDS}",
+    rf"\p{{Nd}}+(?:[.,:/٫٬]\p{{Nd}}+)+{_LETTER}*",
+    r"\p{Nd}{3,}(?:-\p{Nd}{3,})+",
+    # Letters, with the signs that stand between two of them; .doc.
+    rf"(?:(?<![^\s(])\.(?=\p{{L}}))?{_LETTER}+(?:(?:['’ʼ·](?=\p{{L}})|\.(?=[\p{{Ll}}\p{{Nd}}])"
+    rf"|(?<=\p{{Hebrew}})[\"״׳](?=\p{{Hebrew}})|(?<=\p{{Hebrew}})׳|HYPHEN){_LETTER}*)*",
+    # The same sign several times; any other one, as it is seen: a flag, a family.
+    r"[!?]{2,}",
+    r"([\p{P}\p{S}--[\p{Ps}\p{Pe}\p{Pi}\p{Pf}\"\p{Extended_Pictographic}]])\1+",
+    rf"(?!{_SPACE})\X",
+)
+_SENTENCE_END = regex.compile(r"(?i)\p{SB=ATerm}+|[\p{SB=STerm}…]+|(?:etc|ecc|usw|[ap]\.m)\.")
+# What starts no sentence, and what starts none without a space before it.
+_CONTINUING = regex.compile(rf"[\p{{Pe}}\p{{Pf}}.?!,;…]+|{_FACE}")
+_QUOTES = regex.compile(r"[\p{Pi}\"']+")
+_ENUMERATOR = regex.compile(r"\p{Nd}{1,3}|\p{L}")
+_PARAGRAPH = regex.compile(r"\n[^\S\n]*\n|\r\n?[^\S\r\n]*\r|\u2029")
+
+
+def language_of(name: str | None) -> Language:
+    """
+    The rules of a language.
+
+    Args:
+        name (`str`, *optional*): Its code, such as `"en"`, also with a region, `"en-GB"`. Default: those that fit all.
+
+    Raises:
+        UserError: There are no rules for the language.
+    """
+    if name is None:
+        return ANY_LANGUAGE
+    code = regex.split("[-_]", str(name))[0].lower()
+    if code not in LANGUAGES:
+        raise UserError(
+            f"there are no rules for the language {name!r}, only for {', '.join(LANGUAGES)}; leave it out for rules "
+            "that fit every language with spaces, or give a word_tokenizer."
+        )
+    return LANGUAGES[code]
+
+
+def word_spans(text: str, language: Language = ANY_LANGUAGE) -> Iterator[Span]:
+    """
+    Splits a text into words and punctuation marks.
+
+    Every character but white space is in one word. A combining mark stays with its letter, a joined sequence of emoji
+    whole. Numbers, addresses, abbreviations and repeated signs are one word each. What is written without spaces
+    between words, such as Japanese and Thai, is cut at punctuation only.
+
+    Args:
+        text (`str`): The text.
+        language (`Language`, *optional*): See [`language_of`].
+
+    Yields:
+        `tuple[int, int]`: The span `[start, end)` of each word, in characters.
+    """
+    words, parts = _patterns(language)
+    for match in words.finditer(text):
+        yield from _parts(text, match.span(), parts)
+
+
+def _parts(text: str, span: Span, pattern: regex.Pattern) -> Iterator[Span]:
+    match = pattern.fullmatch(text, *span)
+    if match is None:
+        yield span
+        return
+    for number in range(1, len(match.groups()) + 1):
+        if match[number]:
+            # "couldn't've" has three parts.
+            yield from _parts(text, match.span(number), pattern)
+
+
+@cache
+def _patterns(language: Language) -> tuple[regex.Pattern, regex.Pattern]:
+    hyphen = rf"(?<={language.hyphened}\p{{M}}*)[-‐‑](?=\p{{L}})"
+    words = "|".join(_WORDS).replace("HYPHEN", hyphen)
+    return (
+        regex.compile(words, regex.VERSION1, abbreviations=language.abbreviations.split()),
+        regex.compile(language.parts, regex.VERSION1 | regex.IGNORECASE),
+    )
+
+
+def sentence_words(text: str, words: Iterable[Span]) -> list[list[Span]]:
+    """
+    Groups the words of a text into sentences.
+
+    A sentence ends with its mark (the full stop of any script) and the quotes and brackets behind it, and at an empty
+    line. An abbreviation ends none, nor does a full stop before a small letter.
+
+    Args:
+        text (`str`): The text.
+        words (`Iterable[tuple[int, int]]`): The spans of its words, in order; see [`word_spans`].
+
+    Returns:
+        `list[list[tuple[int, int]]]`: The words of each sentence.
+    """
+    sentences: list[list[Span]] = []
+    ended = True
+    for start, end in words:
+        if sentences and ended:
+            space = text[sentences[-1][-1][1] : start]
+            if _CONTINUING.fullmatch(text, start, end) or (not space and _QUOTES.fullmatch(text, start, end)):
+                sentences[-1].append((start, end))
+                continue
+            ended = text[sentences[-1][-1][0]] in "?!" or not text[start].islower()
+        if ended or _PARAGRAPH.search(text, sentences[-1][-1][1], start):
+            sentences.append([])
+        sentences[-1].append((start, end))
+        ended = _is_end(text, sentences[-1])
+    return sentences
+
+
+def _is_end(text: str, words: list[Span]) -> bool:
+    start, end = words[-1]
+    if not _SENTENCE_END.fullmatch(text, start, end):
+        return False
+    # "2." and "b." stand before their sentence.
+    return len(words) != 2 or text[start:end] != "." or not _ENUMERATOR.fullmatch(text, *words[0])

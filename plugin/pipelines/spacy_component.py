@@ -1,0 +1,112 @@
+"""The component `"msattn_parser"` of spaCy's pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from spacy.attrs import DEP, HEAD
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.util import minibatch
+from transformers import pipeline
+
+from msattn.data.inputs.word_rules import sentence_words
+from msattn.errors import UserError
+
+
+@Language.factory(
+    "msattn_parser",
+    default_config={"decode": "mst", "batch_size": 32, "device": "cpu"},
+    assigns=["token.dep", "token.head", "token.is_sent_start", "doc.sents"],
+)
+def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: int, device: str) -> SpacyParser:
+    """
+    The component for `nlp.add_pipe("msattn_parser", config={"model": ...})`.
+
+    Args:
+        nlp (`spacy.Language`): The pipeline.
+        name (`str`): The name of the component.
+        model (`str`): A parser: a folder, or a repository of the Hub.
+        decode (`str`): The tree decoder, `"mst"`, `"eisner"` or `"mbr"`; see [`DependencyParsingPipeline`].
+        batch_size (`int`): Sentences that go through the model at once.
+        device (`str`): Where the model runs, such as `"cuda:0"`.
+
+    Raises:
+        UserError: `decode` is `"greedy"`, whose heads may be no tree, or no decoder.
+    """
+    if decode == "greedy":
+        raise UserError('spaCy needs trees, and the heads of decode="greedy" may be none; give mst, eisner or mbr.')
+    return SpacyParser(pipeline("dependency-parsing", model=model, decode=decode, device=device), batch_size)
+
+
+class SpacyParser:
+    """
+    Sets the head (`token.head`) and the relation (`token.dep_`) of each token of a `Doc`, and with them its sentences.
+
+    Sentences are those of an earlier component, such as spaCy's `"sentencizer"`, or those of our rules. As in spaCy's
+    own parsers, the relation of a root is `"ROOT"`, and a token of white space depends on the one before.
+
+    Args:
+        parse (`DependencyParsingPipeline`): The parser.
+        batch_size (`int`): Sentences that go through the model at once.
+    """
+
+    def __init__(self, parse: Any, batch_size: int):
+        self.parse = parse
+        self.batch_size = batch_size
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Parses a document."""
+        (parsed,) = self.pipe([doc])
+        return parsed
+
+    def pipe(self, docs: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """
+        Parses a stream of documents.
+
+        Args:
+            docs (`Iterable[Doc]`): The documents.
+            batch_size (`int`, *optional*, defaults to 128): Documents that are read at once.
+
+        Yields:
+            `Doc`: The same documents, parsed.
+        """
+        for group in minibatch(docs, size=batch_size):
+            sentences = [_sentences(doc) for doc in group]
+            words = [
+                {"words": [doc[i].text for i in part]}
+                for doc, parts in zip(group, sentences, strict=True)
+                for part in parts
+            ]
+            results = iter(self.parse(words, batch_size=self.batch_size))
+            for doc, parts in zip(group, sentences, strict=True):
+                _annotate(doc, parts, [next(results) for _ in parts])
+                yield doc
+
+
+def _sentences(doc: Doc) -> list[list[int]]:
+    """The tokens of each sentence, without white space."""
+    if doc.has_annotation("SENT_START"):
+        parts = [[token.i for token in sentence if not token.is_space] for sentence in doc.sents]
+        return [part for part in parts if part]
+    at = {(token.idx, token.idx + len(token)): token.i for token in doc if not token.is_space}
+    return [[at[span] for span in part] for part in sentence_words(doc.text, at)]
+
+
+def _annotate(doc: Doc, sentences: Sequence[Sequence[int]], results: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    # White space depends on the token before it, and at the start on the first word.
+    heads = np.full(len(doc), -1)
+    relations = ["dep"] * len(doc)
+    first = sentences[0][0] if sentences else 0
+    heads[:first] = first - np.arange(first)
+    for part, words in zip(sentences, results, strict=True):
+        for i, word in zip(part, words, strict=True):
+            heads[i] = part[word["head"] - 1] - i if word["head"] else 0
+            relations[i] = word["relation"] if word["head"] else "ROOT"
+    if sentences:
+        numbers = [doc.vocab.strings.add(relation) for relation in relations]
+        # Its distances are signed, in unsigned numbers.
+        table: Any = np.stack([heads.astype(np.uint64), np.array(numbers, dtype=np.uint64)], axis=1)
+        doc.from_array([HEAD, DEP], table)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from msattn import UserError
+from msattn.data.inputs.outside_tokenizers import outside_words
+
+TEXT = "Du chien dort.  Oui !"
+UDPIPE = """# newdoc
+# sent_id = 1
+# text = Du chien dort.
+1-2\tDu\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDe\t_\t_\t_\t_\t_\t_\t_\t_
+2\tle\t_\t_\t_\t_\t_\t_\t_\t_
+3\tchien\t_\t_\t_\t_\t_\t_\t_\t_
+3.1\tqui\t_\t_\t_\t_\t_\t_\t_\t_
+4\tdort\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+5\t.\t_\t_\t_\t_\t_\t_\t_\tSpacesAfter=\\s\\s
+
+# sent_id = 2
+1\tOui\t_\t_\t_\t_\t_\t_\t_\t_
+2\t!\t_\t_\t_\t_\t_\t_\t_\t_
+
+"""
+PLACED = [
+    [("Du", 0, 2), ("chien", 3, 8), ("dort", 9, 13), (".", 13, 14)],
+    [("Oui", 16, 19), ("!", 20, 21)],
+]
+SPLIT = [[("De", 0, 2), ("le", 0, 2), *PLACED[0][1:]], PLACED[1]]
+
+
+def stanza(text):
+    def token(start, end, *words):
+        return SimpleNamespace(start_char=start, end_char=end, words=[SimpleNamespace(text=word) for word in words])
+
+    first = [token(0, 2, "De", "le"), token(3, 8, "chien"), token(9, 13, "dort"), token(13, 14, ".")]
+    return SimpleNamespace(
+        sentences=[SimpleNamespace(tokens=first), SimpleNamespace(tokens=[token(16, 19, "Oui"), token(20, 21, "!")])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "expected"),
+    [
+        (lambda text: re.findall(r"\w+|[^\w\s]", text), PLACED),
+        (lambda text: iter([["Du", "chien", "dort", "."], (), ("Oui", "!")]), PLACED),
+        (lambda text: UDPIPE, SPLIT),
+        (lambda text: UDPIPE.replace("\n", "\r\n"), SPLIT),
+        (stanza, SPLIT),
+    ],
+)
+def test_any_callable(tokenizer, expected):
+    assert outside_words(tokenizer, TEXT) == expected
+
+
+def test_words_of_spacy():
+    spacy = pytest.importorskip("spacy")
+    nlp = spacy.blank("fr")
+    assert outside_words(nlp, TEXT) == PLACED
+    nlp.add_pipe("sentencizer", config={"punct_chars": ["nothing"]})
+    assert outside_words(nlp, TEXT) == [PLACED[0] + PLACED[1]]
+
+
+def test_no_words():
+    for tokenizer in (str.split, lambda text: [[]], lambda text: "", lambda text: SimpleNamespace(sentences=[])):
+        assert outside_words(tokenizer, " ") == []
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (["Du", "cat"], "returned 'cat' where the text has 'chien dort.  Oui !' \\(character 3\\)"),
+        (["Du", ""], "returned '' where"),
+        (["Du", "chien", "dort", ".", "Oui"], "left out '!' at the end"),
+        (["Du chien dort.  Oui !", "!"], "returned '!' where the text has '' \\(character 21\\)"),
+        ([1, 2], "has to return words, lists of words"),
+        (None, "not None"),
+        ({"words": ["Du"]}, "has to return words"),
+        ([["Du"], "chien"], "has to return words"),
+    ],
+)
+def test_what_is_not_the_text(found, message):
+    with pytest.raises(UserError, match=message):
+        outside_words(lambda text: found, TEXT)

@@ -1,0 +1,75 @@
+"""Raw text in many scripts, split into words and sentences."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from msattn import UserError
+from msattn.data.inputs.raw_text import split_text
+from msattn.data.inputs.word_rules import ANY_LANGUAGE, LANGUAGES, language_of, word_spans
+from msattn.data.inputs.words import split_words
+
+# Sentences between |, words between spaces; ~ stands where the text has no space.
+SENTENCES = {
+    "any": [
+        "Dogs sleep~.|Cats eat mice~.",
+        "Pay $~3.14~, 1,000 or 10:30 at http://x.org/a?b=1~, a.b@c.com~.",
+        "Wait~...|What~?!|So~!!!|I said so~, e.g. here in the U.S. of Dr. J. Smith~.",
+        "un~-~payer's file.txt l’été~.|1~. A list~.",
+        '(~He left~.~)|She said "~Go~!~"|Then it ended etc.|Good~.',
+        'He asked "~why~?~" and left~.',
+    ],
+    "en": ["I could~n't~'ve gone~: it~'s John~'s e-mail~, can~not do~n’t~.", "the long~-~term non-EU plan"],
+    "fr": ["L'~homme n'~a~-t-il pas l’~été à Aujourd'hui ~?|Donne~-moi ça peut-être~.", "Le rendez-vous~."],
+    "it": ["Dell'~anno c'~è il po~'~."],
+    "de": ["Die Nord-Süd-Bahn fährt z.B. um 10:30 Uhr~.|Dr. Müller geht~."],
+    "hi": ["मैं हिन्दी में लिखता हूँ~।|आप कैसे हैं~?"],
+    "ta": ["நான் தமிழ் பேசுகிறேன்~.|வணக்கம்~!"],
+    "bn": ["আমি বাংলায় কথা বলি~।|কী~?"],
+    "th": ["ฉันรักภาษาไทย และ แมว ~!"],
+    "ar": ["ذَهَبَ الوَلَدُ إِلَى المَدْرَسَةِ~؟|نعم~."],
+    "fa": ["می\u200cخواهم بروم~."],
+    "he": ["בְּרֵאשִׁית בָּרָא אֱלֹהִים צה\"ל ג'ירפה צ׳ק~."],
+    "vi": ["Tôi nói tiếng Việt~.|Được~!"],
+    "ja": ["私は猫が好きです~。~|犬も好き~!"],
+    "emoji": ["👩‍👩‍👧‍👦~👍🏽~👍 🇩🇪~🏴󠁧󠁢󠁥󠁮󠁧󠁿 1️⃣ ❤️ :-) ok"],
+}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", SENTENCES)
+def test_every_script(name, form):
+    for marked in SENTENCES[name]:
+        marked = unicodedata.normalize(form, marked)
+        expected = [[word for word in part.replace("~", " ").split(" ") if word] for part in marked.split("|")]
+        text = marked.replace("~|", "").replace("|", " ").replace(" ~", " ").replace("~", "")
+        sentences = split_text(text, lang=name if name in LANGUAGES else None)
+        assert [[word.text for word in words] for words in sentences] == expected
+        assert "".join(word.text + word.space_after for words in sentences for word in words) == text
+        assert all(text[word.start : word.end] == word.text for words in sentences for word in words)
+
+
+def test_every_sign_is_in_one_word():
+    letters = [chr(code) for code in range(0x3000) if not 0xD800 <= code < 0xE000]
+    for text in ("".join(letters), " ".join(letters)):
+        spans = [*word_spans(text)]
+        assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+        kept = {place for span in spans for place in range(*span)}
+        assert all(text[place].isspace() for place in range(len(text)) if place not in kept)
+
+
+def test_paragraphs_and_spaces():
+    text = "A title\n\nDogs\nsleep\t . \r\n\r\nBye\u2029So"
+    found = [[word.text for word in words] for words in split_text(text)]
+    assert found == [["A", "title"], ["Dogs", "sleep", "."], ["Bye"], ["So"]]
+    assert split_text(" \n") == split_text("") == []
+
+
+def test_languages():
+    assert language_of(None) is ANY_LANGUAGE and language_of("en-GB") is language_of("EN_us") is LANGUAGES["en"]
+    with pytest.raises(UserError, match="no rules for the language 'ja', only for de, en, es, fr, it; leave it out"):
+        language_of("ja")
+    # Without a language, no word is split.
+    assert split_words("don't l'été") == ["don't", "l'été"]

@@ -1,0 +1,89 @@
+"""A parser inside of spaCy. Blank pipelines only: there are no models of spaCy to be had here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from msattn import BertPairwiseConfig, BertPairwiseParser
+from tests.tiny_models import tiny_tokenizer
+
+spacy = pytest.importorskip("spacy")
+RELATIONS = ("det", "nsubj", "punct", "root")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    tokenizer = tiny_tokenizer()
+    torch.manual_seed(0)
+    config = BertPairwiseConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        id2label=dict(enumerate(RELATIONS)),
+        label2id={name: number for number, name in enumerate(RELATIONS)},
+        initializer_range=0.5,
+    )
+    folder = str(tmp_path_factory.mktemp("parser"))
+    BertPairwiseParser(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def nlp(model):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("msattn_parser", config={"model": model})
+    return nlp
+
+
+def trees(doc):
+    def head(token, sentence):
+        return 0 if token.head == token else token.head.i - sentence.start + 1
+
+    return [[(token.text, head(token, sentence), token.dep_) for token in sentence] for sentence in doc.sents]
+
+
+def test_heads_and_relations(nlp):
+    doc = nlp("The dog doesn't sleep. A cat wrote a book.")
+    parse = nlp.get_pipe("msattn_parser").parse
+    words = [["The", "dog", "does", "n't", "sleep", "."], ["A", "cat", "wrote", "a", "book", "."]]
+    expected = [
+        [(word["word"], word["head"], word["relation"] if word["head"] else "ROOT") for word in sentence]
+        for sentence in parse(words)
+    ]
+    assert trees(doc) == expected
+    assert doc.has_annotation("DEP") and doc.has_annotation("SENT_START")
+
+
+def test_many_documents(nlp):
+    texts = ["A dog. The cat.", "", "  \n", " \n the dog  wrote\n\na book ", "dog", "a cat in the house. " * 5] * 3
+    alone = [nlp(text) for text in texts]
+    for batch_size in (1, 2, 100):
+        for doc, text, other in zip(nlp.pipe(texts, batch_size=batch_size), texts, alone, strict=True):
+            assert doc.text == text and trees(doc) == trees(other)
+    spaces = alone[3]
+    assert [token.dep_ for token in spaces if token.is_space] == ["dep"] * 3 and len(list(spaces.sents)) == 2
+
+
+def test_sentences_of_another_component(model):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer", config={"punct_chars": ["nothing"]})
+    nlp.add_pipe("msattn_parser", config={"model": model, "decode": "eisner"})
+    assert [len(sentence) for sentence in nlp("A dog. A cat.").sents] == [6]
+
+
+def test_saved_pipelines(nlp, tmp_path):
+    nlp.to_disk(tmp_path)
+    text = "The dog sleeps. A cat."
+    assert trees(spacy.load(tmp_path)(text)) == trees(nlp(text))
+
+
+def test_what_is_refused(model):
+    with pytest.raises(Exception, match="model"):
+        spacy.blank("en").add_pipe("msattn_parser")
+    with pytest.raises(Exception, match="spaCy needs trees"):
+        spacy.blank("en").add_pipe("msattn_parser", config={"model": model, "decode": "greedy"})
