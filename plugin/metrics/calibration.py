@@ -22,8 +22,10 @@ def fit_temperature(logits: np.ndarray, references: np.ndarray) -> float:
         references (`np.ndarray` of shape `(examples,)`): The right class of each example.
 
     Returns:
-        `float`: From 0.05 to 20.
+        `float`: From 0.05 to 20. 1 if the model makes no mistake: the likelihood then grows without end as t falls.
     """
+    if (logits.argmax(axis=-1) == references).all():
+        return 1.0
     logits, rows = logits.astype(np.float64), np.arange(len(references))
 
     def loss(log_temperature: float) -> float:
