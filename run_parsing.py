@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 """
-Trains a dependency parser that reads all of BERT's attention, scores it and parses with it.
+Trains a dependency parser that reads all of an encoder's attention, scores it and parses with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 """
-Fine-tunes BERT with multi-scale fusion self-attention, pairwise attention or a baseline for relation extraction.
+Fine-tunes an encoder with multi-scale fusion self-attention, pairwise attention or a baseline for relation extraction.
 
 Without arguments it runs a small demonstration on a corpus and an encoder that it makes itself.
 """

@@ -29,7 +29,7 @@ ROOMS = {
         "errors results command_line configuration modeling data.files data.corpora data.inputs trees guiding metrics "
         "trainers arguments"
     ),
-    "pipelines": "errors modeling data.files data.corpora data.inputs trees",
+    "pipelines": "errors configuration modeling data.files data.corpora data.inputs trees",
     "analysis": (
         "errors results command_line configuration modeling data.files data.corpora data.inputs trees arguments "
         "pipelines"

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 
 from msattn.analysis.attention_maps import Text
 from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
+from msattn.configuration.any_encoder_config import AnyEncoderConfig
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.data.corpora.sentences import read_sentences
 from msattn.data.files.text_lines import text_lines
@@ -137,10 +138,10 @@ def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, P
     model = load_model(AutoModel, args, len(tokenizer)).float().eval()
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
-    if tokenizer.pad_token is None:  # padding is masked, so any token works
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if isinstance(model.config, BertPairwiseConfig):
         model = model.base_model  # AutoModel loads these with their heads
+    if isinstance(model.config, AnyEncoderConfig):
+        model = model.base_model.encoder
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import ENTITY_MARKERS, encode_relations
 from msattn.errors import UserError
 
@@ -121,7 +122,7 @@ class FusedAttention:
         Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
 
         Args:
-            model (`PreTrainedModel`): A model of the family `multiscale_bert`.
+            model (`PreTrainedModel`): A model of the family `multiscale` or `multiscale_bert`.
             tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the model.
             text (`str`): The sentence, truncated to the limit of the model.
             head (`tuple[int, int]`, *optional*):
@@ -140,7 +141,7 @@ class FusedAttention:
             raise UserError(
                 "The model extracts relations: say which two entities of the text, head and tail, it reads."
             )
-        limit = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
         if head is not None and tail is not None:
             encoded = {k: v[0] for k, v in encode_relations(tokenizer, [text], [head], [tail], limit).items()}
             if encoded["input_ids"] is None:

@@ -30,7 +30,7 @@ from msattn.analysis.pictures import (
     picture_style,
     save_picture,
 )
-from msattn.configuration import MultiScaleBertConfig
+from msattn.configuration import MultiScaleBertConfig, MultiScaleConfig
 from msattn.data.corpora.relation_rows import TAG, relation_row
 from msattn.errors import UserError
 
@@ -133,7 +133,8 @@ def draw_fused_attention(args: FusedFigureArguments) -> None:
         raise UserError("--query and --top are for .png and .svg: in a page, every token can be pointed at.")
     config = load_config(args.model)
     architecture = (config.architectures or [config.model_type])[0]
-    if config.model_type != MultiScaleBertConfig.model_type or not hasattr(modeling, architecture):
+    families = MultiScaleConfig.model_type, MultiScaleBertConfig.model_type
+    if config.model_type not in families or not hasattr(modeling, architecture):
         raise UserError(f"--model {args.model}: the model is a {architecture}, which has no fused attention.")
     model = getattr(modeling, architecture).from_pretrained(args.model)
     tokenizer = AutoTokenizer.from_pretrained(args.model)

@@ -1,4 +1,4 @@
-"""Arguments for BERT-MS and its baselines."""
+"""Arguments for multi-scale fusion and its baselines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MULTISCALE_FIELDS = (
 @dataclass
 class MultiScaleArguments(ModelArguments):
     """
-    Checkpoint and hyperparameters of BERT-MS.
+    Checkpoint and hyperparameters of multi-scale fusion.
 
-    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the multi-scale fusion paper.
+    Omitted hyperparameters come from the checkpoint; for an encoder, from the multi-scale fusion paper.
     """
 
     scales: list[int] | None = field(default=None, metadata={"help": "Phrase lengths in words, such as 3 or 3 5."})
@@ -51,7 +51,9 @@ class MultiScaleArguments(ModelArguments):
     fusion_heads: int | None = field(
         default=None, metadata={"help": "Number of attention heads in each fusion layer."}
     )
-    fusion_layers: int | None = field(default=None, metadata={"help": "Number of fusion layers; 0 is plain BERT."})
+    fusion_layers: int | None = field(
+        default=None, metadata={"help": "Number of fusion layers; 0 for the encoder alone."}
+    )
     fusion_residual: bool | None = field(
         default=None, metadata={"help": "Add a residual connection around each fusion layer.", **FLAG}
     )
@@ -62,7 +64,7 @@ class MultiScaleArguments(ModelArguments):
         default=None,
         metadata={
             "help": "Pooling of the token states for the classifier.",
-            "choices": ["mean", "cls", "max", "entity_start"],
+            "choices": ["mean", "cls", "max", "last", "entity_start"],
         },
     )
 

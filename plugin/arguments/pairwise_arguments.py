@@ -17,7 +17,7 @@ class PairwiseArguments:
     """
     Hyperparameters of pairwise attention.
 
-    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the pairwise attention paper.
+    Omitted hyperparameters come from the checkpoint; for an encoder, from the pairwise attention paper.
     """
 
     features: str | None = field(

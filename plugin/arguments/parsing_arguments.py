@@ -29,7 +29,7 @@ class ParserArguments(PairwiseArguments, ModelArguments):
     """
     Checkpoint and hyperparameters of the parser.
 
-    Omitted hyperparameters come from the checkpoint; for a plain BERT, from the pairwise attention paper.
+    Omitted hyperparameters come from the checkpoint; for an encoder, from the pairwise attention paper.
     """
 
     objective: str | None = field(

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
+from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
-
-# Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
-OFFSET_POSITIONS = (
-    "camembert",
-    "longformer",
-    "mpnet",
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-)
 
 # Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
 FLAG = {"nargs": "?", "const": True}
@@ -72,7 +65,8 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
     """
     Loads the fast tokenizer of the model.
 
-    It pads on the right. `model_max_length` is capped at the number of positions of the model.
+    It pads on the right, with the end-of-sentence token if it has no padding token: padding is masked, so any token
+    works. `model_max_length` is capped at the number of positions of the model.
 
     Args:
         args (`ModelArguments`): Names the tokenizer or the checkpoint.
@@ -96,19 +90,11 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
     tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
-
-
-def most_tokens(config: PreTrainedConfig) -> int | None:
-    """The maximum input length in tokens, given the model's position embeddings; `None` if there is no limit."""
-    if isinstance(config, MSTransformerConfig) and config.position_embeddings != "learned":
-        return None
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or positions < 1:
-        return None
-    return positions - config.pad_token_id - 1 if config.model_type in OFFSET_POSITIONS else positions
 
 
 def load_config(args: ModelArguments) -> PreTrainedConfig:
@@ -135,6 +121,52 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
         raise UserError(f"{name}: no configuration could be loaded ({error})") from error
 
 
+def family_class(
+    args: ModelArguments, general: type[PreTrainedModel], member: type[PreTrainedModel] | None = None
+) -> type[PreTrainedModel]:
+    """
+    The class that loads a checkpoint: the general one, or its member of BERT for a checkpoint of that member.
+
+    Args:
+        args (`ModelArguments`): Names the checkpoint.
+        general (`type`): The class for any encoder.
+        member (`type`, *optional*): The class that version 0.1 saved its checkpoints with.
+
+    Raises:
+        UserError: The checkpoint is of another family of this package.
+    """
+    family = load_config(args).model_type
+    if member is not None and family == member.config_class.model_type:
+        return member
+    if family in COMPOSED_FAMILIES and family != general.config_class.model_type:
+        raise UserError(
+            f"{args.model_name_or_path}: the checkpoint is of the family {family!r}, and a {general.__name__} starts "
+            "from one of its own or from an encoder."
+        )
+    return general
+
+
+def check_model(model_class: type[PreTrainedModel], args: ModelArguments, **overrides: Any) -> None:
+    """
+    Checks that a model can be built, without its weights: before data are read, and in moments.
+
+    Args:
+        model_class (`type`): A model class of this package.
+        args (`ModelArguments`): Names the checkpoint and the configuration fields to override.
+        **overrides: Further configuration fields to override.
+
+    Raises:
+        UserError: A configuration value is invalid or of no use with the encoder, or an argument contradicts
+            `overrides`.
+    """
+    fields = _merged(args, overrides)
+    with _loading(args):
+        config = model_class.config_class.from_pretrained(args.model_name_or_path, **args.hub_options(), **fields)
+        config._attn_implementation = args.attn_implementation
+        with torch.device("meta"):
+            model_class(config)
+
+
 def load_model(
     model_class: type[PreTrainedModel], args: ModelArguments, vocabulary: int, **overrides: Any
 ) -> PreTrainedModel:
@@ -154,7 +186,18 @@ def load_model(
         UserError: The checkpoint is missing, damaged or of another model family, a configuration value is invalid,
             or an argument contradicts `overrides`.
     """
-    name = args.model_name_or_path
+    fields = _merged(args, overrides)
+    with _loading(args):
+        model = model_class.from_pretrained(
+            args.model_name_or_path, attn_implementation=args.attn_implementation, **args.hub_options(), **fields
+        )
+    if vocabulary > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(vocabulary)
+    return model
+
+
+def _merged(args: ModelArguments, overrides: dict[str, Any]) -> dict[str, Any]:
+    """The configuration fields of the command line and those of `overrides`."""
     given = args.config_overrides()
     for field_name in given.keys() & overrides.keys():
         if json.dumps(given[field_name]) != json.dumps(overrides[field_name]):
@@ -162,19 +205,18 @@ def load_model(
                 f"--{field_name} {given[field_name]}: --head stands for {field_name} = {overrides[field_name]!r}; "
                 "leave one of the two out."
             )
+    return given | overrides
+
+
+@contextmanager
+def _loading(args: ModelArguments) -> Iterator[None]:
+    """Turns the errors of Transformers into a `UserError`."""
+    name = args.model_name_or_path
     try:
-        model = model_class.from_pretrained(
-            name,
-            attn_implementation=args.attn_implementation,
-            **args.hub_options(),
-            **(given | overrides),
-        )
+        yield
     except StrictDataclassError as error:
         raise UserError(str(error.__cause__ or error)) from error
     except SafetensorError as error:
         raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{name}: the model could not be loaded ({error})") from error
-    if vocabulary > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(vocabulary)
-    return model

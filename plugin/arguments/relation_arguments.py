@@ -11,10 +11,12 @@ from msattn.arguments.pairwise_arguments import PairwiseArguments
 # Configuration fields of the models in Table 1 of the multi-scale fusion paper, and of a control without phrases.
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
-    "bert": {"fusion_layers": 0, "pooling": "cls"},
-    "bert-entity": {"fusion_layers": 0, "pooling": "entity_start"},
+    "cls": {"fusion_layers": 0, "pooling": "cls"},
+    "entity-start": {"fusion_layers": 0, "pooling": "entity_start"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
+# Their names in version 0.1.
+OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 # Selects the pairwise-attention relation classifier, a different model class.
 PAIRWISE = "pairwise"
 # The label of pairs that --negative_pairs draws.
@@ -28,12 +30,17 @@ class RelationModelArguments(PairwiseArguments):
     head: str | None = field(
         default=None,
         metadata={
-            "help": "Model on top of the encoder: multiscale (BERT-MS, the default for a plain BERT); the baselines "
-            "bert ([CLS]), bert-entity (entity markers) and plain-attention (same size as multiscale, without "
-            "phrases); or pairwise (attention between the entities, without markers).",
-            "choices": [*HEADS, PAIRWISE],
+            "help": "Model on top of the encoder: multiscale (multi-scale fusion, the default for an encoder); the "
+            "baselines cls (first token), entity-start (entity markers) and plain-attention (same size as multiscale, "
+            "without phrases); or pairwise (attention between the entities, without markers). bert and bert-entity "
+            "are the old names of cls and entity-start.",
+            "choices": [*HEADS, PAIRWISE, *OLD_HEADS],
         },
     )
+
+    def __post_init__(self):
+        if self.head in OLD_HEADS:
+            self.head = OLD_HEADS[self.head]
 
 
 @dataclass

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from msattn.arguments.data_arguments import DataArguments
+from msattn.arguments.data_arguments import HubDataArguments
 from msattn.data.corpora.glue import GLUE_TASKS
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS
 
-# Configuration fields of BERT-MS and its baselines.
+# Configuration fields of multi-scale fusion and its baselines.
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
-    "bert": {"fusion_layers": 0},
+    "cls": {"fusion_layers": 0, "pooling": "cls"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
+# The classifier of Transformers for the encoder's family.
+PLAIN = "plain"
+# `cls` as in version 0.1, with the mean of all tokens unless --pooling says otherwise.
+OLD_CLS = "bert"
 # Default length for models with a limited number of positions.
 MAX_SEQ_LENGTH = 128
 
@@ -26,17 +30,18 @@ class SentenceModelArguments:
     head: str | None = field(
         default=None,
         metadata={
-            "help": "For BERT only: multiscale (BERT-MS, the default for a plain BERT), or the baselines bert (no "
-            "fusion layers, same classifier) and plain-attention (same size as multiscale, without phrases). Other "
-            "encoders use the sequence classifier of Transformers.",
-            "choices": list(HEADS),
+            "help": "The classifier of Transformers (plain, the default for encoders other than BERT and for "
+            "checkpoints that have one); multi-scale fusion (multiscale, the default for BERT); or its baselines cls "
+            "(first token, no fusion layers) and plain-attention (same size as multiscale, without phrases). bert is "
+            "the old name of cls, and reads the mean of all tokens as in version 0.1.",
+            "choices": [PLAIN, *HEADS, OLD_CLS],
         },
     )
 
 
 @dataclass
-class SentenceDataArguments(DataArguments):
-    """Sentence classification data: a GLUE task, the domains of MTL-16, or local files."""
+class SentenceDataArguments(HubDataArguments):
+    """Sentence classification data: a GLUE task, the domains of MTL-16, a dataset on the Hub, or local files."""
 
     task_name: str | None = field(
         default=None, metadata={"help": "GLUE task; for other data, give --train_file.", "choices": list(GLUE_TASKS)}
@@ -67,9 +72,9 @@ class SentenceDataArguments(DataArguments):
     )
     text_column_names: list[str] | None = field(
         default=None,
-        metadata={"help": "One or two text columns of the data files. Default: the first columns that hold text."},
+        metadata={"help": "One or two text columns of the data. Default: the first columns that hold text."},
     )
-    label_column_name: str = field(default="label", metadata={"help": "Label column of the data files."})
+    label_column_name: str = field(default="label", metadata={"help": "Label column of the data."})
     max_seq_length: int | None = field(
         default=None,
         metadata={

@@ -13,6 +13,7 @@ from transformers.pipelines.base import ChunkPipeline, no_collate_fn
 from transformers.pipelines.pt_utils import PipelineDataset, PipelineIterator
 from transformers.utils import logging
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text, with_tree
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_rules import language_of, word_spans
@@ -212,7 +213,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 f"fixed names the words of one sentence, and the text has {len(sentences)}: {inputs[:80]!r}; give the "
                 'sentence alone, as {"words": [...]}.'
             )
-        limits = (max_length, self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
+        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         limit = min(limit for limit in limits if limit is not None)
         windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
         for words, parts in zip(sentences, windows, strict=True):

@@ -9,9 +9,10 @@ from itertools import chain, islice
 from typing import Any
 
 import torch
-from transformers import DataCollatorWithPadding, pipeline
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase, pipeline
 from transformers.utils import logging
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.corpora.negative_label import find_negative_label
 from msattn.errors import UserError
 from msattn.pipelines import length_sorted
@@ -201,11 +202,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
     ) -> Iterator:
         max_length = preprocess_params.get("max_length")
-        limits = (
-            max_length,
-            self.tokenizer.model_max_length,
-            getattr(self.model.config, "max_position_embeddings", None),
-        )
+        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         limit = min(limit for limit in limits if limit is not None)
         sentences: list[Sentence | UserError] = []
         for item in inputs:
@@ -292,9 +289,10 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int, forward_params: dict
     ) -> Iterator[dict]:
         """Reads each text once, or once a window, and scores all its pairs."""
-        from msattn.data.inputs.entity_pieces import encode_entities, window_start
+        from msattn.data.inputs.entity_pieces import encode_entities, special_tokens, window_start
 
-        room, refused, texts = limit - 2, {}, {}
+        begin, end = special_tokens(self.tokenizer)
+        room, refused, texts = limit - len(begin) - len(end), {}, {}
         windows: dict[tuple[int, int], list] = defaultdict(list)
         for job in jobs:
             number, pair = job
@@ -302,16 +300,17 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             if number not in texts:
                 texts[number] = encode_entities(self.tokenizer, sentence.text, sentence.spans)
             pieces = [texts[number].pieces[entity] for entity in sentence.pairs[pair]]
-            places = list(chain(*pieces)) or [0]
-            start = window_start(len(texts[number].ids), room, min(places), max(places) + 1)
+            every = list(chain(*pieces)) or [0]
+            start = window_start(len(texts[number].ids), room, min(every), max(every) + 1)
             if start is None:
                 refused[job] = _too_far(sentence, pair, limit)
             else:
-                windows[number, start].append((job, [[1 + at - start for at in entity] for entity in pieces]))
+                places = [[len(begin) + at - start for at in entity] for entity in pieces]
+                windows[number, start].append((job, places))
         yield refused
         # Blocks of pairs of a window, longest windows first.
         blocks = [
-            (texts[number].ids[start : start + room], of_window[first : first + PAIRS])
+            ([*begin, *texts[number].ids[start : start + room], *end], of_window[first : first + PAIRS])
             for (number, start), of_window in windows.items()
             for first in range(0, len(of_window), PAIRS)
         ]
@@ -319,7 +318,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         for first in range(0, len(blocks), batch_size):
             batch = blocks[first : first + batch_size]
             several = not all(sentences[job[0]].marked for _, of_window in batch for job, _ in of_window)
-            inputs = DataCollatorWithPadding(self.tokenizer)([self._window(ids) for ids, _ in batch])
+            inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for ids, _ in batch])
             pairs = _padded_pieces([[pair for _, pair in of_window] for _, of_window in batch])
             outputs = self.forward({**inputs, "entity_pieces": pairs, "several": several}, **forward_params)
             yield {
@@ -327,12 +326,6 @@ class RelationExtractionPipeline(LengthSortedPipeline):
                 for (_, of_window), rows in zip(batch, outputs["logits"], strict=True)
                 for (job, _), logits in zip(of_window, rows, strict=False)
             }
-
-    def _window(self, ids: list[int]) -> dict[str, list[int]]:
-        row = {"input_ids": [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]}
-        if "token_type_ids" in self.tokenizer.model_input_names:
-            row["token_type_ids"] = [0] * len(row["input_ids"])
-        return {**row, "attention_mask": [1] * len(row["input_ids"])}
 
     def _forward(self, model_inputs: dict[str, Any], output_attentions: bool = False) -> dict[str, Any]:
         several = model_inputs.pop("several")
@@ -444,6 +437,11 @@ def _too_far(sentence: Sentence, pair: int, limit: int) -> UserError:
         f"the two entities and what lies between them do not fit in {limit} tokens: "
         f"{around(sentence.text, start, start)!r}."
     )
+
+
+def _row(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list[int]]:
+    row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row
 
 
 def _padded_pieces(batch: list[list[list[list[int]]]]) -> torch.Tensor:

@@ -17,14 +17,22 @@ from transformers.utils import logging
 
 from msattn.arguments.masked_lm_arguments import MaskedLMArguments
 from msattn.arguments.parsing_arguments import PARSER_FIELDS, ParserArguments, ParsingDataArguments
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.arguments.pretrained import (
+    ModelArguments,
+    check_model,
+    family_class,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import with_tree
-from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank, has_root
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import score_trees, tree_shapes
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
+from msattn.modeling.modeling_pairwise import PairwiseParser
 from msattn.tasks.labels import label_fields
 from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
@@ -136,6 +144,9 @@ class DependencyParsing(Task):
             raise UserError("--mlm_epochs trains on the text of the training data: give --train_file and --do_train.")
         self.mlm_args = mlm_args
         self.tokenizer = load_tokenizer(model_args)
+        self.model_class = family_class(model_args, PairwiseParser, BertPairwiseParser)
+        self.root = "token" if has_root(self.tokenizer) else "learned"
+        check_model(self.model_class, model_args, root=self.root)
         most = self.tokenizer.model_max_length
         self.max_length = min(data_args.max_seq_length or most, most)
         self.sets: dict[str, ParsedSet] = {}
@@ -178,9 +189,10 @@ class DependencyParsing(Task):
 
     def model(self) -> PreTrainedModel:
         return load_model(
-            BertPairwiseParser,
+            self.model_class,
             self.model_args,
             len(self.tokenizer),
+            root=self.root,
             **label_fields(self.labels),
         )
 
@@ -207,7 +219,7 @@ class DependencyParsing(Task):
             splits=self.card_splits(),
             metrics=METRIC_NAMES,
             description=(
-                "A dependency parser: BERT whose attention between words, in all layers and heads, is a feature "
+                "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
                 "beside their hidden states (`features` below)."
             ),
             usage=_usage,
@@ -268,7 +280,7 @@ def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[st
     if "train" in trees:
         return sorted(set(chain.from_iterable(trees["train"]["relations"])))
     config = load_config(model_args)
-    if BertPairwiseParser.__name__ not in (config.architectures or ()):
+    if not {PairwiseParser.__name__, BertPairwiseParser.__name__}.intersection(config.architectures or ()):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
     return [config.id2label[number] for number in range(config.num_labels)]
 

@@ -6,17 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from msattn.arguments.pretrained import ModelArguments, load_config
-from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
-from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
+
+# Endings of the classes of this package that have labels of relations or sentences.
+CLASSIFIERS = ("SequenceClassification", "RelationClassification", "RelationExtraction", "RE")
 
 
-def checkpoint_labels(args: ModelArguments) -> list[str] | None:
-    """The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder."""
+def checkpoint_labels(args: ModelArguments, stock: bool = False) -> list[str] | None:
+    """
+    The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder.
+
+    Args:
+        args (`ModelArguments`): Names the checkpoint.
+        stock (`bool`, *optional*, defaults to `False`):
+            Whether the checkpoint is loaded with its own classifier, which is one of Transformers. Otherwise that
+            classifier is left out, and its labels with it.
+    """
     config = load_config(args)
-    architectures = config.architectures or []
-    stock = any(name.endswith("ForSequenceClassification") for name in architectures)
-    stock = stock or BertPairwiseForRelationClassification.__name__ in architectures
-    if config.model_type != MultiScaleBertConfig.model_type and (config.model_type == "bert" or not stock):
+    endings = CLASSIFIERS if config.model_type in COMPOSED_FAMILIES else ("ForSequenceClassification",) * stock
+    if not any(name.endswith(endings) for name in config.architectures or ()):
         return None
     return [config.id2label[number] for number in range(config.num_labels)]
 

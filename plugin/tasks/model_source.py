@@ -13,9 +13,10 @@ from huggingface_hub.errors import StrictDataclassError, StrictDataclassFieldVal
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer, most_tokens
+from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.arguments.scratch_arguments import VOCABULARY, ScratchArguments
 from msattn.command_line import existing_file
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.word_vectors import read_word_vectors, vector_words
 from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
 from msattn.errors import UserError
@@ -153,13 +154,16 @@ class ModelSource:
                 word vectors is not that of the embeddings.
         """
         if not self.fresh:
-            return load_model(
+            model = load_model(
                 model_class,
                 self.model_args,
                 self.vocabulary,
                 ignore_mismatched_sizes=ignore_mismatched_sizes,
                 **overrides,
             )
+            if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
+                model.config.pad_token_id = self.pad_token_id
+            return model
         if self.vectors is not None and hasattr(self.config, "embedding_size"):
             overrides["embedding_size"] = self.vectors.shape[1]
         config = self._config(vocab_size=self.vocabulary, pad_token_id=self.pad_token_id, **overrides)

@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
 from msattn.arguments.pairwise_arguments import PAIRWISE_FIELDS
-from msattn.arguments.pretrained import load_config, load_model, load_tokenizer
+from msattn.arguments.pretrained import check_model, family_class, load_config, load_model, load_tokenizer
 from msattn.arguments.relation_arguments import (
     HEADS,
     NO_RELATION,
@@ -27,6 +27,7 @@ from msattn.arguments.relation_arguments import (
 )
 from msattn.command_line import existing_file
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
+from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.data.corpora.entity_rows import Negatives
 from msattn.data.corpora.negative_label import find_negative_label
 from msattn.data.corpora.relations import (
@@ -47,7 +48,9 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import fit_temperature, fit_threshold
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
+from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
+from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
@@ -63,7 +66,7 @@ ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshol
 
 class RelationExtraction(Task):
     """
-    Relation extraction with BERT-MS, one of its baselines, or pairwise attention.
+    Relation extraction on any encoder: with multi-scale fusion, one of its baselines, or pairwise attention.
 
     Raises:
         UserError: A model argument does not apply to `--head`, `--max_seq_length` is out of range, or `--label_file`
@@ -88,6 +91,8 @@ class RelationExtraction(Task):
         self.head_args = head_args
         self.tokenizer = load_tokenizer(model_args)
         self.pairwise = _is_pairwise(model_args, head_args)
+        self.model_class = _model_class(model_args, self.pairwise)
+        check_model(self.model_class, model_args, **self._overrides)
         # Pairwise attention encodes without entity markers: they go into a copy that is not saved with the model.
         self.marking = copy.deepcopy(self.tokenizer) if self.pairwise else self.tokenizer
         self.style = _marker_style(model_args, data_args, self.pairwise, args.do_train)
@@ -136,16 +141,8 @@ class RelationExtraction(Task):
             raise UserError(f"{self._source(prefix)}, {prefix} data, {error}") from None
 
     def model(self) -> PreTrainedModel:
-        if self.pairwise:
-            overrides = self.head_args.given(PAIRWISE_FIELDS)
-        else:
-            overrides = head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}
         model = load_model(
-            BertPairwiseForRelationClassification if self.pairwise else BertForMultiScaleRE,
-            self.model_args,
-            len(self.tokenizer),
-            **overrides,
-            **label_fields(self.labels),
+            self.model_class, self.model_args, len(self.tokenizer), **self._overrides, **label_fields(self.labels)
         )
         config = model.config
         if self.args.do_train:
@@ -167,6 +164,13 @@ class RelationExtraction(Task):
             self.threshold = fit_threshold(probabilities, references, self.labels.index(self.negative))
         config = trainer.model.config
         config.calibration_temperature, config.decision_threshold = self.temperature, self.threshold
+
+    @property
+    def _overrides(self) -> dict[str, Any]:
+        """The configuration fields of `--head` and, with pairwise attention, those of the command line."""
+        if self.pairwise:
+            return self.head_args.given(PAIRWISE_FIELDS)
+        return head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         return relation_metrics(prediction, self.labels, self.negative, self.temperature, self.threshold)
@@ -234,7 +238,7 @@ class RelationExtraction(Task):
                 "false_positive_rate": "Random unrelated pairs that get a relation (%)",
             },
             description=(
-                f"A relation extractor for {len(self.labels)} labels, between two marked entities: BERT {reads}"
+                f"A relation extractor for {len(self.labels)} labels, between two marked entities: an encoder {reads}"
             ),
             usage=_usage,
             tags=["relation-extraction", "pairwise-attention" if self.pairwise else "multi-scale-attention"],
@@ -322,11 +326,18 @@ def _is_pairwise(model_args: MultiScaleArguments, head_args: RelationModelArgume
     Raises:
         UserError: A given argument does not apply to that model.
     """
-    checkpoint = load_config(model_args).model_type == BertPairwiseConfig.model_type
+    checkpoint = load_config(model_args).model_type in (PairwiseConfig.model_type, BertPairwiseConfig.model_type)
     pairwise = checkpoint if head_args.head is None else head_args.head == PAIRWISE
     for name in model_args.config_overrides() if pairwise else head_args.given(PAIRWISE_FIELDS):
         raise UserError(f"--{name} is {'not ' if pairwise else ''}for --head {PAIRWISE}.")
     return pairwise
+
+
+def _model_class(model_args: MultiScaleArguments, pairwise: bool) -> type[PreTrainedModel]:
+    """The class for any encoder, or its member of BERT for a checkpoint of that."""
+    if pairwise:
+        return family_class(model_args, PairwiseForRelationClassification, BertPairwiseForRelationClassification)
+    return family_class(model_args, MultiScaleForRelationExtraction, BertForMultiScaleRE)
 
 
 def _marker_style(

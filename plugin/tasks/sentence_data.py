@@ -1,4 +1,4 @@
-"""Data for sentence classification and regression: a GLUE task, an MTL-16 domain, or local files."""
+"""Data for sentence classification and regression: a GLUE task, an MTL-16 domain, a Hub dataset, or local files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from msattn.command_line import existing_file
 from msattn.data.corpora.glue import GLUE_TASKS, read_glue
 from msattn.data.corpora.mtl16 import read_mtl16
 from msattn.data.corpora.relations import relation_labels
-from msattn.data.corpora.sentences import read_sentences
+from msattn.data.corpora.sentences import read_sentences, to_sentences
 from msattn.data.corpora.sentiment_trees import SENTIMENTS
 from msattn.data.corpora.snli import SNLI_LABELS
 from msattn.errors import UserError
+from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels
 
 logger = logging.get_logger(__name__)
@@ -54,16 +55,21 @@ class SentenceData:
 
 
 def read_sentence_data(
-    data_args: SentenceDataArguments, model_args: ModelArguments, splits: Collection[str], domain: str | None
+    data_args: SentenceDataArguments,
+    model_args: ModelArguments,
+    splits: Collection[str],
+    domain: str | None,
+    stock: bool = False,
 ) -> SentenceData:
     """
-    Reads the requested splits from MTL-16, GLUE or local files.
+    Reads the requested splits from MTL-16, GLUE, the Hub or local files.
 
     Args:
         data_args (`SentenceDataArguments`): Names the data.
         model_args (`ModelArguments`): Cache folder, and the checkpoint that has the labels if nothing is trained.
         splits (`Collection[str]`): Some of `"train"`, `"validation"` and `"test"`. Missing ones are skipped.
         domain (`str` or `None`): The domain, for MTL-16 only.
+        stock (`bool`, *optional*, defaults to `False`): See [`~msattn.tasks.labels.checkpoint_labels`].
 
     Returns:
         `SentenceData`: The splits, their text columns and their labels.
@@ -75,7 +81,7 @@ def read_sentence_data(
         return _domain_data(data_args.mtl16_dir, domain or "")
     if data_args.task_name:
         return _task_data(data_args.task_name, data_args, splits, model_args.cache_dir)
-    return _own_data(data_args, model_args, splits)
+    return _own_data(data_args, model_args, splits, stock)
 
 
 def check_source(data_args: SentenceDataArguments) -> None:
@@ -86,8 +92,9 @@ def check_source(data_args: SentenceDataArguments) -> None:
         UserError: Two sources are given, or an argument does not apply to the source.
     """
     named = [name for name in ("task_name", "mtl16_dir") if getattr(data_args, name)]
-    if len(named) > 1:
-        raise UserError("--task_name and --mtl16_dir both name the data: give one of them.")
+    sources = [*named, *(["dataset_name"] if data_args.dataset_name else [])]
+    if len(sources) > 1:
+        raise UserError(f"--{sources[0]} and --{sources[1]} both name the data: give one of them.")
     if named and (data_args.train_file or data_args.validation_file or data_args.test_file):
         raise UserError(f"--{named[0]} names the data: leave out --train_file, --validation_file and --test_file.")
     if named and data_args.text_column_names:
@@ -122,30 +129,40 @@ def _task_data(
     return SentenceData(found, list(task.columns), task.labels)
 
 
-def _own_data(data_args: SentenceDataArguments, model_args: ModelArguments, wanted: Collection[str]) -> SentenceData:
+def _own_data(
+    data_args: SentenceDataArguments, model_args: ModelArguments, wanted: Collection[str], stock: bool
+) -> SentenceData:
     if data_args.glue_dir:
         raise UserError("--glue_dir needs the task: give --task_name.")
     raw: dict[str, Dataset] = {}
     columns = data_args.text_column_names
     if columns is not None and not 1 <= len(columns) <= 2:
         raise UserError(f"--text_column_names takes one column or two, not {len(columns)}.")
+    hub = load_hub_dataset(data_args, model_args)
+    classes = None
     for split in wanted:
         path = existing_file(getattr(data_args, f"{split}_file"), f"{split}_file")
-        if path is None:
+        if path is not None:
+            phrases = data_args.train_phrases and split == "train"
+            dataset, source = read_sentences(path, columns, data_args.label_column_name, phrases), path
+        elif split in hub:
+            source = f"{data_args.dataset_name}, {split}"
+            dataset = to_sentences(hub[split], source, columns, data_args.label_column_name)
+            if split == "train":
+                classes = getattr(hub[split].features.get(data_args.label_column_name), "names", None)
+        else:
             continue
-        phrases = data_args.train_phrases and split == "train"
-        dataset = read_sentences(path, columns, data_args.label_column_name, phrases)
         columns = [name for name in dataset.column_names if name != "label"]
         if split != "test" and "label" not in dataset.column_names:
             raise UserError(
-                f"{path}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test "
+                f"{source}: there are no labels in {data_args.label_column_name!r} (--label_column_name); only test "
                 "data may come without."
             )
         raw[PREFIXES[split]] = dataset
     if columns is None or not raw:
         return SentenceData({}, [], None)
     logger.info(f"The text is read from {' and '.join(columns)}.")
-    labels = _own_labels(raw, model_args)
+    labels = classes or _own_labels(raw, model_args, stock)
     splits = {
         prefix: _with_numbers(dataset, labels, prefix) if "label" in dataset.column_names else dataset
         for prefix, dataset in raw.items()
@@ -153,10 +170,10 @@ def _own_data(data_args: SentenceDataArguments, model_args: ModelArguments, want
     return SentenceData(splits, columns, labels)
 
 
-def _own_labels(raw: Mapping[str, Dataset], model_args: ModelArguments) -> list[str] | None:
+def _own_labels(raw: Mapping[str, Dataset], model_args: ModelArguments, stock: bool) -> list[str] | None:
     """The classes of the training data, or of the checkpoint if there is none; `None` for regression."""
     if "train" not in raw:
-        known = checkpoint_labels(model_args) if model_args.model_name_or_path else None
+        known = checkpoint_labels(model_args, stock) if model_args.model_name_or_path else None
         if known is None:
             raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
         return known if len(known) > 1 else None

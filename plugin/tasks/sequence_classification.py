@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -23,16 +24,25 @@ from transformers.utils import logging
 from msattn import metrics
 from msattn.arguments.classifier_arguments import ClassifierArguments
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
-from msattn.arguments.pretrained import load_config, most_tokens
+from msattn.arguments.pretrained import check_model, family_class, load_config
 from msattn.arguments.scratch_arguments import ScratchArguments
-from msattn.arguments.sentence_arguments import HEADS, MAX_SEQ_LENGTH, SentenceDataArguments, SentenceModelArguments
+from msattn.arguments.sentence_arguments import (
+    HEADS,
+    MAX_SEQ_LENGTH,
+    OLD_CLS,
+    PLAIN,
+    SentenceDataArguments,
+    SentenceModelArguments,
+)
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
-from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.corpora.glue import GLUE_TASKS
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import write_glue_submission
+from msattn.modeling.modeling_multiscale import MultiScaleForSequenceClassification
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceClassification
 from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
@@ -58,11 +68,11 @@ class SequenceClassification(TextTask):
     """
     Classification or regression of sentences and sentence pairs.
 
-    The model is BERT-MS or one of its baselines, the sequence classifier of another encoder, or a model trained from
-    scratch.
+    The model is the sequence classifier of Transformers for an encoder, multi-scale fusion on it or one of its
+    baselines, or a model trained from scratch.
 
     Args:
-        model_args (`MultiScaleArguments`): Checkpoint and hyperparameters of BERT-MS.
+        model_args (`MultiScaleArguments`): Checkpoint and hyperparameters of multi-scale fusion.
         head_args (`SentenceModelArguments`): The head.
         classifier_args (`ClassifierArguments`): How to treat the classification head of the checkpoint.
         scratch_args (`ScratchArguments`): Model family and vocabulary, for training from scratch.
@@ -72,7 +82,8 @@ class SequenceClassification(TextTask):
         domain (`str`, *optional*): The MTL-16 domain. Without it, `--mtl16_dir` gives one task per domain.
 
     Raises:
-        UserError: The data are named twice, an argument of BERT-MS is used with another model, or `crf=true` is set.
+        UserError: The data are named twice, an argument of multi-scale fusion is used with another model, the
+            encoder cannot have the head, or `crf=true` is set.
     """
 
     argument_classes = (
@@ -82,7 +93,7 @@ class SequenceClassification(TextTask):
         ScratchArguments,
         SentenceDataArguments,
     )
-    other_sources = ", --task_name or --mtl16_dir"
+    other_sources = ", --dataset_name, --task_name or --mtl16_dir"
 
     model_args: MultiScaleArguments
     data_args: SentenceDataArguments
@@ -103,10 +114,16 @@ class SequenceClassification(TextTask):
         self.domain = domain
         check_source(data_args)
         self.source = ModelSource(model_args, scratch_args, args.do_train)
-        self.multiscale = not self.source.fresh and _stands_on_bert(model_args, head_args.head)
+        self.multiscale = not self.source.fresh and _is_multiscale(model_args, head_args.head)
+        self.model_class: Any = AutoModelForSequenceClassification
+        if self.multiscale:
+            self.model_class = family_class(
+                model_args, MultiScaleForSequenceClassification, BertForMultiScaleSequenceClassification
+            )
+            check_model(self.model_class, model_args, **self._overrides)
         if self.source.fresh:
             for name in (["head"] if head_args.head else []) + list(model_args.config_overrides()):
-                raise UserError(f"--{name} is for a pre-trained BERT; with --model_type there is --config_overrides.")
+                raise UserError(f"--{name} is for a pre-trained encoder; use --config_overrides.")
             if getattr(self.source.config, "crf", False):
                 raise UserError("crf=true is for tagging: run_tagging.py.")
 
@@ -122,7 +139,7 @@ class SequenceClassification(TextTask):
         }
 
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
-        found = read_sentence_data(self.data_args, self.model_args, splits, self.domain)
+        found = read_sentence_data(self.data_args, self.model_args, splits, self.domain, not self.multiscale)
         self.columns, self.labels = found.columns, found.labels
         return dict(found.splits)
 
@@ -158,9 +175,9 @@ class SequenceClassification(TextTask):
         names = ["LABEL_0"] if self.labels is None else self.labels
         pairs = self.source.fresh and hasattr(self.source.config, "sentence_pairs")
         return self.source.model(
-            BertForMultiScaleSequenceClassification if self.multiscale else AutoModelForSequenceClassification,
+            self.model_class,
             **({"sentence_pairs": self.pairs} if pairs else {}),
-            **(head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}),
+            **self._overrides,
             ignore_mismatched_sizes=self.classifier_args.ignore_mismatched_sizes,
             problem_type="regression" if self.labels is None else "single_label_classification",
             **label_fields(names),
@@ -194,7 +211,9 @@ class SequenceClassification(TextTask):
 
     def card(self) -> ModelCardFacts:
         task, family = self.data_args.task_name, self.source.config.model_type
-        name = f"MTL-16 {self.domain}" if self.domain else Path(str(self.data_args.train_file)).name
+        name = self.data_args.dataset_name or Path(str(self.data_args.train_file)).name
+        if self.domain:
+            name = f"MTL-16 {self.domain}"
         if task:
             name = f"GLUE {GLUE_TASKS[task].folder}"
         carries_code = self.multiscale or not type(self.source.config).__module__.startswith("transformers.")
@@ -205,7 +224,7 @@ class SequenceClassification(TextTask):
             task_name="Text Classification",
             dataset_type="nyu-mll/glue" if task else name,
             dataset_name=name,
-            dataset_config=task,
+            dataset_config=task or self.data_args.dataset_config_name,
             splits=self.card_splits(),
             metrics=METRIC_NAMES,
             description=(
@@ -230,6 +249,14 @@ class SequenceClassification(TextTask):
         """Whether an example has two texts."""
         return len(self.columns) == 2
 
+    @property
+    def _overrides(self) -> dict[str, Any]:
+        """The configuration fields of `--head`."""
+        head = self.head_args.head
+        if head in (None, PLAIN):
+            return {}
+        return head_fields(self.model_args, {"fusion_layers": 0} if head == OLD_CLS else HEADS[head])
+
     def _max_length(self, tokenizer: PreTrainedTokenizerBase) -> int | None:
         """The maximum number of tokens per example; `None` if the model has no limit."""
         args, wanted = self.data_args, self.data_args.max_seq_length
@@ -249,8 +276,8 @@ class SequenceClassification(TextTask):
     def _description(self) -> str:
         if self.multiscale:
             return (
-                "BERT with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), "
-                "as a baseline,"
+                "an encoder with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` "
+                "below), as a baseline,"
             )
         if self.source.fresh:
             return f"a model of the family `{self.source.config.model_type}`, trained from scratch,"
@@ -289,18 +316,36 @@ def _answers(logits: np.ndarray, regression: bool) -> np.ndarray:
     return logits[:, 0] if regression else logits.argmax(axis=-1)
 
 
-def _stands_on_bert(args: MultiScaleArguments, head: str | None) -> bool:
+def _is_multiscale(args: MultiScaleArguments, head: str | None) -> bool:
     """
-    Whether the checkpoint is a BERT or a BERT-MS. Other encoders are fine-tuned without fusion layers.
+    Whether the model is multi-scale fusion or one of its baselines, by `--head` or else by the checkpoint.
 
     Raises:
-        UserError: `--head` or an argument of BERT-MS is given for another model family.
+        UserError: The model is the classifier of Transformers, and an argument of multi-scale fusion is given, the
+            checkpoint is one of multi-scale fusion, or the family has no classifier in Transformers.
     """
-    family = load_config(args).model_type
-    if family in ("bert", MultiScaleBertConfig.model_type):
+    config = load_config(args)
+    if head == OLD_CLS:
+        logger.warning(
+            "--head bert is called cls, and keeps reading the mean of all tokens unless --pooling is given; cls reads "
+            "the first token. Both differ from the pooling of --head plain, the classifier of Transformers."
+        )
+    if head is None:
+        classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+        multiscale = config.model_type in COMPOSED_FAMILIES or (config.model_type == "bert" and not classifies)
+    else:
+        multiscale = head != PLAIN
+    if multiscale:
         return True
-    for name in (["head"] if head else []) + list(args.config_overrides()):
-        raise UserError(f"--{name} is for BERT, and {args.model_name_or_path} is a model of the family {family}.")
+    name = args.model_name_or_path
+    for option in args.config_overrides():
+        raise UserError(f"--{option} is for multi-scale fusion: give --head multiscale or one of its baselines.")
+    if config.model_type in COMPOSED_FAMILIES:
+        raise UserError(f"--head plain is the classifier of Transformers, and {name} has one of ours; leave it out.")
+    if type(config) not in AutoModelForSequenceClassification._model_mapping and not hasattr(config, "auto_map"):
+        raise UserError(
+            f"{name}: Transformers has no sequence classifier for the family {config.model_type}; give another --head."
+        )
     return False
 
 

@@ -57,6 +57,11 @@ class FineTuningTrainer(AccumulationMixin, Trainer):
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
         return LongestFirstSampler(eval_dataset)
 
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        loss, logits, labels = super().prediction_step(*args, **kwargs)
+        # Some models, such as T5, return further tensors behind the logits.
+        return loss, logits[0] if isinstance(logits, tuple) else logits, labels
+
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
         output = super().predict(test_dataset, *args, **kwargs)
@@ -84,5 +89,6 @@ class FineTuningTrainer(AccumulationMixin, Trainer):
 
 def _is_new(name: str, model: torch.nn.Module) -> bool:
     """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
+    encoder = getattr(model, "_encoder_path", model.base_model_prefix)
     declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
-    return not name.startswith(f"{model.base_model_prefix}.") or name.startswith(declared)
+    return not name.startswith(f"{encoder}.") or name.startswith(declared)

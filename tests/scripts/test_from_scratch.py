@@ -214,10 +214,8 @@ def test_mistakes(fails, trees, reviews):
     assert "give either --model_name_or_path, a checkpoint, or --model_type" in fails("do_train", train_file=trees)
     assert "fresh weights need --do_train" in fails("do_predict", test_file=trees, **fresh)
     assert "fresh weights need --do_train" in fails("do_eval", validation_file=trees, **FRESH)
-    assert "--scales is for a pre-trained BERT; with --model_type there is --config_overrides" in fails(
-        "do_train", scales=[3], **fresh
-    )
-    assert "--head is for a pre-trained BERT" in fails("do_train", head="bert", **fresh)
+    assert "--scales is for a pre-trained encoder; use --config_overrides" in fails("do_train", scales=[3], **fresh)
+    assert "--head is for a pre-trained encoder" in fails("do_train", head="bert", **fresh)
     tags, pairs = (
         {**fresh, "config_overrides": [*SMALL, override]} for override in ("crf=true", "sentence_pairs=true")
     )

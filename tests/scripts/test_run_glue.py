@@ -18,6 +18,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
+    BertForSequenceClassification,
     BertModel,
     DebertaV2Config,
     RobertaConfig,
@@ -25,6 +26,7 @@ from transformers import (
 )
 
 import run_glue
+from msattn import MultiScaleForSequenceClassification
 from msattn.data import GLUE_TASKS
 from tests.tiny_models import WORDS, tiny_tokenizer
 
@@ -155,15 +157,30 @@ def test_a_task_from_the_hub(run, tmp_path, monkeypatch):
     ("head", "options", "expected"),
     [
         ("bert", {}, {"fusion_layers": 0, "pooling": None}),
-        ("bert", {"pooling": "cls"}, {"fusion_layers": 0, "pooling": "cls"}),
+        ("cls", {}, {"fusion_layers": 0, "pooling": "cls"}),
         ("plain-attention", {}, {"scales": (), "mask_mode": "none", "fusion_layers": 1}),
         ("multiscale", {"scales": [3, 5], "mask_mode": "ste"}, {"scales": (3, 5), "mask_mode": "ste"}),
     ],
 )
 def test_heads(run, glue_dir, tmp_path, head, options, expected):
     run("do_train", task_name="rte", glue_dir=glue_dir, head=head, **options)
-    config = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config
-    assert {name: getattr(config, name) for name in expected} == expected
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert type(model) is MultiScaleForSequenceClassification
+    assert {name: getattr(model.config, name) for name in expected} == expected
+
+
+def test_the_classifier_of_transformers(run, fails, glue_dir, tmp_path):
+    task = {"task_name": "rte", "glue_dir": glue_dir}
+    run("do_train", head="plain", **task)
+    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")) is BertForSequenceClassification
+    # The checkpoint says which model it is of, and knows its labels.
+    rows = json_lines(tmp_path / "rows.jsonl", [{"sentence1": "dog", "sentence2": "cat"}])
+    run("do_predict", model_name_or_path=tmp_path / "out", output_dir=tmp_path / "again", test_file=rows)
+    lines = (tmp_path / "again" / "test_predictions.tsv").read_text().splitlines()
+    assert lines[1].partition("\t")[2] in ("entailment", "not_entailment")
+    assert "--scales is for multi-scale fusion: give --head multiscale" in fails(
+        "do_train", head="plain", scales=[3], **task
+    )
 
 
 @pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])
@@ -176,10 +193,7 @@ def test_an_encoder_of_another_family_guided(run, fails, glue_dir, tmp_path, con
     options = {"task_name": "rte", "glue_dir": glue_dir, "model_name_or_path": tmp_path / "encoder"}
     family = config.model_type
 
-    assert f"--head is for BERT, and {tmp_path / 'encoder'} is a model of the family {family}" in fails(
-        "do_train", head="multiscale", **options
-    )
-    assert "--scales is for BERT" in fails("do_train", scales=[3, 5], **options)
+    assert "--scales is for multi-scale fusion: give --head multiscale" in fails("do_train", scales=[3, 5], **options)
     assert "there is no layer 2; the model has 0 to 1" in fails(
         "do_train", mdg_weight=0.1, guided_layers=[2], **options
     )
@@ -376,7 +390,7 @@ def test_mistakes(fails, glue_dir, tmp_path):
     scores = json_lines(tmp_path / "scores.jsonl", [{"text": "dog", "label": 0.5}, {"text": "cat", "label": 1}])
     half = json_lines(tmp_path / "half.jsonl", [{"text": "\ud800", "label": "a"}])
 
-    assert "give --train_file, --task_name or --mtl16_dir" in fails("do_train")
+    assert "give --train_file, --dataset_name, --task_name or --mtl16_dir" in fails("do_train")
     assert "there is nothing to do" in fails(**task)
     assert "pdg_weight must be 0 or a positive number, got nan" in fails("do_train", pdg_weight="nan", **task)
     assert "--guiding: invalid choice: 'papers'" in fails("do_train", guiding="papers", **task)

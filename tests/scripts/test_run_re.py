@@ -217,7 +217,7 @@ def test_pairwise_attention(features, demo, tmp_path):
     options = {"head": "pairwise", "features": features, "test_file": demo.test_file, "max_predict_samples": 8}
     run(arguments(demo, out, "do_train", "do_predict", **options, freeze_encoder=True, max_steps=2))
     config = read_json(out / "config.json")
-    assert config["architectures"] == ["BertPairwiseForRelationClassification"]
+    assert config["architectures"] == ["PairwiseForRelationClassification"]
     assert (config["features"], config["freeze_encoder"]) == (features, True)
     # Its tokenizer knows no markers, and the checkpoint says which head it has.
     assert "[E1]" not in (out / "tokenizer.json").read_text(encoding="utf-8")

@@ -60,10 +60,45 @@ def read_sentences(
     file_format = guess_format(path)
     if file_format is None:
         raise UserError(f"{os.fspath(path)}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
-    rows = iter(READERS[file_format](path))
+    return _sentences(READERS[file_format](path), os.fspath(path), columns, label_column)
+
+
+def to_sentences(
+    dataset: Dataset, source: str = "dataset", columns: Sequence[str] | None = None, label_column: str = "label"
+) -> Dataset:
+    """
+    Converts a dataset, such as one from the Hub, to the columns of [`read_sentences`].
+
+    Args:
+        dataset (`datasets.Dataset`): Rows of texts and labels. Ids of a `ClassLabel` are replaced by its names.
+        source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
+        columns (`Sequence[str]`, *optional*): The one or two text columns; see [`read_sentences`].
+        label_column (`str`, *optional*, defaults to `"label"`): The label column.
+
+    Returns:
+        `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
+
+    Raises:
+        UserError: The dataset is empty or has no text column, a text is missing, or only some rows have a label.
+    """
+    names = getattr(dataset.features.get(label_column), "names", None)
+
+    def located() -> Iterator[tuple[str, Any]]:
+        for number, row in enumerate(dataset, start=1):
+            if names:  # -1 is "no label"
+                row = {**row, label_column: None if row[label_column] in (None, -1) else names[row[label_column]]}
+            yield f"{source}, row {number}", row
+
+    return _sentences(located(), source, columns, label_column)
+
+
+def _sentences(
+    located: Iterable[tuple[str, Any]], source: str, columns: Sequence[str] | None, label_column: str
+) -> Dataset:
+    rows = iter(located)
     first = next(rows, None)
     if first is None:
-        raise UserError(f"{os.fspath(path)}: there is no example in it.")
+        raise UserError(f"{source}: there is no example in it.")
     columns = columns or _text_columns(*first, label_column)
     features = Features(dict.fromkeys([*columns, "label"], Value("string")))
     dataset = rows_to_dataset(_checked(chain([first], rows), columns, label_column), features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -10,8 +11,10 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
+from msattn.data.inputs.entity_pieces import special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
@@ -53,8 +56,8 @@ def encode_relations(
     types: Sequence[tuple[str | None, str | None]] | None = None,
 ) -> dict[str, list]:
     """
-    Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`. The tail may also precede the head, and
-    the two may overlap.
+    Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, with the special tokens that the
+    tokenizer puts around a text. The tail may also precede the head, and the two may overlap.
 
     The markers have one of three styles ("An Improved Baseline for Sentence-level Relation Extraction", Zhou and Chen
     2021):
@@ -64,9 +67,10 @@ def encode_relations(
     - `"typed-punct"`: punctuation and the name of the type, `@ * person * Bill @` and `# ^ city ^ Seattle #`. It needs
       no new tokens and takes types that the model has not seen.
 
-    Special tokens inside a text are encoded as ordinary text. An example longer than `max_length` is cut to a window:
-    the entities, everything between them, and an equal number of tokens on both sides; a side that needs less leaves
-    its room to the other.
+    The tokens are those of the text without markers, unless an entity begins or ends inside of a word or token:
+    then the parts are tokenized one by one. Special tokens inside a text are encoded as ordinary text. An example
+    longer than `max_length` is cut to a window: the entities, everything between them, and an equal number of tokens
+    on both sides; a side that needs less leaves its room to the other.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer with entity markers; see [`add_entity_markers`].
@@ -87,15 +91,17 @@ def encode_relations(
         whose entities do not both fit into `max_length`.
 
     Raises:
-        ValueError: The tokenizer lacks the markers, a classification token or a separator token.
+        ValueError: The tokenizer lacks the markers.
         UserError: The style needs types, and an entity has none or one that the tokenizer has no markers for.
     """
     max_length = max_length or tokenizer.model_max_length
+    begin, end = special_tokens(tokenizer)
+    special = len(begin) + len(end)
     columns = ("input_ids", "attention_mask", "token_type_ids", "entity_starts", *(WORD_COLUMNS if words else ()))
     encoded: dict[str, list] = {name: [] for name in columns}
     marked = _marked(tokenizer, texts, heads, tails, words, style, types)
     for text, (left, core, right, starts) in zip(texts, marked, strict=True):
-        room = max_length - len(core) - 2
+        room = max_length - len(core) - special
         if room < 0:
             for column in encoded.values():
                 column.append(None)
@@ -104,13 +110,13 @@ def encode_relations(
         after = min(len(right), room - before)
         window = left[len(left) - before :] + core + right[:after]
         ids, word_ids = zip(*window, strict=True)
-        encoded["input_ids"].append([tokenizer.cls_token_id, *ids, tokenizer.sep_token_id])
-        encoded["attention_mask"].append([1] * (len(window) + 2))
-        encoded["token_type_ids"].append([0] * (len(window) + 2))
-        encoded["entity_starts"].append([1 + before + start for start in starts])
+        encoded["input_ids"].append([*begin, *ids, *end])
+        encoded["attention_mask"].append([1] * (len(window) + special))
+        encoded["token_type_ids"].append([0] * (len(window) + special))
+        encoded["entity_starts"].append([len(begin) + before + start for start in starts])
         if words:
             encoded["words"].append([split_words(text)])
-            encoded["word_ids"].append([None, *word_ids, None])
+            encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
     if "token_type_ids" not in tokenizer.model_input_names:
         del encoded["token_type_ids"]
     return encoded
@@ -172,8 +178,9 @@ def encode_relation_dataset(
             row = fits.index(False)
             text, head, tail = (rows[name][row : row + 1] for name in ("text", "head", "tail"))
             ((_, core, _, _),) = _marked(tokenizer, text, head, tail, False, style, types and types[row : row + 1])
+            needed = len(core) + sum(map(len, special_tokens(tokenizer)))
             raise UserError(
-                f"example {rows['id'][row]}: the two entities and what lies between need {len(core) + 2} tokens, but "
+                f"example {rows['id'][row]}: the two entities and what lies between need {needed} tokens, but "
                 f"max_length is {limit}; raise it, or skip such examples with on_overflow skip."
             )
         return {
@@ -263,35 +270,20 @@ def _marked(
 
     The fourth item has the positions of the two opening markers in the middle part.
     """
-    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-        raise ValueError("the tokenizer needs a classification and a separator token")
     if not texts:
         # The tokenizer fails on an empty batch.
         return []
     places = [_places(head, tail) for head, tail in zip(heads, tails, strict=True)]
-    segments = tokenizer(
-        [
-            text[start:end]
-            for text, marks in zip(texts, places, strict=True)
-            for start, end in pairwise([0, *(place for place, _ in marks), len(text)])
-        ],
-        add_special_tokens=False,
-        # Encode "[SEP]" inside a text as ordinary tokens.
-        split_special_tokens=True,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,
-    )
     markers = lru_cache(partial(_markers, tokenizer, style))
 
     marked = []
-    for row, (text, marks) in enumerate(zip(texts, places, strict=True)):
+    for row, (text, marks, whole) in enumerate(zip(texts, places, _encodings(tokenizer, texts), strict=True)):
         owners = character_words(text) if words else {}
-        parts = []
-        for number, shift in enumerate([0, *(place for place, _ in marks)], start=5 * row):
-            ids = segments["input_ids"][number]
-            word_ids = token_words(segments.encodings[number].offsets, owners, shift) if words else [None] * len(ids)
-            parts.append(list(zip(ids, word_ids, strict=True)))
+        bounds = [0, *(place for place, _ in marks), len(text)]
+        parts = _parts_of(whole, text, bounds, owners)
+        if parts is None:
+            cut = _encodings(tokenizer, [text[start:end] for start, end in pairwise(bounds)])
+            parts = [_tokens(part, owners, start) for part, start in zip(cut, bounds, strict=False)]
         left, *inner, right = parts
         of_example = markers(*(types[row] if types is not None else (None, None)))
         core: list[Token] = []
@@ -301,6 +293,32 @@ def _marked(
             core += [*((marker, None) for marker in of_example[mark]), *part]
         marked.append((left, core, right, [opened[0], opened[2]]))
     return marked
+
+
+def _encodings(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[EncodingFast]:
+    """Tokenizes texts without special tokens: "[SEP]" inside a text becomes ordinary tokens."""
+    return tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False).encodings
+
+
+def _parts_of(
+    encoding: EncodingFast, text: str, bounds: Sequence[int], owners: Mapping[int, int]
+) -> list[list[Token]] | None:
+    """The tokens of the text between each two of the bounds; `None` if one of these is inside of a word or token."""
+    if any(text[bound - 1 : bound].isalnum() and text[bound : bound + 1].isalnum() for bound in bounds[1:-1]):
+        return None
+    parts: list[list[Token]] = [[] for _ in bounds[1:]]
+    for token, (start, end) in zip(_tokens(encoding, owners), encoding.offsets, strict=True):
+        # A space before a word is part of its token in many vocabularies, and of no entity.
+        first = start + len(text[start:end]) - len(text[start:end].lstrip())
+        number = min(bisect_right(bounds, min(first, len(text) - 1)), len(parts)) - 1
+        if text[bounds[number + 1] : end].strip():
+            return None
+        parts[number].append(token)
+    return parts
+
+
+def _tokens(encoding: EncodingFast, owners: Mapping[int, int], shift: int = 0) -> list[Token]:
+    return list(zip(encoding.ids, token_words(encoding.offsets, owners, shift), strict=True))
 
 
 def _places(head: Sequence[int], tail: Sequence[int]) -> list[tuple[int, int]]:

@@ -38,6 +38,20 @@ def encode_entities(tokenizer: PreTrainedTokenizerBase, text: str, spans: Sequen
     return EntityText(encoded["input_ids"], pieces)
 
 
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """
+    The ids of the special tokens that the tokenizer puts before and after a text; `[CLS]` and `[SEP]` if it has them
+    and puts none.
+    """
+    encoding = tokenizer("a").encodings[0]
+    mask = encoding.special_tokens_mask
+    first, last = mask.index(0), len(mask) - mask[::-1].index(0)
+    begin, end = encoding.ids[:first], encoding.ids[last:]
+    if not (begin or end) and None not in (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        return [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+    return begin, end
+
+
 def window_start(length: int, room: int, first: int, last: int) -> int | None:
     """
     Where the window for two entities starts: they are in its middle, as far as possible.

@@ -28,7 +28,7 @@ class Window(NamedTuple):
     Args:
         inputs (`dict[str, list[int]]`):
             The model inputs: `input_ids` and so on, and `word_index`, the index of each token's word in the window,
-            from 1. It is 0 for the first token, which represents the root, and -1 for other special tokens.
+            from 1. It is 0 for the leading special token, which represents the root, and -1 for other special tokens.
         first (`int`): Number of words of the sentence before the window.
         words (`int`): Number of words in the window.
         kept (`tuple[int, int]`):
@@ -55,7 +55,8 @@ def parser_inputs(
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`):
-            A fast tokenizer that starts each text with a special token, such as `[CLS]`, for the root.
+            A fast tokenizer. If it starts each text with a special token, such as `[CLS]`, that token stands for the
+            root; see [`has_root`].
         sentences (`Sequence[Sequence[str]]`): The words of each sentence.
         max_length (`int`, *optional*): Maximum number of tokens per window. Default: no limit.
 
@@ -63,8 +64,8 @@ def parser_inputs(
         `list[list[Window]]`: The windows of each sentence, in order.
 
     Raises:
-        UserError: The tokenizer starts a text without a special token, drops a word without having an unknown token,
-            or `max_length` leaves no room for a word.
+        UserError: The tokenizer drops a word without having an unknown token, or `max_length` leaves no room for a
+            word.
     """
     return [
         _windows(tokenizer, pieces, max_length) if words else []
@@ -72,12 +73,15 @@ def parser_inputs(
     ]
 
 
+def has_root(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokenizer starts a text with a special token, which can stand for the root."""
+    return tokenizer("a").encodings[0].special_tokens_mask[0] == 1
+
+
 def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length: int | None) -> list[Window]:
     encoding, owners, starts = pieces
     special = encoding.special_tokens_mask
     before, after = special.index(0), len(special) - special[::-1].index(0)
-    if not before:
-        raise UserError("the tokenizer puts no token before a text, as [CLS] is, that could stand for the root.")
     room = after if max_length is None else max_length - before - (len(special) - after)
     if room < 1:
         raise UserError(f"{max_length} tokens leave no room for a word.")
@@ -95,7 +99,8 @@ def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length:
     for (first, end), start, stop in zip(spans, seams, seams[1:], strict=False):
         tokens = [*range(before), *range(bounds[first], min(bounds[end], bounds[first] + room))]
         word_index = [NO_WORD if (owner := owners[token]) is None else owner - first + 1 for token in tokens]
-        word_index[0] = 0
+        if before:
+            word_index[0] = 0
         tokens += range(after, len(special))
         inputs = {name: [column[token] for token in tokens] for name, column in columns.items()}
         inputs["word_index"] = word_index + [NO_WORD] * (len(tokens) - len(word_index))

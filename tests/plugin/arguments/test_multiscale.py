@@ -30,7 +30,7 @@ def save(tmp_path):
     return save
 
 
-@pytest.mark.parametrize("head, layers", [(None, 0), ("bert-entity", 0), ("multiscale", 1), ("plain-attention", 1)])
+@pytest.mark.parametrize("head, layers", [(None, 0), ("entity-start", 0), ("multiscale", 1), ("plain-attention", 1)])
 def test_a_head_puts_its_layer_on_a_baseline(head, layers, save):
     assert loaded(save(fusion_layers=0), head).fusion_layers == layers
 

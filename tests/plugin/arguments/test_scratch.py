@@ -14,8 +14,9 @@ from transformers import (
 )
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, UserError
-from msattn.arguments.pretrained import ModelArguments, load_tokenizer, most_tokens
+from msattn.arguments.pretrained import ModelArguments, load_tokenizer
 from msattn.arguments.scratch_arguments import ScratchArguments
+from msattn.configuration.max_tokens import most_tokens
 from msattn.tasks.model_source import ModelSource
 from tests.tiny_models import tiny_tokenizer
 

@@ -15,6 +15,7 @@ from msattn.data.inputs.parser_inputs import (
     WINDOW_COLUMNS,
     ParserCollator,
     encode_treebank,
+    has_root,
     parser_inputs,
 )
 from msattn.errors import UserError
@@ -89,8 +90,8 @@ def test_a_word_longer_than_a_window_is_read_as_far_as_it_goes(tokenizer):
 def test_a_tokenizer_without_a_token_for_the_root(tokenizer):
     bare = tiny_tokenizer()
     bare._tokenizer.post_processor = None
-    with pytest.raises(UserError, match=r"no token before a text, as \[CLS\] is"):
-        parser_inputs(bare, [["dog"]])
+    ((window,),) = parser_inputs(bare, [["dog", "unpayers"]])
+    assert window.inputs["word_index"] == [1, 2, 2, 2] and not has_root(bare) and has_root(tokenizer)
 
 
 def test_encoded_trees(tokenizer):

@@ -1,0 +1,34 @@
+"""How many tokens a model can read."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedConfig
+
+from .any_encoder_config import AnyEncoderConfig
+from .configuration_ms_transformer import MSTransformerConfig
+
+# Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
+OFFSET_POSITIONS = (
+    "camembert",
+    "longformer",
+    "mpnet",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+)
+
+
+def most_tokens(config: PreTrainedConfig) -> int | None:
+    """The maximum input length in tokens, given the model's position embeddings; `None` if there is no limit."""
+    if isinstance(config, AnyEncoderConfig):
+        config = config.encoder
+    if isinstance(config, MSTransformerConfig) and config.position_embeddings != "learned":
+        return None
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or positions < 1:
+        return None
+    return positions - config.pad_token_id - 1 if config.model_type in OFFSET_POSITIONS else positions
+
+
+__all__ = ["most_tokens"]

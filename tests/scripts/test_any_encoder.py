@@ -1,0 +1,247 @@
+"""The scripts on encoders of every kind, each with its own kind of tokenizer, and on checkpoints of version 0.1."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    pipeline,
+)
+
+import run_glue
+import run_parsing
+import run_re
+import run_tagging
+from msattn import (
+    AutoModelForDependencyParsing,
+    AutoModelForRelationExtraction,
+    BertForMultiScaleRE,
+    BertPairwiseConfig,
+    BertPairwiseParser,
+    MultiScaleForRelationExtraction,
+    MultiScaleForSequenceClassification,
+    PairwiseForRelationClassification,
+    PairwiseParser,
+)
+from msattn.data.corpora.treebanks import read_treebank
+from msattn.modeling.any_encoder import encoder_class
+from msattn.tasks import hub_data
+from tests.scripts.command_line import command_line
+from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_tokenizers import KINDS, tiny_tokenizer_of
+
+KIND_OF = {family: kind for kind, families in KINDS.items() for family in families}
+SENTENCES = [
+    ("The author of a large book wrote .".split(), [2, 7, 6, 6, 6, 2, 0, 7]),
+    (["Dogs", "do", "n't", "like", "\u200b", "你好", "!"], [4, 4, 4, 0, 4, 4, 4]),
+] * 3
+RELATIONS = [
+    {"text": "The author of a large book.", "h": {"pos": [4, 10]}, "t": {"pos": [22, 26]}, "relation": "writes"},
+    {"text": "Dogs ignored the cats.", "h": {"pos": [17, 21]}, "t": {"pos": [0, 4]}, "relation": "Other"},
+] * 3
+
+
+def save_encoder(family: str, folder: Path) -> Path:
+    tokenizer = tiny_tokenizer_of(KIND_OF[family])
+    tokenizer.save_pretrained(folder)
+    special = {"pad_token_id": tokenizer.pad_token_id or 0}
+    if family in ("t5", "mt5"):
+        special |= {"eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": 0}
+    else:
+        special |= {"max_position_embeddings": 70}
+    config = tiny_encoder(family, vocab_size=len(tokenizer), **special)
+    torch.manual_seed(0)
+    encoder_class(type(config))(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[] if name == "t5" else pytest.mark.slow) for name in FAMILIES])
+def family(request):
+    return request.param
+
+
+@pytest.fixture
+def encoder(family, tmp_path) -> Path:
+    return save_encoder(family, tmp_path / "encoder")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs a script in this process, for two steps unless options say otherwise, and returns its output folder."""
+
+    def run(script: Any, *flags: str, **options: Any) -> Path:
+        folder = tmp_path / options.pop("into", "out")
+        values = {"output_dir": folder, "max_steps": 2, "save_strategy": "no", "report_to": "none", **options}
+        values |= {"disable_tqdm": True, "use_cpu": True}
+        monkeypatch.setattr(sys, "argv", ["script", *command_line(flags, values)])
+        script.main()
+        return folder
+
+    return run
+
+
+@pytest.fixture
+def fails(run, capsys):
+    def fails(script: Any, *flags: str, **options: Any) -> str:
+        with pytest.raises(SystemExit):
+            run(script, *flags, **options)
+        return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+
+    return fails
+
+
+@pytest.fixture
+def treebank(tmp_path) -> Path:
+    lines = []
+    for words, heads in SENTENCES:
+        for number, (word, head) in enumerate(zip(words, heads, strict=True), start=1):
+            lines.append(f"{number}\t{word}\t_\t{'X' if head else 'Y'}\t_\t_\t{head}\tr{head % 2}\t_\t_")
+        lines.append("")
+    path = tmp_path / "trees.conllu"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def relations(tmp_path) -> Path:
+    path = tmp_path / "relations.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in RELATIONS), encoding="utf-8")
+    return path
+
+
+def test_parsing(run, treebank, encoder, family):
+    data = {"train_file": treebank, "test_file": treebank}
+    out = run(run_parsing, "do_train", "do_predict", model_name_or_path=encoder, **data, max_seq_length=20)
+    model = AutoModelForDependencyParsing.from_pretrained(out)
+    assert type(model) is PairwiseParser and model.config.encoder.model_type == family
+    kind = KIND_OF[family]
+    assert model.config.root == ("learned" if "without" in kind or "alone" in kind else "token")
+    written = read_treebank(out / "test_predictions.conllu")
+    assert written["words"][:] == [words for words, _ in SENTENCES]
+    parse = pipeline("dependency-parsing", model=str(out), device="cpu")
+    parsed = parse([{"words": words} for words, _ in SENTENCES], batch_size=4, max_length=20)
+    assert [[word["word"] for word in sentence] for sentence in parsed] == [words for words, _ in SENTENCES]
+    for sentence, heads in zip(parsed, written["heads"][:], strict=True):
+        assert [word["head"] for word in sentence] == heads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["cls", "entity-start", "multiscale", "plain-attention", "pairwise"])
+def test_relations(run, fails, relations, encoder, family, head):
+    options = {"model_name_or_path": encoder, "train_file": relations, "test_file": relations, "head": head}
+    if head == "cls" and family in CAUSAL_FAMILIES:
+        # Before any data are read: there is no such file.
+        line = fails(run_re, "do_train", **{**options, "train_file": "none.jsonl", "test_file": None})
+        assert f"causal encoder such as {family!r}" in line
+        return
+    out = run(run_re, "do_train", "do_predict", **options)
+    model = AutoModelForRelationExtraction.from_pretrained(out)
+    expected = PairwiseForRelationClassification if head == "pairwise" else MultiScaleForRelationExtraction
+    assert type(model) is expected and model.config.encoder.model_type == family
+    extract = pipeline("relation-extraction", model=str(out), device="cpu")
+    rows = [{"text": row["text"], "head": row["h"]["pos"], "tail": row["t"]["pos"]} for row in RELATIONS]
+    found = extract(rows, batch_size=4)
+    alone = [extract(row) for row in rows]
+    for one, other in zip(found, alone, strict=True):
+        assert one["score"] == pytest.approx(other["score"], abs=1e-5) and one["head"] == other["head"]
+    # The checkpoint says which model it is of.
+    again = run(run_re, "do_predict", model_name_or_path=out, test_file=relations, into="again")
+    assert (again / "test_predictions.tsv").read_text() == (out / "test_predictions.tsv").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["plain", "cls", "plain-attention", "multiscale"])
+def test_sentences(run, fails, relations, encoder, family, head):
+    rows = relations.with_name("texts.jsonl")
+    rows.write_text("".join(json.dumps({"text": row["text"], "label": row["relation"]}) + "\n" for row in RELATIONS))
+    options = {"model_name_or_path": encoder, "train_file": rows, "test_file": rows, "head": head}
+    if head == "cls" and family in CAUSAL_FAMILIES:
+        assert "causal encoder such as" in fails(run_glue, "do_train", **options)
+        return
+    if head == "plain" and type(AutoConfig.from_pretrained(encoder)) not in (
+        AutoModelForSequenceClassification._model_mapping
+    ):
+        assert "Transformers has no sequence classifier for the family" in fails(run_glue, "do_train", **options)
+        return
+    out = run(run_glue, "do_train", "do_predict", **options)
+    model = AutoModelForSequenceClassification.from_pretrained(out)
+    assert (type(model) is MultiScaleForSequenceClassification) == (head != "plain")
+    again = run(run_glue, "do_predict", model_name_or_path=out, test_file=rows, into="again")
+    assert (again / "test_predictions.tsv").read_text() == (out / "test_predictions.tsv").read_text()
+
+
+@pytest.mark.slow
+def test_tags(run, treebank, encoder, family):
+    if type(AutoConfig.from_pretrained(encoder)) not in AutoModelForTokenClassification._model_mapping:
+        pytest.fail(f"Transformers has no tagger for {family}")
+    out = run(
+        run_tagging, "do_train", "do_predict", model_name_or_path=encoder, train_file=treebank, test_file=treebank
+    )
+    text = (out / "test_predictions.conll").read_text(encoding="utf-8")
+    found = [[line.split("\t")[0] for line in block.split("\n")] for block in text.strip("\n").split("\n\n")]
+    assert found == [words for words, _ in SENTENCES]
+
+
+class TestCheckpointsOfVersion01:
+    """They are trained on and used by the scripts, with the classes that saved them."""
+
+    def test_relations(self, run, relations, tmp_path):
+        model, tokenizer = tiny_relation_extractor(num_labels=2, id2label={0: "writes", 1: "Other"})
+        for part in (model, tokenizer):
+            part.save_pretrained(tmp_path / "old")
+        options = {"model_name_or_path": tmp_path / "old", "test_file": relations}
+        out = run(run_re, "do_train", "do_predict", train_file=relations, **options)
+        assert type(AutoModelForRelationExtraction.from_pretrained(out)) is BertForMultiScaleRE
+        run(run_re, "do_predict", into="predicted", **options)
+
+    @pytest.mark.slow
+    def test_parsing(self, run, fails, treebank, tmp_path):
+        tokenizer = tiny_tokenizer()
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        labels = {"id2label": {0: "r0", 1: "r1"}, "label2id": {"r0": 0, "r1": 1}}
+        config = BertPairwiseConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes, **labels)
+        for part in (BertPairwiseParser(config), tokenizer):
+            part.save_pretrained(tmp_path / "old")
+        options = {"model_name_or_path": tmp_path / "old", "test_file": treebank}
+        out = run(run_parsing, "do_train", "do_predict", train_file=treebank, **options)
+        assert type(AutoModel.from_pretrained(out)) is BertPairwiseParser
+        run(run_parsing, "do_predict", into="predicted", **options)
+        line = fails(run_re, "do_train", model_name_or_path=tmp_path / "old", train_file="none", head="multiscale")
+        assert "the checkpoint is of the family 'bert_pairwise', and a MultiScaleForRelationExtraction starts" in line
+
+
+@pytest.mark.parametrize("labels", ["classes", "scores"])
+def test_a_dataset_of_the_hub(run, fails, tmp_path, monkeypatch, labels):
+    encoder = save_encoder("roberta", tmp_path / "encoder")
+    columns = {"idx": [0, 1, 2, 3], "text": ["dogs", "cats", "book", "house"]}
+    if labels == "classes":
+        columns["label"] = [1, 0, 1, 0]
+    else:
+        columns["label"] = [0.5, 1.0, 2.5, 0.25]
+    split = datasets.Dataset.from_dict(columns)
+    test = split.remove_columns("label").add_column("label", [-1] * 4 if labels == "classes" else [0.5] * 4)
+    if labels == "classes":
+        feature = datasets.ClassLabel(names=["worse", "better"])
+        split, test = split.cast_column("label", feature), test.cast_column("label", feature)
+    data = datasets.DatasetDict({"train": split, "validation": split, "test": test})
+    monkeypatch.setattr(hub_data, "load_dataset", lambda *names, **options: data)
+    options = {"model_name_or_path": encoder, "dataset_name": "tester/reviews"}
+    out = run(run_glue, "do_train", "do_eval", "do_predict", **options)
+    config = AutoConfig.from_pretrained(out)
+    assert (config.id2label == {0: "worse", 1: "better"}) == (labels == "classes")
+    scores = json.loads((out / "all_results.json").read_text())
+    assert ("eval_accuracy" in scores) == (labels == "classes") != ("eval_mse" in scores)
+    assert "dataset_name and --task_name" in fails(run_glue, "do_train", task_name="rte", **options).replace(
+        "task_name and --dataset_name", "dataset_name and --task_name"
+    )
