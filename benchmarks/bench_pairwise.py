@@ -30,14 +30,15 @@ Step = Callable[[], None]
 
 
 class EncoderAlone(nn.Module):
-    """The encoder and its attention maps, of which nobody makes anything."""
+    """The encoder with fused attention, or with attention maps of which nobody makes anything."""
 
     def __init__(self, encoder: BertModel, config: BertPairwiseConfig):
         super().__init__()
         self.bert = encoder
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **rest: Any) -> PairwiseParserOutput:
-        outputs = self.bert(input_ids, attention_mask=attention_mask, output_attentions=True)
+        maps = self.bert.config._attn_implementation == "eager"
+        outputs = self.bert(input_ids, attention_mask=attention_mask, output_attentions=maps)
         return PairwiseParserOutput(loss=outputs.last_hidden_state.square().mean())
 
 
@@ -124,15 +125,17 @@ class Way(NamedTuple):
     fields: dict[str, Any] = {}
 
 
-ENCODER = "encoder with its attention"
+ENCODER = "encoder alone"
 BIAFFINE = "biaffine (SuPar)"
 HEADS = {"objective": "head_select", "scorer": "biaffine"}
 WAYS = {
-    ENCODER: Way("eager", EncoderAlone),
+    ENCODER: Way("sdpa", EncoderAlone),
+    "encoder with its maps": Way("eager", EncoderAlone),
     "naive concatenation": Way("eager", naive_parser),
-    "pairs, linear": Way("eager", pairwise_parser),
-    "head_select, linear": Way("eager", pairwise_parser, {"objective": "head_select"}),
-    "head_select, biaffine": Way("eager", pairwise_parser, HEADS),
+    "pairs, linear": Way("words", pairwise_parser),
+    "head_select, linear, whole maps": Way("eager", pairwise_parser, {"objective": "head_select"}),
+    "head_select, linear": Way("words", pairwise_parser, {"objective": "head_select"}),
+    "head_select, biaffine": Way("words", pairwise_parser, HEADS),
     "head_select, biaffine, no attention": Way("sdpa", pairwise_parser, {**HEADS, "features": "emb"}),
     BIAFFINE: Way("sdpa", partial(BiaffineParser, one_head=False)),
     "biaffine and one head (DiaParser)": Way("eager", partial(BiaffineParser, one_head=True)),
@@ -143,7 +146,7 @@ DECODING = {"decoding, every tenth tree is repaired": 0.1, "decoding, all trees 
 
 def build_encoder(arguments: argparse.Namespace) -> BertModel:
     torch.manual_seed(0)
-    config = BertPairwiseConfig(**SHAPES[arguments.shape])
+    config = BertPairwiseConfig(**SHAPES[arguments.shape], max_position_embeddings=max(512, *arguments.words) + 2)
     return BertModel(config, add_pooling_layer=False).to(arguments.device, getattr(torch, arguments.dtype))
 
 
@@ -244,7 +247,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
     processes.set_forkserver_preload(["msattn.modeling.modeling_bert_pairwise"])
     encoder = build_encoder(arguments)
     of_encoder = optimizer(encoder.parameters())
-    models = {way: build(way, encoder, arguments) for way in WAYS}
+    models = {way: build(way, encoder, arguments) for way in arguments.ways}
     rows: dict[str, list[list[str]]] = {"train step": [], "inference": []}
     for words in arguments.words:
         batch = random_batch(words, arguments)
@@ -252,18 +255,18 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
         steps = {
             "train step": {way: train_step(way, model, batch, of_encoder) for way, model in models.items()},
             "inference": {way: inference(way, model, batch) for way, model in models.items()}
-            | {name: decoding(words, share, arguments) for name, share in DECODING.items()},
+            | {name: decoding(words, share, arguments) for name, share in DECODING.items() if arguments.decoding},
         }
         peaks = {}
-        for way in tqdm(WAYS, desc=f"{words} words, memory", leave=False):
+        for way in tqdm(arguments.ways, desc=f"{words} words, memory", leave=False):
             with processes.Pool(1) as pool:
                 peaks[way] = pool.apply(peak_bytes, (way, words, arguments))
-        for kind, base in (("train step", BIAFFINE), ("inference", ENCODER)):
+        for kind in steps:
             times = take_turns([*steps[kind].values()], arguments, f"{words} words, {kind}")
             seconds = dict(zip(steps[kind], times, strict=True))
             for way in seconds:
                 middle = statistics.median(seconds[way])
-                ratios = [time / plain for time, plain in zip(seconds[way], seconds[base], strict=True)]
+                ratios = [time / plain for time, plain in zip(seconds[way], seconds[ENCODER], strict=True)]
                 peak = f"{peaks[way][kind] / 2**20:,.0f} MiB" if way in peaks else ""
                 speed = [f"{1000 * middle:,.1f} ms", f"{sentences / middle:,.0f}", f"{statistics.median(ratios):.3f}"]
                 rows[kind].append([str(words), way, *speed, peak])
@@ -275,11 +278,16 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__.strip().splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--shape", choices=SHAPES, default="minilm", help="shape of the encoder")
-    parser.add_argument("--words", type=int, nargs="+", default=[10, 25, 50, 100, 160], help="lengths of sentences")
+    lengths = [10, 25, 50, 100, 160, 1000]
+    parser.add_argument("--words", type=int, nargs="+", default=lengths, help="lengths of sentences")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="what to compare")
     parser.add_argument("--batch-words", type=int, default=800, help="words in a batch")
     parser.add_argument("--relations", type=int, default=50, help="relations K")
+    parser.add_argument("--decoding", action=argparse.BooleanOptionalAction, default=True, help="time tree decoding")
     add_measurement_arguments(parser)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.ways = [ENCODER, *(way for way in arguments.ways if way != ENCODER)]
+    return arguments
 
 
 def main() -> None:
@@ -290,8 +298,8 @@ def main() -> None:
         f"{arguments.shape}, {arguments.batch_words} words a batch, {arguments.relations} relations. "
         f"{describe(arguments)} Memory: what the steps add to it."
     )
-    for kind, base in (("Train step", BIAFFINE), ("Inference", ENCODER)):
-        print(f"\n{kind}; time / that of {base}\n")
+    for kind in ("Train step", "Inference"):
+        print(f"\n{kind}; time / that of the {ENCODER}\n")
         print(markdown("words | way | time | sentences/s | ratio | memory", rows[kind.lower()]))
 
 

@@ -43,14 +43,18 @@ class BertPairwiseConfig(PairwiseSettings, BertFamilyConfig):
             as fast as those of the hidden states. 1 is the paper's.
         root (`str`, *optional*, defaults to `"token"`):
             What stands for ROOT in a parser: [CLS] (`"token"`), or a `"learned"` state, which has no attention.
+        layer_mix (`int`, *optional*, defaults to 1):
+            The hidden states are a learned mix of this many last layers, as in SuPar; see [`LayerMix`]. 1 is the last
+            layer alone.
 
     `classifier_dropout`, or `hidden_dropout_prob` if it is `None`, applies to the hidden states of the words and
     inside the biaffine layers.
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
-            is below 1, `none_weight` or `attention_scale` is not positive and finite, `features="att"` is combined
-            with `"biaffine"` or a learned ROOT, or `is_decoder` is set; the message names the field.
+            is below 1, `layer_mix` is above the number of layers, `none_weight` or `attention_scale` is not positive
+            and finite, `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`, or `is_decoder`
+            is set; the message names the field.
 
     Example:
 

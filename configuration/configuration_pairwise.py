@@ -27,8 +27,9 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
-            is below 1, `none_weight` or `attention_scale` is not positive and finite, or `features="att"` is combined
-            with `"biaffine"` or a learned ROOT; the message names the field.
+            is below 1, `layer_mix` is above the number of layers, `none_weight` or `attention_scale` is not positive
+            and finite, or `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`; the message
+            names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

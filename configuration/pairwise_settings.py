@@ -37,6 +37,9 @@ class PairwiseSettings:
         root (`str`, *optional*, defaults to `"token"`):
             What stands for ROOT in a parser: the leading special token (`"token"`), or a `"learned"` state, for
             tokenizers that add no such token. A learned ROOT has no attention.
+        layer_mix (`int`, *optional*, defaults to 1):
+            The hidden states are a learned mix of this many last layers, as in SuPar; see [`LayerMix`]. 1 is the last
+            layer alone.
     """
 
     features: Literal["emb", "att", "emb+att"] = "emb+att"
@@ -49,6 +52,7 @@ class PairwiseSettings:
     none_weight: float | int = 1.0
     attention_scale: float | int = 10.0
     root: Literal["token", "learned"] = "token"
+    layer_mix: int = 1
 
     def __post_init__(self, **kwargs):
         # Where two models share an Auto class, Transformers iterates over `architectures`.
@@ -57,7 +61,7 @@ class PairwiseSettings:
 
     def validate_pairs(self):
         """Part of the `@strict` validation, which runs on construction."""
-        for name in ("arc_size", "relation_size"):
+        for name in ("arc_size", "relation_size", "layer_mix"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("none_weight", "attention_scale"):
@@ -65,6 +69,11 @@ class PairwiseSettings:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         if self.scorer == "biaffine" and self.features == "att":
             raise ValueError('scorer "biaffine" reads hidden states: features must be "emb" or "emb+att", got "att"')
+        layers = getattr(self, "num_hidden_layers", None)
+        if isinstance(layers, int) and self.layer_mix > layers:
+            raise ValueError(f"layer_mix must be at most the encoder's {layers} layers, got {self.layer_mix}")
+        if self.layer_mix > 1 and self.features == "att":
+            raise ValueError('layer_mix mixes hidden states: features must be "emb" or "emb+att", got "att"')
         if self.root == "learned" and self.features == "att":
             raise ValueError('root "learned" is a hidden state: features must be "emb" or "emb+att", got "att"')
 

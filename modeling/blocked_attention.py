@@ -107,6 +107,22 @@ def probabilities(
     Returns:
         The weights `(batch, heads, queries, keys)` and, with a soft cap, the capped scores.
     """
+    scores, capped = masked_scores(query, key, bias, mask, settings, first)
+    if sinks is None:
+        return scores.softmax(dim=-1), capped
+    scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], dim=-1)
+    return scores.softmax(dim=-1)[..., :-1], capped
+
+
+def masked_scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    bias: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    settings: Settings,
+    first: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The scores whose softmax is the attention weights, and the capped ones; see [`probabilities`]."""
     scores = query @ key.mT
     capped = None
     if settings.softcap is not None:
@@ -121,10 +137,7 @@ def probabilities(
     if settings.offset is not None and (start := first + settings.offset + 1) < scores.shape[-1]:
         future = torch.ones(scores.shape[-2], scores.shape[-1] - start, dtype=torch.bool, device=scores.device)
         scores[..., start:].masked_fill_(future.triu_(), lowest)
-    if sinks is None:
-        return scores.softmax(dim=-1), capped
-    scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], dim=-1)
-    return scores.softmax(dim=-1)[..., :-1], capped
+    return scores, capped
 
 
 class BlockedAttention(torch.autograd.Function):

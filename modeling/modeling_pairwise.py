@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from transformers import PreTrainedModel
+
 from ..configuration.configuration_pairwise import PairwiseConfig
-from .any_encoder import AnyEncoderPreTrainedModel
-from .attention_maps import ask_for_maps
+from .any_encoder import AnyEncoderPreTrainedModel, encoder_class
 from .pairwise_models import PairwiseParsing, PairwiseRelations
 
 
@@ -18,6 +19,10 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
     #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
     new_layers: ClassVar[tuple[str, ...]] = ()
     _no_split_modules = ["PairwiseScores"]
+
+    @staticmethod
+    def _encoder_class(config: PairwiseConfig) -> type[PreTrainedModel]:
+        return encoder_class(type(config.encoder))
 
     def _add_encoder(self, config: PairwiseConfig) -> None:
         self.add_encoder(config)
@@ -60,15 +65,7 @@ class PairwiseForRelationClassification(PairwisePreTrainedModel, PairwiseRelatio
     >>> model = PairwiseForRelationClassification.from_pretrained("FacebookAI/roberta-base", num_labels=19)
     ```
 
-    Raises:
-        ValueError: `config.features` includes the attention, and an attention implementation other than `"eager"` was
-            requested.
     """
-
-    def __init__(self, config: PairwiseConfig):
-        if "att" in config.features:
-            ask_for_maps(config)
-        super().__init__(config)
 
 
 __all__ = ["PairwiseForRelationClassification", "PairwiseParser", "PairwisePreTrainedModel"]

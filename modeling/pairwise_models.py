@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .attention_maps import ask_for_maps, gives_attentions, piece_maps, piece_rows
+from .attention_maps import gives_attentions
+from .attention_reader import AttentionReader, ask_for_maps
 from .hub_export import HubExportMixin
+from .layer_mix import LayerMix
 from .pairwise_scores import PairwiseScores, relations_of_arcs
 from .real_tokens import checked_mask
 from .word_attention import count_words
+from .word_maps import LayerScores, Words
 
 # The score of an impossible arc. Finite, because the softmax over a word without any arc would be NaN otherwise, and
 # representable in every dtype.
@@ -57,7 +63,7 @@ class _PairFeatures(NamedTuple):
     """The first arguments of [`PairwiseScores`]."""
 
     hidden_states: torch.Tensor
-    attentions: tuple[torch.Tensor, ...]
+    attentions: tuple[torch.Tensor | LayerScores, ...]
     word_index: torch.Tensor
 
 
@@ -66,7 +72,7 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
     An encoder, frozen or not, and scores that read its states and attention.
 
     A family derives from its `PreTrainedModel` class first, then from one of the classes below. It defines
-    `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
+    `_encoder_class`, `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
     """
 
     _encoder_name: ClassVar[str] = "encoder"
@@ -77,7 +83,13 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self._add_encoder(config)
+        self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
+        self._reader = AttentionReader(self._encoder, config)
         self._freeze()
+
+    @staticmethod
+    def _encoder_class(config: Any) -> type[PreTrainedModel]:
+        raise NotImplementedError
 
     def _add_encoder(self, config: Any) -> None:
         """Build the encoder, without a pooler."""
@@ -95,15 +107,21 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         """The encoder's output."""
         raise NotImplementedError
 
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, LayerMix):
+            init.zeros_(module.weight)
+            init.ones_(module.scale)
+
     def train(self, mode: bool = True):
         super().train(mode)
         if self.config.freeze_encoder:
-            getattr(self, self._encoder_name).eval()
+            self._encoder.eval()
         return self
 
     def _freeze(self) -> None:
         if self.config.freeze_encoder:
-            getattr(self, self._encoder_name).requires_grad_(False)
+            self._encoder.requires_grad_(False)
 
     def _scores(self, num_outputs: int, size: int, learned_root: bool = False) -> PairwiseScores:
         config = self.config
@@ -126,11 +144,17 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         input_ids: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
         inputs_embeds: torch.Tensor | None,
+        output_hidden_states: bool,
         **kwargs: Any,
-    ) -> Any:
-        checked_mask(input_ids, inputs_embeds, attention_mask)
+    ) -> tuple[Any, torch.Tensor]:
+        """The output of the encoder, and the hidden states that the scores read."""
+        kwargs["output_hidden_states"] = output_hidden_states or self.mix is not None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
-            return self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
+            outputs = self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
+        if self.mix is None:
+            return outputs, outputs.last_hidden_state
+        layers = outputs.hidden_states[-self.config.layer_mix : -1]
+        return outputs, self.mix([*layers, outputs.last_hidden_state])
 
     def _reaching_all(self, loss: torch.Tensor | None, states: torch.Tensor) -> torch.Tensor | None:
         """
@@ -146,8 +170,12 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         return getattr(self.config, name) if given is None else given
 
     @property
+    def _encoder(self) -> PreTrainedModel:
+        return getattr(self, self._encoder_name)
+
+    @property
     def _gives_attentions(self) -> bool:
-        return gives_attentions(getattr(self, self._encoder_name).config._attn_implementation)
+        return gives_attentions(self._encoder.config._attn_implementation)
 
 
 class PairwiseParsing(_PairwiseModel):
@@ -163,7 +191,7 @@ class PairwiseParsing(_PairwiseModel):
 
     def __init__(self, config: Any):
         if "att" in config.features:
-            ask_for_maps(config)
+            ask_for_maps(config, "words", self._encoder_class(config))
         super().__init__(config)
         learned_root = config.root == "learned"
         if config.objective == "head_select":
@@ -185,6 +213,7 @@ class PairwiseParsing(_PairwiseModel):
         position_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
         choose_heads: ChooseHeads | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
@@ -212,35 +241,49 @@ class PairwiseParsing(_PairwiseModel):
         """
         if (heads is None) != (relations is None):
             raise ValueError("heads and relations must be given together")
+        pieces = checked_mask(input_ids, inputs_embeds, attention_mask).shape
+        if word_index is None or word_index.shape != pieces:
+            got = None if word_index is None else tuple(word_index.shape)
+            raise ValueError(f"word_index must be (batch, pieces) {tuple(pieces)}, got {got}")
+        self._check_root(word_index)
+        num_words = self._count_words(word_index, heads)
         reads_attention = "att" in self.config.features
         wanted = self._wants("output_attentions", output_attentions)
-        outputs = self._encode(
+        words = None
+        if reads_attention and not wanted:
+            words = self._words(word_index, num_words, given=heads is not None, chosen=choose_heads is not None)
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        outputs, states = self._encode(
             input_ids,
             attention_mask,
             inputs_embeds,
+            wants_states,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             output_attentions=reads_attention or (wanted and self._gives_attentions),
+            **({} if words is None else {"words": words}),
             **kwargs,
         )
-        states = outputs.last_hidden_state
-        if word_index is None or word_index.shape != states.shape[:2]:
-            got = None if word_index is None else tuple(word_index.shape)
-            raise ValueError(f"word_index must be (batch, pieces) {tuple(states.shape[:2])}, got {got}")
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        self._check_root(word_index)
-        maps = piece_maps(outputs, self.config.num_attention_heads) if reads_attention else ()
-        features = _PairFeatures(states, maps, word_index)
-        possible = self._possible_arcs(word_index, self._count_words(word_index, heads))
+        features = _PairFeatures(states, self._reader.pairs(outputs, words) if reads_attention else (), word_index)
+        possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
         return PairwiseParserOutput(
-            loss=self._reaching_all(loss, states),
+            loss=self._reaching_all(loss, outputs.last_hidden_state),
             arc_scores=arc_scores,
             relation_logits=relation_logits,
-            hidden_states=outputs.hidden_states,
+            hidden_states=outputs.hidden_states if wants_states else None,
             attentions=outputs.attentions if wanted else None,
         )
+
+    def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:
+        """What the encoder sums its attention up to; `given` and `chosen` are trees whose arcs alone get relations."""
+        weight = None
+        frozen = self.config.freeze_encoder and torch.is_grad_enabled()  # the scores would be frozen, too
+        if self.config.objective == "head_select" and (chosen or (given and self.training)) and not frozen:
+            weight = partial(self.arcs.layer_weight, self.dtype, word_index.device)
+        return self._reader.words(self._encoder.config._attn_implementation, word_index, num_words, weight)
 
     def _score_pairs(
         self,
@@ -341,10 +384,10 @@ class PairwiseRelations(_PairwiseModel):
     """Relation classification from the pairwise scores of two entities."""
 
     _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
-    #: The output of the encoder that `_piece_rows` reads.
-    _rows_from: ClassVar[str] = "output_attentions"
 
     def __init__(self, config: Any):
+        if "att" in config.features:
+            ask_for_maps(config, "rows", self._encoder_class(config))
         super().__init__(config)
         self.loss_type = "ForSequenceClassification"
         self.classifier = self._scores(config.num_labels, config.relation_size)
@@ -379,21 +422,7 @@ class PairwiseRelations(_PairwiseModel):
         Raises:
             ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
         """
-        wants_states = self._wants("output_hidden_states", output_hidden_states)
-        wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
-        needed = {"output_hidden_states": wants_states, "output_attentions": wants_attention}
-        if "att" in self.config.features:
-            needed[self._rows_from] = True
-        outputs = self._encode(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            **needed,
-            **kwargs,
-        )
-        batch = outputs.last_hidden_state.shape[0]
+        batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
         if (
             entity_pieces is None
             or entity_pieces.dim() not in (3, 4)
@@ -403,10 +432,30 @@ class PairwiseRelations(_PairwiseModel):
             raise ValueError(
                 f"entity_pieces must be of shape (batch, 2, pieces) or (batch, pairs, 2, pieces), got {got}"
             )
-        entity_pieces = entity_pieces.to(outputs.last_hidden_state.device)
         entities, pairs = _entities_of_pairs(entity_pieces)
-        logits = self.classifier.score(*self._entity_features(outputs, attention_mask, entities, pairs))
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
+        reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
+        rows = None
+        if reads_attention and not (wants_attention and implementation == "rows"):
+            rows = self._reader.rows(implementation, entities.flatten(1), tokens)
+        outputs, states = self._encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            wants_states,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            output_attentions=reads_attention or wants_attention,
+            **({} if rows is None else {"rows": rows}),
+            **kwargs,
+        )
+        entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
+        logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
         logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
+        attentions = outputs.attentions if wants_attention else None
+        if attentions is not None and rows is not None:
+            attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -414,14 +463,18 @@ class PairwiseRelations(_PairwiseModel):
             loss=self._reaching_all(loss, outputs.last_hidden_state),
             logits=logits,
             hidden_states=outputs.hidden_states if wants_states else None,
-            attentions=outputs.attentions if wants_attention else None,
+            attentions=attentions,
         )
 
     def _entity_features(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entities: torch.Tensor, pairs: torch.Tensor
+        self,
+        outputs: Any,
+        states: torch.Tensor,
+        entities: torch.Tensor,
+        pairs: torch.Tensor,
+        rows: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """The arguments of [`PairwiseScores.score`]: the states of both entities of each pair, and their attention."""
-        states = outputs.last_hidden_state
         real = entities >= 0
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
         first = second = attention = None
@@ -430,30 +483,24 @@ class PairwiseRelations(_PairwiseModel):
             of_entities = self.classifier.dropout(of_entities)
             first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
         if "att" in self.config.features:
-            attention = self._entity_attention(outputs, attention_mask, entities, mean)
+            attention = self._entity_attention(outputs, entities, rows, mean)
             batch = torch.arange(len(pairs), device=pairs.device).unsqueeze(-1)
             there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
             attention = torch.cat([there, back], dim=-1)
         return first, second, attention
 
     def _entity_attention(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entities: torch.Tensor, mean: torch.Tensor
+        self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
     ) -> torch.Tensor:
         """Attention between all entities, in all layers, `(batch, L * H, entities, entities)`."""
         count, maps = entities.shape[1], []
-        for weights in self._piece_rows(outputs, attention_mask, entities):
+        for weights in self._reader.piece_rows(outputs, entities.flatten(1), rows):
             positions = torch.arange(weights.shape[-1], device=entities.device)
             to = (entities.unsqueeze(-1) == positions).any(dim=-2)
             received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
             received = received.view(*weights.shape[:2], *entities.shape[1:], count)
             maps.append((received * mean[:, None, ..., None]).sum(dim=-2))
         return torch.cat(maps, dim=1)
-
-    def _piece_rows(
-        self, outputs: Any, attention_mask: torch.Tensor | None, entities: torch.Tensor
-    ) -> Iterator[torch.Tensor]:
-        """For each layer, the attention of the pieces to all tokens, `(batch, heads, entities * m, tokens)`."""
-        return piece_rows(piece_maps(outputs, self.config.num_attention_heads), entities.flatten(1))
 
 
 def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from .word_attention import piece_mean, word_members, word_states
+from .word_maps import LayerScores
 
 # Numbers in a block of scores between pieces. On a CPU 128 KiB in float32, which fit in its cache; a GPU prefers few
 # and large blocks.
@@ -75,7 +76,7 @@ class PairwiseScores(nn.Module):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        attentions: Sequence[torch.Tensor],
+        attentions: Sequence[torch.Tensor | LayerScores],
         word_index: torch.Tensor,
         num_words: int | None = None,
     ) -> torch.Tensor:
@@ -84,7 +85,9 @@ class PairwiseScores(nn.Module):
 
         Args:
             hidden_states (`torch.Tensor` of shape `(batch, pieces, hidden_size)`): Last hidden states of the encoder.
-            attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`): One map for each layer.
+            attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`):
+                One map for each layer. Or the maps of words `(batch, heads, W + 1, W + 1)`, unless W + 1 is the number
+                of pieces; or the [`LayerScores`] that the layers made with [`PairwiseScores.layer_weight`].
             word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
             num_words (`int`, *optional*): Number of words W; that of the longest sentence if `None`.
 
@@ -99,21 +102,26 @@ class PairwiseScores(nn.Module):
         if self.attention is None:
             return sum(terms[1:], terms[0])
         self._check(attentions)
-        weight, bias = self._attention_weight(hidden_states)
-        with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
-            weight = (weight * self.attention_scale).to(attentions[0].dtype)
-            weight = weight.view(self.num_outputs, 2, self.num_layers, self.num_heads).transpose(0, 1)
-            scores = _AttentionScores.apply(weight, members, *attentions)
+        weight, bias = self._attention_weight(hidden_states.dtype, hidden_states.device)
+        layers = [attention.scores for attention in attentions if isinstance(attention, LayerScores)]
+        if layers:
+            scores = sum(layers[1:], layers[0])
+        else:
+            maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
+            of_words = maps[0].shape[-1] != members.shape[-1]
+            with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
+                weight = weight.to(maps[0].dtype).movedim(0, 2).contiguous()
+                scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
         if self.states is None:
             terms.append(bias[:, None, None])
         for term in terms:
-            scores.add_(term)
+            scores = scores.add_(term)
         return scores
 
     def arcs(
         self,
         hidden_states: torch.Tensor,
-        attentions: Sequence[torch.Tensor],
+        attentions: Sequence[torch.Tensor | LayerScores],
         word_index: torch.Tensor,
         heads: torch.Tensor,
     ) -> torch.Tensor:
@@ -143,6 +151,7 @@ class PairwiseScores(nn.Module):
         if self.attention is not None:
             self._check(attentions)
             attention = torch.stack([arc_attention(attentions, members, tree) for tree in heads.unbind(-1)], dim=2)
+            attention = attention.to(hidden_states.dtype)
         return self.score(first, second, attention)
 
     def score(
@@ -167,16 +176,22 @@ class PairwiseScores(nn.Module):
             scores = scores + self.attention(attention * self.attention_scale)
         return scores
 
-    def _attention_weight(self, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def layer_weight(self, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """W3 and W4 of each layer, `(L, 2, K, H)`, with the factor of the attention: [`Words.weight`]."""
+        return self._attention_weight(dtype, device)[0]
+
+    def _attention_weight(self, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """
-        The matrix `(K, 2 * L * H)` and the bias `(K,)` of `self.attention`, from its outputs.
+        [`PairwiseScores.layer_weight`] and the bias `(K,)` of `self.attention`, from its outputs.
 
         The module is called and its weight never read: an adapter or a quantized layer may stand in its place.
         """
         features = 2 * self.num_layers * self.num_heads
-        units = torch.eye(features + 1, features, dtype=like.dtype, device=like.device)  # the last row is zero
+        units = torch.eye(features + 1, features, dtype=dtype, device=device)  # the last row is zero
         outputs = self.attention(units)  # type: ignore[misc]
-        return (outputs[:-1] - outputs[-1]).mT, outputs[-1]
+        weight = (outputs[:-1] - outputs[-1]) * self.attention_scale
+        weight = weight.view(2, self.num_layers, self.num_heads, self.num_outputs)
+        return weight.permute(1, 0, 3, 2), outputs[-1]
 
     def _words(self, hidden_states: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
         words = word_states(hidden_states, members, self.word_state)
@@ -185,7 +200,7 @@ class PairwiseScores(nn.Module):
             words = torch.cat([root.to(words.dtype), words[:, 1:]], dim=1)
         return self.dropout(words)
 
-    def _check(self, attentions: Sequence[torch.Tensor]) -> None:
+    def _check(self, attentions: Sequence[torch.Tensor | LayerScores]) -> None:
         if len(attentions) != self.num_layers:
             raise ValueError(
                 f"attentions must be the maps of {self.num_layers} layers, got {len(attentions)}; an encoder returns "
@@ -231,36 +246,63 @@ class BiaffinePairs(LinearPairs):
         return bilinear.squeeze(-1) + super().arcs(first, second)
 
 
-def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
+def arc_attention(
+    attentions: Sequence[torch.Tensor | LayerScores], members: torch.Tensor, heads: torch.Tensor
+) -> torch.Tensor:
     """
-    The attention between each word and its head, from the maps of pieces.
+    The attention between each word and its head.
 
     Args:
-        attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`): One map for each layer.
+        attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`):
+            One map for each layer, or what else [`PairwiseScores.forward`] takes.
         members (`torch.BoolTensor` of shape `(batch, W + 1, pieces)`): See [`word_members`].
         heads (`torch.LongTensor` of shape `(batch, W)`): Numbers below 0 count as 0.
 
     Returns:
         `torch.Tensor` of shape `(batch, W, 2 * L * H)`: a_ij of the head i and the word j, layer by layer, then a_ji.
     """
-    dtype = attentions[0].dtype
+    first = attentions[0]
+    if isinstance(first, torch.Tensor) and first.shape[-1] != members.shape[-1]:
+        return _arcs_of_words(attentions, heads)
+    dtype = first.dtype if isinstance(first, torch.Tensor) else first.log_sum.dtype
     mean, to = piece_mean(members, dtype), members.to(dtype)
     index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
     # The weight of the attention between two pieces: a piece has one word, and a word one head.
     head_to_word = mean.gather(1, index).mT @ to[:, 1:]
     word_to_head = mean[:, 1:].mT @ to.gather(1, index)
     if torch.compiler.is_compiling():  # the number of pairs of pieces depends on the data
-        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in attentions]
-        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in attentions]
+        maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
+        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in maps]
+        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in maps]
         return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
     sentence, head_piece, piece = head_to_word.nonzero(as_tuple=True)
     weights = torch.stack([head_to_word[sentence, head_piece, piece], word_to_head[sentence, piece, head_piece]])
     rows, columns = torch.stack([head_piece, piece]), torch.stack([piece, head_piece])
-    pairs = torch.cat([attention[sentence, :, rows, columns] for attention in attentions], dim=-1)
+    pairs = torch.cat([_weights_at(attention, sentence, rows, columns) for attention in attentions], dim=-1)
     pairs = (pairs * weights.unsqueeze(-1)).transpose(0, 1).flatten(1)
     word = members[:, 1:].int().argmax(dim=1)[sentence, piece]
     arcs = pairs.new_zeros(*heads.shape, pairs.shape[-1])
     return arcs.index_put((sentence, word), pairs, accumulate=True)
+
+
+def _weights_at(
+    attention: torch.Tensor | LayerScores, sentence: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
+) -> torch.Tensor:
+    """Weights `(2, pairs, heads)` of the pairs of pieces `(2, pairs)`."""
+    if isinstance(attention, torch.Tensor):
+        return attention[sentence, :, rows, columns]
+    return attention.weights(sentence.expand_as(rows), rows, columns)
+
+
+def _arcs_of_words(attentions: Sequence[Any], heads: torch.Tensor) -> torch.Tensor:
+    """[`arc_attention`] from maps of words."""
+    found = []
+    for turned in (False, True):
+        for attention in attentions:
+            of_word = (attention if turned else attention.mT)[:, :, 1:]  # rows are dependents
+            index = heads.clamp_min(0)[:, None, :, None].expand(-1, of_word.shape[1], -1, 1)
+            found.append(of_word.gather(-1, index).squeeze(-1))
+    return torch.cat(found, dim=1).mT
 
 
 def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
@@ -287,23 +329,25 @@ class _AttentionScores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(weight: torch.Tensor, members: torch.Tensor, *attentions: torch.Tensor) -> torch.Tensor:
-        outputs, words = weight.shape[1], members.shape[1]
+    def forward(weight: torch.Tensor, members: torch.Tensor | None, *attentions: torch.Tensor) -> torch.Tensor:
         batch, heads, pieces, _ = attentions[0].shape
-        mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+        outputs, words = weight.shape[1], pieces if members is None else members.shape[1]
         scores = weight.new_empty(batch, outputs, words, words)
         for rows, channels in _blocks(scores, pieces):
             block = weight[:, channels].flatten(0, 1)
-            size, both = mean[rows].shape[0], block.shape[0]
+            size, both = attentions[0][rows].shape[0], block.shape[0]
             total = weight.new_zeros(size, both, pieces * pieces)
             for layer, attention in enumerate(attentions):
                 total.baddbmm_(block[:, layer].expand(size, -1, -1), attention[rows].reshape(size, heads, -1))
-            summed = total.view(size, both * pieces, pieces) @ to[rows].mT
-            del total
-            summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
-            # Columns attend to rows.
-            between = (summed @ mean[rows].mT).view(size, both, words, words)
-            there, back = between.chunk(2, dim=1)
+            if members is None:
+                there, back = total.view(size, both, words, words).mT.chunk(2, dim=1)
+            else:
+                mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
+                summed = total.view(size, both * pieces, pieces) @ to.mT
+                del total
+                summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
+                # Columns attend to rows.
+                there, back = (summed @ mean.mT).view(size, both, words, words).chunk(2, dim=1)
             scores[rows, channels] = there.mT + back
         return scores
 
@@ -319,9 +363,8 @@ class _AttentionScores(torch.autograd.Function):
     @staticmethod
     def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weight, members, *attentions = ctx.saved_tensors
-        words = members.shape[1]
         batch, heads, pieces, _ = attentions[0].shape
-        mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+        words = pieces if members is None else members.shape[1]
         weight_gradient = torch.zeros_like(weight)
         of_attentions = [
             torch.zeros_like(attention).view(batch, heads, -1) if wanted else None
@@ -329,11 +372,15 @@ class _AttentionScores(torch.autograd.Function):
         ]
         for rows, channels in _blocks(gradient, pieces):
             block = weight[:, channels].flatten(0, 1)
-            size, both = mean[rows].shape[0], block.shape[0]
             part = gradient[rows, channels].to(weight.dtype)
-            between = torch.cat([part.mT, part], dim=1).view(size, both * words, words)
-            summed = (between @ mean[rows]).view(size, both, words, pieces).mT.reshape(size, both * pieces, words)
-            total = (summed @ to[rows]).view(size, both, pieces * pieces)
+            size, both = part.shape[0], block.shape[0]
+            if members is None:
+                total = torch.cat([part, part.mT], dim=1).view(size, both, -1)
+            else:
+                mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
+                between = torch.cat([part.mT, part], dim=1).view(size, both * words, words)
+                summed = (between @ mean).view(size, both, words, pieces).mT.reshape(size, both * pieces, words)
+                total = (summed @ to).view(size, both, pieces * pieces)
             for layer, attention in enumerate(attentions):
                 of_attention = of_attentions[layer]
                 if of_attention is not None:

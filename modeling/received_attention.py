@@ -265,7 +265,7 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return wanted
 
 
-def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
+def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any], name: str = "received") -> None:
     """An argument is harmless if the eager attention of the model's own file does not read it, either."""
     given = [name for name, value in kwargs.items() if value is not None]
     if not given:
@@ -276,7 +276,7 @@ def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
     if unknown:
         raise AttentionRefused(
             f"{type(module).__name__} gives its attention {' and '.join(unknown)}, which the attention implementation "
-            '"received" does not know: load the model with attn_implementation="eager", which returns full maps.'
+            f'"{name}" does not know: load the model with attn_implementation="eager", which returns full maps.'
         )
 
 

@@ -48,6 +48,7 @@ from msattn.modeling.modeling_multiscale_bert import (
 )
 from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
+from msattn.modeling.row_attention import with_rows
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 
@@ -178,7 +179,7 @@ def register() -> None:
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
-    AttentionInterface.register("received", received_attention_forward)
+    AttentionInterface.register("received", with_rows(received_attention_forward))
     AttentionMaskInterface.register("received", received_attention_mask)
     for config, models in FAMILIES:
         AutoConfig.register(config.model_type, config, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 from msattn.arguments.pretrained import FLAG
 
 # Configuration fields that the relation classifier exposes as arguments.
-PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale")
+PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
 
 
 @dataclass
@@ -40,6 +40,13 @@ class PairwiseArguments:
     )
     attention_scale: float | None = field(
         default=None, metadata={"help": "Factor that the attention features are multiplied by."}
+    )
+    layer_mix: int | None = field(
+        default=None,
+        metadata={
+            "help": "Mix the hidden states of this many last layers, with learned weights (SuPar mixes 4); 1 for the "
+            "last layer alone."
+        },
     )
 
     def given(self, names: Sequence[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ PARSER_FIELDS = (
     "word_state",
     "none_weight",
     "attention_scale",
+    "layer_mix",
 )
 
 

@@ -9,7 +9,8 @@ import torch
 from transformers import BertModel
 
 from msattn import BertPairwiseConfig, BertPairwiseForRelationClassification, BertPairwiseParser, relations_of_arcs
-from msattn.modeling import pairwise_scores
+from msattn.modeling import attention_reader, pairwise_scores
+from msattn.modeling.attention_reader import AttentionReader
 from msattn.modeling.word_attention import word_attention
 from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
 
@@ -154,7 +155,9 @@ class ParserTester(PairwiseTester):
         self.assert_same(eager, sdpa, inputs)
         assert "attentions" not in sdpa(**inputs, output_attentions=True)
         assert self.build(features="emb").config._attn_implementation == "sdpa"
-        assert self.build(features="emb+att").config._attn_implementation == "eager"
+        words = self.build(features="emb+att")
+        assert words.config._attn_implementation == "words"
+        self.assert_same(self.build("eager", features="emb+att"), words, inputs)
         with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps, which features="):
             self.build("sdpa", features="emb+att")
 
@@ -167,6 +170,35 @@ class ParserTester(PairwiseTester):
         self.check_gradients(model.train())
         model.eval().save_pretrained(tmp_path)
         self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
+
+    def test_long_sentences_are_read_in_the_layers(self, monkeypatch):
+        """Scores of the layers or maps of words: outputs and gradients are those of whole maps."""
+        model = self.build(output_attentions=False)
+        inputs = self.inputs(model.config)
+
+        def choose_heads(arc_scores):
+            return arc_scores[:, :, 1:].argmax(dim=1)
+
+        kinds, results = set(), []
+        read = AttentionReader.pairs
+
+        def recording(self, outputs, words=None):
+            kinds.add("whole" if words is None else "maps" if words.weight is None else "scores")
+            return read(self, outputs, words)
+
+        monkeypatch.setattr(AttentionReader, "pairs", recording)
+        for limit, width in ((100, 8), (0, 1000), (0, 0)):
+            monkeypatch.setattr(attention_reader, "WHOLE_MAPS", limit)
+            model._reader.width = width
+            for mode in (True, False):
+                outputs = model.train(mode)(**inputs, choose_heads=choose_heads)
+                loss = outputs.loss + outputs.relation_logits.square().mean()
+                results.append([*outputs.to_tuple(), *torch.autograd.grad(loss, model.parameters())])
+        assert kinds == ({"whole", "maps"} if self.config().objective == "pairs" else {"whole", "maps", "scores"})
+        for i in range(2, len(results)):
+            torch.testing.assert_close(results[i], results[i % 2], **TOLERANCE)
+        whole = model(**inputs, output_attentions=True).attentions
+        assert all(attention.shape == (3, 4, 11, 11) for attention in whole)
 
     def test_gradients_flow_through_the_attention(self):
         model = self.build().train()
@@ -331,17 +363,34 @@ class TestBertPairwiseForRelationClassification(PairwiseTester, ClassificationTe
     def extra_inputs(self, batch, left):
         return {"entity_pieces": self.pieces[:batch]}
 
-    @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+    def test_eager_is_sdpa(self):
+        eager, sdpa = self.build("eager"), self.build("sdpa")
+        assert sdpa.config._attn_implementation == "rows"
+        inputs = self.inputs(eager.config)
+        self.assert_same(eager, sdpa, inputs)
+        eager, sdpa = (model(**inputs, output_attentions=True) for model in (eager, sdpa))
+        torch.testing.assert_close(sdpa.logits, eager.logits, **TOLERANCE)
+        for one, other in zip(sdpa.attentions, eager.attentions, strict=True):
+            torch.testing.assert_close(one, other, **TOLERANCE)
+        assert self.build("sdpa", features="emb").config._attn_implementation == "sdpa"
+
+    @pytest.mark.parametrize("implementation", ["eager", "sdpa", "received"])
     def test_is_the_naive_concatenation(self, implementation):
         """[T_1; T_2; a_12; a_21] from all of the encoder's maps, where an entity is a word of several pieces."""
-        model = self.build(implementation, attention_scale=2.0)
+        model = self.build(attention_scale=2.0)
+        model.set_attn_implementation("rows" if implementation == "sdpa" else implementation)
         inputs = self.inputs(model.config)
         encoder = BertModel(self.plain_config(), add_pooling_layer=False).eval()
         encoder.set_attn_implementation("eager")
         encoder.load_state_dict(model.bert.state_dict())
         pieces = inputs.pop("entity_pieces")
         outputs = encoder(**inputs, output_attentions=True)
-        logits = model(**inputs, entity_pieces=pieces).logits
+        found = model(**inputs, entity_pieces=pieces, output_attentions=True)
+        logits = found.logits
+        if implementation == "received":
+            real = inputs["attention_mask"][:, None, :, None]
+            for sums, whole in zip(found.attentions, outputs.attentions, strict=True):
+                torch.testing.assert_close(sums, (whole * real).sum(dim=-2), **TOLERANCE)
         weight = torch.cat([model.classifier.states.head.weight, model.classifier.states.dependent.weight], dim=1)
         weight = torch.cat([weight, 2.0 * model.classifier.attention.weight], dim=1)
         for i, entities in enumerate(pieces.tolist()):

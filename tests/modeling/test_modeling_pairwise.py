@@ -29,6 +29,7 @@ from msattn import (
     PairwiseForRelationClassification,
     PairwiseParser,
 )
+from msattn.modeling import attention_reader
 from msattn.modeling.any_encoder import encoder_class
 from msattn.modeling.word_attention import word_attention, word_members, word_states
 from tests.common import TOLERANCE, assert_fresh
@@ -155,6 +156,22 @@ def test_gradient_checkpointing(family, model_class, options):
         model(**INPUTS[model_class](family)).loss.backward()
     for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_long_sentences_are_read_in_the_layers(family, monkeypatch):
+    for options in ({}, SELECT):
+        model, inputs = build(family, **options).train(), tree(family, right=1)
+        results = []
+        for limit in (100, 0):
+            monkeypatch.setattr(attention_reader, "WHOLE_MAPS", limit)
+            model._reader.width = 0  # scores take less memory
+            outputs = model(**inputs)
+            gradients = torch.autograd.grad(outputs.loss, model.parameters())
+            results.append([*outputs.to_tuple(), *gradients])
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(
+                one, other, rtol=1e-4, atol=1e-5 * float(other.detach().abs().max().clamp_min(1))
+            )
 
 
 def test_scores_from_the_maps(family):
@@ -325,12 +342,15 @@ class TestRefusals:
     @pytest.mark.parametrize("model_class", INPUTS)
     def test_attention_without_maps(self, model_class, tmp_path):
         save_stock("roberta", tmp_path)
-        with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps"):
-            model_class.from_pretrained(tmp_path, attn_implementation="sdpa")
+        reader, other = ("words", "sdpa") if model_class is PairwiseParser else ("rows", "flash_attention_2")
+        with pytest.raises(ValueError, match=f"attn_implementation '{other}' has no attention maps"):
+            model_class.from_pretrained(tmp_path, attn_implementation=other)
         model = model_class.from_pretrained(tmp_path, attn_implementation="sdpa", features="emb")
         assert model.encoder.config._attn_implementation == "sdpa"
         model = model_class.from_pretrained(tmp_path, **SIZES)
-        assert model.encoder.config._attn_implementation == "eager"
+        assert model.encoder.config._attn_implementation == reader
+        eager = model_class.from_pretrained(tmp_path, **SIZES, attn_implementation="eager")
+        assert eager.encoder.config._attn_implementation == "eager"
         model.set_attn_implementation("sdpa")
         with pytest.raises(ValueError, match="the encoder .* attention"):
             model(**INPUTS[model_class]("roberta"))
