@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
@@ -410,28 +411,35 @@ class PairwiseRelations(_PairwiseModel):
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)`):
+            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`):
                 Positions of the pieces of the first and of the second entity, or of a marker in their place. -1 where
-                an entity has fewer than m.
-            labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
+                an entity has fewer than m. With several pairs, the logits are `(batch, pairs, num_labels)`, and each
+                entity is read once, however many pairs it is in.
+            labels (`torch.Tensor` of shape `(batch,)`, `(batch, num_labels)` or `(batch, pairs)`, *optional*):
                 Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
-                (`config.problem_type`).
+                (`config.problem_type`). -100 where there is no loss.
             output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
 
         Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or not
-                `(batch, 2, m)`.
+            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
         """
         batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
-        if entity_pieces is None or entity_pieces.dim() != 3 or entity_pieces.shape[:2] != (batch, 2):
+        if (
+            entity_pieces is None
+            or entity_pieces.dim() not in (3, 4)
+            or (entity_pieces.shape[0], entity_pieces.shape[-2]) != (batch, 2)
+        ):
             got = None if entity_pieces is None else tuple(entity_pieces.shape)
-            raise ValueError(f"entity_pieces must be of shape (batch, 2, pieces), got {got}")
+            raise ValueError(
+                f"entity_pieces must be of shape (batch, 2, pieces) or (batch, pairs, 2, pieces), got {got}"
+            )
+        entities, pairs = _entities_of_pairs(entity_pieces)
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
         reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
         rows = None
         if reads_attention and not (wants_attention and implementation == "rows"):
-            rows = self._reader.rows(implementation, entity_pieces.flatten(1), tokens)
+            rows = self._reader.rows(implementation, entities.flatten(1), tokens)
         outputs, states = self._encode(
             input_ids,
             attention_mask,
@@ -443,8 +451,9 @@ class PairwiseRelations(_PairwiseModel):
             **({} if rows is None else {"rows": rows}),
             **kwargs,
         )
-        entity_pieces = entity_pieces.to(outputs.last_hidden_state.device)
-        logits = self.classifier.score(*self._entity_features(outputs, states, entity_pieces, rows)).squeeze(1)
+        entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
+        logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
+        logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
         attentions = outputs.attentions if wants_attention else None
         if attentions is not None and rows is not None:
             attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
@@ -459,33 +468,58 @@ class PairwiseRelations(_PairwiseModel):
         )
 
     def _entity_features(
-        self, outputs: Any, states: torch.Tensor, entity_pieces: torch.Tensor, rows: torch.Tensor | None
+        self,
+        outputs: Any,
+        states: torch.Tensor,
+        entities: torch.Tensor,
+        pairs: torch.Tensor,
+        rows: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """The arguments of [`PairwiseScores.score`]: the states of both entities, and their attention."""
-        real = entity_pieces >= 0
+        """The arguments of [`PairwiseScores.score`]: the states of both entities of each pair, and their attention."""
+        real = entities >= 0
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
         first = second = attention = None
         if self.classifier.states is not None:
-            entities = (mean.unsqueeze(-1) * states_at(states, entity_pieces)).sum(dim=-2)
-            first, second = self.classifier.dropout(entities).split(1, dim=1)
+            of_entities = (mean.unsqueeze(-1) * states_at(states, entities)).sum(dim=-2)
+            of_entities = self.classifier.dropout(of_entities)
+            first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
         if "att" in self.config.features:
-            attention = self._entity_attention(outputs, entity_pieces, rows, mean)
+            attention = self._entity_attention(outputs, entities, rows, mean)
+            batch = torch.arange(len(pairs), device=pairs.device).unsqueeze(-1)
+            there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
+            attention = torch.cat([there, back], dim=-1)
         return first, second, attention
 
     def _entity_attention(
-        self, outputs: Any, entity_pieces: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
+        self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
     ) -> torch.Tensor:
-        """Attention of the first entity to the second and back, in all layers, `(batch, 1, 2 * L * H)`."""
-        there, back = [], []
-        for weights in self._reader.piece_rows(outputs, entity_pieces.flatten(1), rows):
-            positions = torch.arange(weights.shape[-1], device=entity_pieces.device)
-            to = (entity_pieces.unsqueeze(-1) == positions).any(dim=-2)
+        """Attention between all entities, in all layers, `(batch, L * H, entities, entities)`."""
+        count, maps = entities.shape[1], []
+        for weights in self._reader.piece_rows(outputs, entities.flatten(1), rows):
+            positions = torch.arange(weights.shape[-1], device=entities.device)
+            to = (entities.unsqueeze(-1) == positions).any(dim=-2)
             received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
-            received = received.view(*weights.shape[:2], *entity_pieces.shape[1:], 2)
-            received = (received * mean[:, None, ..., None]).sum(dim=-2)
-            there.append(received[:, :, 0, 1])
-            back.append(received[:, :, 1, 0])
-        return torch.cat(there + back, dim=1).unsqueeze(1)
+            received = received.view(*weights.shape[:2], *entities.shape[1:], count)
+            maps.append((received * mean[:, None, ..., None]).sum(dim=-2))
+        return torch.cat(maps, dim=1)
+
+
+def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    The different entities of pairs.
+
+    Args:
+        entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`): See the models.
+
+    Returns:
+        `tuple[torch.Tensor, torch.Tensor]`: The pieces of each entity, `(batch, entities, m)`, and the numbers of both
+        entities of each pair, `(batch, pairs, 2)`.
+    """
+    if entity_pieces.dim() == 3:
+        return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(len(entity_pieces), 1, 2)
+    found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
+    entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
+    return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])
 
 
 def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

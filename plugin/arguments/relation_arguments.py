@@ -19,7 +19,8 @@ HEADS: dict[str, dict[str, Any]] = {
 OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 # Selects the pairwise-attention relation classifier, a different model class.
 PAIRWISE = "pairwise"
-NEGATIVE_LABELS = ("Other", "no_relation", "NA", "NONE")
+# The label of pairs that --negative_pairs draws.
+NO_RELATION = "no_relation"
 
 
 @dataclass
@@ -74,10 +75,32 @@ class RelationDataArguments(HubDataArguments):
             "choices": ["error", "skip"],
         },
     )
+    entity_markers: str | None = field(
+        default=None,
+        metadata={
+            "help": "Markers around the entities: plain ([E1]), typed (a special token for each type, [E1:PERSON]) or "
+            "typed-punct (punctuation and the type in words, for types that the model has not seen, too). Default: "
+            "those of the checkpoint, or else plain. Not for --head pairwise, which reads no markers.",
+            "choices": ["plain", "typed", "typed-punct"],
+        },
+    )
+    label_names_file: str | None = field(
+        default=None,
+        metadata={"help": 'JSON file with new names of labels, {"P177": "crosses"} or {"P177": ["crosses", ...]}.'},
+    )
+    negative_pairs: int = field(
+        default=0,
+        metadata={
+            "help": "Draw this number of pairs without a relation in each sentence, with the label --negative_label "
+            f"or else {NO_RELATION}: of its entities or, in training data that mark one pair a sentence, of its "
+            "words. --split_seed is the random seed."
+        },
+    )
     negative_label: str | None = field(
         default=None,
         metadata={
-            "help": "Label that stands for no relation; micro-F1 ignores it. Default: the first of "
-            f"{', '.join(NEGATIVE_LABELS)} among the labels."
+            "help": "Label that stands for no relation; micro-F1 ignores it, and pipelines leave it out. Give an "
+            "empty one if there is none. Default: that of the checkpoint, or the label with such a meaning: Other, "
+            "none, no_relation, ..."
         },
     )

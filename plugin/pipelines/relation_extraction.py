@@ -1,20 +1,31 @@
-"""The pipeline `"relation-extraction"`: classifies the relation between two marked entities of a sentence."""
+"""The pipeline `"relation-extraction"`: classifies the relations between the entities of a text."""
 
 from __future__ import annotations
 
-import copy
 import inspect
-import re
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import torch
-from torch.nn.functional import pad
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase, pipeline
+from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
+from msattn.data.corpora.negative_label import find_negative_label
 from msattn.errors import UserError
+from msattn.pipelines import length_sorted
 from msattn.pipelines.length_sorted import LengthSortedPipeline
+from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input, sequence_of
+
+logger = logging.get_logger(__name__)
+
+# Marked copies of a text that are encoded together, and pairs that are scored together in one pass.
+COPIES = 32
+PAIRS = 1024
+# From this number of pairs on, a progress bar is shown.
+MANY_PAIRS = 2000
 
 
 class RelationExtractionPipeline(LengthSortedPipeline):
@@ -25,10 +36,19 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
     - a text with marked entities, `"The <e1>author</e1> of a <e2>book</e2>."` (or `[E1]...[/E1]`);
     - `{"text": ..., "head": [start, end], "tail": [start, end]}`, with spans in characters, the end exclusive;
-    - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, with spans in tokens, the end exclusive.
+    - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, with spans in tokens, the end exclusive;
+    - `{"text": ..., "entities": [{"start", "end", "label"}, ...]}`, or with `tokens`; the entities may be the output
+      of a token-classification pipeline, and their `label` is optional unless the model's markers name types;
+    - a spaCy `Doc`, with its `ents`;
+    - a plain text, if `entities=` gives a model that finds them.
 
-    Lists, datasets and generators of inputs work too. With `batch_size`, sentences of similar length are batched
-    together. Results have the order of the inputs.
+    The first three mark one pair, and their result is that of one relation. The others have any number of entities,
+    and their result is a list of relations. Entities may overlap. Models with entity markers read a copy of the text
+    for each pair, pairwise models score all pairs of a text in one pass. Texts may be longer than the model takes:
+    each pair is read in a window around it.
+
+    Lists, datasets and generators of inputs work too. With `batch_size`, texts of similar length are batched together.
+    Results have the order of the inputs.
 
     Example:
 
@@ -40,6 +60,10 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     >>> extractor("The <e1>author</e1> of a <e2>book</e2>.")
     {'label': 'Product-Producer(e2,e1)', 'score': 0.98,
      'head': {'start': 4, 'end': 10, 'text': 'author'}, 'tail': {'start': 16, 'end': 20, 'text': 'book'}}
+    >>> extractor({"text": "The author of a book.", "entities": [{"start": 4, "end": 10}, {"start": 16, "end": 20}]})
+    [{'head': {'start': 4, 'end': 10, 'text': 'author'}, 'tail': {'start': 16, 'end': 20, 'text': 'book'},
+      'label': 'Product-Producer(e2,e1)', 'score': 0.98}]
+    >>> extractor("Ann lives in Rome.", entities="dslim/bert-base-NER")
     ```
     """
 
@@ -50,6 +74,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     _load_feature_extractor = False
 
     def __init__(self, *args: Any, **kwargs: Any):
+        self._taggers: dict[str, Any] = {}
         super().__init__(*args, **kwargs)
         parameters = inspect.signature(self.model.forward).parameters
         self.reads_pieces = "entity_pieces" in parameters
@@ -60,89 +85,256 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             )
         # Entity positions are counted from the left.
         self.tokenizer.padding_side = "right"
-        # Pairwise models read texts without markers, and their tokenizer lacks them.
-        self.marking_tokenizer = copy.deepcopy(self.tokenizer) if self.reads_pieces else self.tokenizer
-        if self.reads_pieces:
-            from msattn.data.inputs.entity_markers import add_entity_markers
-
-            add_entity_markers(self.marking_tokenizer)
+        config = self.model.config
+        self.style = getattr(config, "entity_markers", None) or "plain"
+        self.labels = [config.id2label[number] for number in range(config.num_labels)]
+        self.negative = _negative(config, self.labels)
 
     def _sanitize_parameters(
-        self, top_k: int | str | None = "", output_attentions: bool | None = None, max_length: int | None = None
+        self,
+        top_k: int | str | None = "",
+        threshold: float | None = None,
+        negative: str | None = None,
+        on_error: str | None = None,
+        entities: Any = None,
+        pairs: Sequence | None = None,
+        output_attentions: bool | None = None,
+        max_length: int | None = None,
+        **unknown: Any,
     ) -> tuple[dict, dict, dict]:
+        for name in unknown:
+            raise UserError(
+                f"the relation extraction pipeline takes no {name}; it takes entities, pairs, top_k, threshold, "
+                "negative, on_error, max_length, output_attentions and batch_size."
+            )
         # top_k=None means all labels, so "" is the default.
-        postprocess_params = {} if top_k == "" else {"top_k": top_k}
-        forward_params = {} if output_attentions is None else {"output_attentions": output_attentions}
-        preprocess_params = {} if max_length is None else {"max_length": max_length}
-        return preprocess_params, forward_params, postprocess_params
+        if top_k not in ("", None) and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
+            raise UserError(f"top_k must be a whole number from 1 on, or None for all labels, not {top_k!r}.")
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise UserError(f"threshold must be a probability from 0 to 1, not {threshold!r}.")
+        if negative not in (None, "keep", "drop"):
+            raise UserError(f'negative must be "keep" or "drop", not {negative!r}.')
+        if on_error not in (None, "raise", "skip", "return"):
+            raise UserError(f'on_error must be "raise", "skip" or "return", not {on_error!r}.')
+        preprocess = {"max_length": max_length, "entities": entities, "pairs": pairs}
+        forward = {"output_attentions": output_attentions}
+        postprocess = {"threshold": threshold, "negative": negative, "on_error": on_error}
+        given = [
+            {name: value for name, value in part.items() if value is not None}
+            for part in (preprocess, forward, postprocess)
+        ]
+        if top_k != "":
+            given[2]["top_k"] = top_k
+        return given[0], given[1], given[2]
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
-        Extracts the relation of one or more inputs.
+        Extracts the relations of one or more inputs.
 
         Args:
             inputs (`Any`): One input or many; see [`RelationExtractionPipeline`].
-            top_k (`int`, *optional*):
-                Return a list of the `top_k` best relations, best first; all of them for `None`. Default: the best
-                relation, not in a list.
+            entities (`str` or `Pipeline`, *optional*):
+                A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, or a
+                pipeline.
+            pairs (`Sequence`, *optional*):
+                Which of the entities to pair: numbers, `[(0, 2), ...]`, or types, `[("PER", "ORG"), ...]`; head first.
+                Default: all ordered pairs.
+            top_k (`int`, *optional*, defaults to 1):
+                Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
+                a list.
+            threshold (`float`, *optional*):
+                Lowest probability of a relation. Default, if `top_k` is 1: that of the model
+                (`config.decision_threshold`), or else the relation has to be the most probable label.
+            negative (`str`, *optional*, defaults to `"drop"`):
+                Whether to `"keep"` pairs without a relation, with the label that stands for it, or to `"drop"` them.
+                One marked pair has a result in any case.
+            on_error (`str`, *optional*, defaults to `"raise"`):
+                What a bad input is: an error (`"raise"`), no relation (`"skip"`), or the result `{"error": message}`
+                (`"return"`). If the entities of a pair are too far apart for the model, or it does not know their
+                type, that concerns this pair alone, and its item of the list has `head`, `tail` and `error`.
             output_attentions (`bool`, *optional*, defaults to `False`):
                 Whether to add `tokens` and `fusion_attentions`, with one array of shape
-                `(heads, tokens, (1 + scales) * tokens)` per fusion layer.
+                `(heads, tokens, (1 + scales) * tokens)` per fusion layer. For one marked pair only.
             max_length (`int`, *optional*):
                 Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
                 the model and the tokenizer.
             batch_size (`int`, *optional*, defaults to 1): Number of inputs per batch.
 
         Returns:
-            `dict[str, Any]`: `label`, `score` (probability), and `head` and `tail` with `start`, `end` and `text`.
-            Spans have the unit of the input: characters, without the marks of a marked text, or tokens. For many
-            inputs, a list or an iterator of dictionaries.
+            `dict[str, Any]` or `list[dict[str, Any]]`: `label`, `score` (probability), and `head` and `tail` with
+            `start`, `end`, `text` and, if the input has it, `label`. Spans have the unit of the input: characters,
+            without the marks of a marked text, or tokens. For an input with several entities, a list of these, best
+            first. For many inputs, a list or an iterator of results.
 
         Raises:
-            UserError: A span is out of range, empty, overlaps the other or splits a word, a mark is missing or
-                repeated, the entities and the text between them exceed `max_length`, or `output_attentions` is set for
-                a pairwise model.
+            UserError: A span is out of range, empty or splits a word, a mark is missing or repeated, a pair names no
+                two entities, the entities and the text between them exceed `max_length`, an argument has no such
+                value, or `output_attentions` is set for a pairwise model or several entities.
         """
+        if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # a spaCy `Doc` is a sequence, too
+            return super().__call__([inputs], **kwargs)[0]
         return super().__call__(inputs, **kwargs)
 
     def input_length(self, item: Any) -> int:
         """The approximate length of an input in characters."""
-        return _length(item)
+        units = sequence_of(item) if isinstance(item, Mapping) else getattr(item, "text", item)
+        if isinstance(units, (list, tuple)):
+            return sum(len(str(token)) + 1 for token in units)
+        return len(units) if isinstance(units, str) else 0
 
-    def preprocess(self, inputs: Any, max_length: int | None = None) -> dict[str, Any]:
-        # Imported late, as `datasets` is slow to import.
-        from msattn.data.inputs.entity_markers import encode_relations, without_markers
+    def run_single(self, inputs: Any, preprocess_params: dict, forward_params: dict, postprocess_params: dict) -> Any:
+        return next(iter(self.get_iterator([inputs], 0, 1, preprocess_params, forward_params, postprocess_params)))
 
-        example = _example(inputs)
+    def get_iterator(
+        self,
+        inputs: Any,
+        num_workers: int,
+        batch_size: int,
+        preprocess_params: dict,
+        forward_params: dict,
+        postprocess_params: dict,
+    ) -> Iterator:
+        items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
+        while window := list(islice(items, length_sorted.LOOKAHEAD * batch_size if batch_size > 1 else 1)):
+            yield from self._run(window, batch_size, preprocess_params, forward_params, postprocess_params)
+
+    def _run(
+        self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
+    ) -> Iterator:
+        max_length = preprocess_params.get("max_length")
         limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         limit = min(limit for limit in limits if limit is not None)
-        encoded = encode_relations(
-            self.marking_tokenizer, [example["text"]], [example["head"]], [example["tail"]], limit
-        )
-        if encoded["input_ids"][0] is None:
-            start = min(example["head"][0], example["tail"][0])
-            raise UserError(
-                f"the two entities and what lies between them do not fit in {limit} tokens: "
-                f"{_around(example['text'], start, start)!r}."
+        sentences: list[Sentence | UserError] = []
+        for item in inputs:
+            try:
+                sentences.append(self.preprocess(item, **preprocess_params))
+            except UserError as error:
+                if postprocess_params.get("on_error", "raise") == "raise":
+                    raise
+                sentences.append(error)
+        jobs = [
+            (number, pair)
+            for number, sentence in enumerate(sentences)
+            if isinstance(sentence, Sentence)
+            for pair in range(len(sentence.pairs))
+        ]
+        found: dict[tuple[int, int], Any] = {}
+        run = self._one_pass if self.reads_pieces else self._copies
+        with logging.tqdm(total=len(jobs), desc="Pairs", disable=len(jobs) < MANY_PAIRS, leave=False) as bar:
+            for results in run(sentences, jobs, batch_size, limit, forward_params):
+                found.update(results)
+                bar.update(len(results))
+        for number, sentence in enumerate(sentences):
+            pairs = 0 if isinstance(sentence, UserError) else len(sentence.pairs)
+            outcomes = [found[number, pair] for pair in range(pairs)]
+            yield self.postprocess({"sentence": sentence, "outcomes": outcomes}, **postprocess_params)
+
+    def preprocess(
+        self, inputs: Any, max_length: int | None = None, entities: Any = None, pairs: Sequence | None = None
+    ) -> Sentence:
+        """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
+        if entities is not None and is_plain_text(inputs):
+            inputs = {"text": inputs, "entities": self._tagger(entities)(inputs)}
+        return read_input(inputs, pairs)
+
+    def _tagger(self, entities: Any) -> Any:
+        if not isinstance(entities, str):
+            return entities
+        if entities not in self._taggers:
+            self._taggers[entities] = pipeline(
+                "token-classification", model=entities, aggregation_strategy="simple", device=self.device
             )
-        if self.reads_pieces:
-            encoded = without_markers(encoded, self.marking_tokenizer)
-            for role, pieces in zip(("head", "tail"), *encoded.pop("entity_pieces"), strict=True):
-                # Shifted by 1, as the pipeline pads batches with 0.
-                encoded[f"{role}_pieces"] = [[1 + piece for piece in pieces] or [0]]
-        return {"example": example, **{name: torch.tensor(rows) for name, rows in encoded.items()}}
+        return self._taggers[entities]
+
+    def _copies(
+        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int, forward_params: dict
+    ) -> Iterator[dict]:
+        """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
+        # Imported late, as `datasets` is slow to import.
+        from msattn.data.inputs.entity_markers import encode_relations
+
+        size = batch_size if all(sentences[number].marked for number, _ in jobs) else max(batch_size, COPIES)
+        remaining = iter(jobs)
+        while block := list(islice(remaining, length_sorted.LOOKAHEAD * size)):
+            refused, rows = {}, {}
+            for job in block:
+                sentence = sentences[job[0]]
+                head, tail = sentence.pairs[job[1]]
+                try:
+                    columns = encode_relations(
+                        self.tokenizer,
+                        [sentence.text],
+                        [sentence.spans[head]],
+                        [sentence.spans[tail]],
+                        limit,
+                        style=self.style,
+                        types=[(sentence.types[head], sentence.types[tail])],
+                    )
+                except UserError as error:
+                    refused[job] = error
+                    continue
+                if columns["input_ids"][0] is None:
+                    refused[job] = _too_far(sentence, job[1], limit)
+                else:
+                    rows[job] = {name: values[0] for name, values in columns.items()}
+            yield refused
+            by_length = iter(sorted(rows, key=lambda job: -len(rows[job]["input_ids"])))
+            while batch := list(islice(by_length, size)):
+                several = not all(sentences[number].marked for number, _ in batch)
+                inputs = DataCollatorWithPadding(self.tokenizer)([rows[job] for job in batch])
+                outputs = self.forward({**inputs, "several": several}, **forward_params)
+                yield dict(zip(batch, self._unbatched(outputs), strict=True))
+
+    def _one_pass(
+        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int, forward_params: dict
+    ) -> Iterator[dict]:
+        """Reads each text once, or once a window, and scores all its pairs."""
+        from msattn.data.inputs.entity_pieces import encode_entities, special_tokens, window_start
+
+        begin, end = special_tokens(self.tokenizer)
+        room, refused, texts = limit - len(begin) - len(end), {}, {}
+        windows: dict[tuple[int, int], list] = defaultdict(list)
+        for job in jobs:
+            number, pair = job
+            sentence = sentences[number]
+            if number not in texts:
+                texts[number] = encode_entities(self.tokenizer, sentence.text, sentence.spans)
+            pieces = [texts[number].pieces[entity] for entity in sentence.pairs[pair]]
+            every = list(chain(*pieces)) or [0]
+            start = window_start(len(texts[number].ids), room, min(every), max(every) + 1)
+            if start is None:
+                refused[job] = _too_far(sentence, pair, limit)
+            else:
+                places = [[len(begin) + at - start for at in entity] for entity in pieces]
+                windows[number, start].append((job, places))
+        yield refused
+        # Blocks of pairs of a window, longest windows first.
+        blocks = [
+            ([*begin, *texts[number].ids[start : start + room], *end], of_window[first : first + PAIRS])
+            for (number, start), of_window in windows.items()
+            for first in range(0, len(of_window), PAIRS)
+        ]
+        blocks.sort(key=lambda block: -len(block[0]))
+        for first in range(0, len(blocks), batch_size):
+            batch = blocks[first : first + batch_size]
+            several = not all(sentences[job[0]].marked for _, of_window in batch for job, _ in of_window)
+            inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for ids, _ in batch])
+            pairs = _padded_pieces([[pair for _, pair in of_window] for _, of_window in batch])
+            outputs = self.forward({**inputs, "entity_pieces": pairs, "several": several}, **forward_params)
+            yield {
+                job: {"logits": logits}
+                for (_, of_window), rows in zip(batch, outputs["logits"], strict=True)
+                for (job, _), logits in zip(of_window, rows, strict=False)
+            }
 
     def _forward(self, model_inputs: dict[str, Any], output_attentions: bool = False) -> dict[str, Any]:
-        example = model_inputs.pop("example")
-        if self.reads_pieces:
-            if output_attentions:
-                raise UserError("the model reads the encoder's own attention, and has no fusion attention to return.")
-            pieces = [model_inputs.pop(f"{role}_pieces") - 1 for role in ("head", "tail")]
-            width = max(part.shape[1] for part in pieces)
-            padded = [pad(part, (0, width - part.shape[1]), value=-1) for part in pieces]
-            model_inputs["entity_pieces"] = torch.stack(padded, dim=1)
+        several = model_inputs.pop("several")
+        if output_attentions and self.reads_pieces:
+            raise UserError("the model reads the encoder's own attention, and has no fusion attention to return.")
+        if output_attentions and several:
+            raise UserError("output_attentions is for inputs that mark one pair.")
         outputs = self.model(**model_inputs, output_attentions=output_attentions)
-        result = {"logits": outputs.logits, "example": example}
+        result = {"logits": outputs.logits}
         if output_attentions:
             attentions = outputs.fusion_attentions
             result["input_ids"] = model_inputs["input_ids"]
@@ -150,100 +342,121 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             result["fusion_attentions"] = torch.stack(attentions, dim=1) if attentions else None
         return result
 
-    def postprocess(self, model_outputs: dict[str, Any], top_k: int | str | None = "") -> Any:
-        example = model_outputs["example"]
-        common = {role: example["given"][role] for role in ("head", "tail")}
-        if "input_ids" in model_outputs:
-            tokens = int(model_outputs["attention_mask"].sum())
-            common["tokens"] = self.tokenizer.convert_ids_to_tokens(model_outputs["input_ids"][0, :tokens].tolist())
-            common["fusion_attentions"] = _unpadded(model_outputs["fusion_attentions"], tokens)
-        scores = model_outputs["logits"][0].float().softmax(dim=-1)
-        ranked = scores.argsort(descending=True).tolist()[: 1 if top_k == "" else top_k]
-        labels = self.model.config.id2label
-        results = [{"label": labels[index], "score": scores[index].item(), **common} for index in ranked]
-        return results[0] if top_k == "" else results
+    def _unbatched(self, outputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The rows of a batch: `logits` and, on request, the attention of the real tokens."""
+        for row, logits in enumerate(outputs["logits"]):
+            result: dict[str, Any] = {"logits": logits}
+            if "input_ids" in outputs:
+                tokens = int(outputs["attention_mask"][row].sum())
+                ids = outputs["input_ids"][row, :tokens].tolist()
+                attentions = outputs["fusion_attentions"]
+                result["tokens"] = self.tokenizer.convert_ids_to_tokens(ids)
+                result["fusion_attentions"] = [] if attentions is None else _unpadded(attentions[row], tokens)
+            yield result
+
+    def postprocess(
+        self,
+        model_outputs: dict[str, Any],
+        top_k: int | str | None = "",
+        threshold: float | None = None,
+        negative: str = "drop",
+        on_error: str = "raise",
+    ) -> Any:
+        """The relations of an input, from the outcomes of its pairs: logits or errors."""
+        sentence, outcomes = model_outputs["sentence"], model_outputs["outcomes"]
+        errors = [sentence] if isinstance(sentence, UserError) else [o for o in outcomes if isinstance(o, UserError)]
+        if errors and on_error == "raise":
+            raise errors[0]
+        if isinstance(sentence, UserError) or (errors and sentence.marked):
+            return [] if on_error == "skip" else {"error": str(errors[0])}
+        if sentence.marked:
+            return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)
+        relations, refused = [], []
+        for (head, tail), outcome in zip(sentence.pairs, outcomes, strict=True):
+            entities = {"head": sentence.given[head], "tail": sentence.given[tail]}
+            if isinstance(outcome, UserError):
+                refused.append({**entities, "error": str(outcome)})
+            else:
+                scored = self._relations(self._probabilities(outcome), top_k, threshold, negative == "keep")
+                relations += [{**entities, "label": label, "score": score} for label, score in scored]
+        relations.sort(key=lambda relation: -relation["score"])
+        if refused and on_error == "skip":
+            logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
+        return relations + (refused if on_error == "return" else [])
+
+    def _of_marked_pair(self, sentence: Sentence, outcome: dict, top_k: Any, threshold: float | None) -> Any:
+        common = {"head": sentence.given[0], "tail": sentence.given[1]}
+        common |= {name: value for name, value in outcome.items() if name != "logits"}
+        probabilities = self._probabilities(outcome)
+        if top_k == "":
+            kept = self._relations(probabilities, 1, threshold, keep=True, default=True)
+            label, score = kept[0] if kept else (None, max(probabilities))
+            return {"label": label, "score": score, **common}
+        ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
+        return [{"label": label, "score": score, **common} for label, score in ranked if score >= (threshold or 0)]
+
+    def _probabilities(self, outcome: Mapping) -> list[float]:
+        temperature = getattr(self.model.config, "calibration_temperature", None) or 1.0
+        return (outcome["logits"].float() / temperature).softmax(dim=-1).tolist()
+
+    def _relations(
+        self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool, default: bool = False
+    ) -> list[tuple[str, float]]:
+        """Labels and probabilities of the relations of a pair, best first, or those of the negative label."""
+        of_label = dict(zip(self.labels, probabilities, strict=True))
+        none = of_label.pop(self.negative) if self.negative is not None else None
+        ranked = sorted(of_label.items(), key=lambda item: -item[1])
+        if top_k == "" or default:
+            ranked, top_k = ranked[:1], 1
+            if threshold is None:
+                threshold = getattr(self.model.config, "decision_threshold", None)
+                if none is not None and threshold is None and ranked[0][1] < none:
+                    ranked = []
+        relations = [(label, score) for label, score in ranked[:top_k] if score >= (threshold or 0)]
+        if not relations and keep and self.negative is not None and none is not None:
+            return [(self.negative, none)]
+        return relations
 
 
-def _units(row: Mapping) -> str | Sequence | None:
-    """The sequence that the spans of an input index: its tokens or its text."""
-    return next((row[name] for name in ("token", "tokens", "text", "sentence") if row.get(name) is not None), None)
-
-
-def _length(item: Any) -> int:
-    """The approximate length of an input in characters. Invalid inputs are rejected later."""
-    units = _units(item) if isinstance(item, Mapping) else item
-    if isinstance(units, (list, tuple)):
-        return sum(len(str(token)) + 1 for token in units)
-    return len(units) if isinstance(units, str) else 0
-
-
-def _example(inputs: Any) -> dict[str, Any]:
-    """Validates an input and converts its spans to characters; `given` keeps them in the unit of the input."""
-    from msattn.data.corpora.relation_rows import relation_row
-
-    row = {"text": re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", inputs)} if isinstance(inputs, str) else inputs
+def _negative(config: Any, labels: Sequence[str]) -> str | None:
+    """The label of no relation: that of the configuration or, in older checkpoints, the one with such a meaning."""
+    given = getattr(config, "negative_label", None)
+    if given is not None:
+        return given or None
     try:
-        example = relation_row(row, "the input")
+        return find_negative_label(labels)
     except UserError as error:
-        raise UserError(f"{error}{_quoted(row, str(error))}") from None
-    text, units = example["text"], _units(row)
-    given = {}
-    for role in ("head", "tail"):
-        start, end = example[role]
-        words = text[start:end]
-        if isinstance(units, list):
-            starts = [0, *accumulate(len(token) + 1 for token in units)]
-            start, end = starts.index(start), starts.index(end + 1)
-        elif units == text:
-            _check_border(text, start, end, role)
-        given[role] = {"start": start, "end": end, "text": words}
-    return {**example, "given": given}
+        logger.warning(f"Every label counts as a relation: {error} Set config.negative_label to its name.")
+        return None
 
 
-def _check_border(text: str, start: int, end: int, role: str) -> None:
-    """
-    Raises `UserError` if a span boundary is between two letters or two digits.
-
-    Letters without case are allowed: most scripts without case do not separate words by spaces, or attach particles.
-    """
-    for offset in (start, end):
-        pair = text[offset - 1 : offset + 1] if offset else ""
-        if len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal()):
-            raise UserError(
-                f"the input: the {role} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
-                f"{_around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
-            )
+def _too_far(sentence: Sentence, pair: int, limit: int) -> UserError:
+    head, tail = (sentence.spans[entity] for entity in sentence.pairs[pair])
+    start = min(head[0], tail[0])
+    return UserError(
+        f"the two entities and what lies between them do not fit in {limit} tokens: "
+        f"{around(sentence.text, start, start)!r}."
+    )
 
 
-def _is_cased(character: str) -> bool:
-    return character.isupper() or character.islower()
+def _row(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list[int]]:
+    row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row
 
 
-def _quoted(row: Any, message: str) -> str:
-    """The end of an error message: the text around the span that it is about."""
-    units = _units(row) if isinstance(row, Mapping) else None
-    if not isinstance(units, (str, list)):
-        return ""
-    role = "tail" if "the tail" in message else "head"
-    span = row.get(role, row.get(role[0]))
-    if not (isinstance(span, (list, tuple)) and len(span) == 2 and all(isinstance(bound, int) for bound in span)):
-        span = (0, 0)
-    return f" The text there: {_around(units, *span)!r}."
+def _padded_pieces(batch: list[list[list[list[int]]]]) -> torch.Tensor:
+    """Positions of the pieces of both entities of each pair, `(batch, pairs, 2, m)`, -1 for none."""
+    most = max(len(pairs) for pairs in batch)
+    width = max(1, *(len(entity) for pairs in batch for pair in pairs for entity in pair))
+    padded = torch.full((len(batch), most, 2, width), -1)
+    for row, pairs in enumerate(batch):
+        for column, pair in enumerate(pairs):
+            for role, entity in enumerate(pair):
+                padded[row, column, role, : len(entity)] = torch.tensor(entity, dtype=torch.long)
+    return padded
 
 
-def _around(units: str | Sequence, start: int, end: int) -> str:
-    """A span with its context: 40 characters or 8 tokens on each side."""
-    reach = 40 if isinstance(units, str) else 8
-    first = max(0, min(start, len(units)) - reach)
-    last = max(0, min(end, len(units))) + reach
-    cut = units[first:last]
-    words = cut if isinstance(cut, str) else " ".join(map(str, cut))
-    return f"{'...' if first else ''}{words}{'...' if last < len(units) else ''}"
-
-
-def _unpadded(attentions: torch.Tensor | None, tokens: int) -> list:
-    """Removes padding from `(1, layers, heads, padded, (1 + scales) * padded)`; returns one array per layer."""
-    if attentions is None:
-        return []
-    blocks = attentions[0].unflatten(-1, (-1, attentions.shape[-2]))
+def _unpadded(attentions: torch.Tensor, tokens: int) -> list:
+    """Removes padding from `(layers, heads, padded, (1 + scales) * padded)`; returns one array per layer."""
+    blocks = attentions.unflatten(-1, (-1, attentions.shape[-2]))
     return list(blocks[..., :tokens, :, :tokens].flatten(-2).float().numpy())

@@ -46,6 +46,11 @@ class Experiment:
         """The encoded training data; `None` if the task does not train."""
         return self.datasets.get("train")
 
+    @property
+    def eval_dataset(self) -> Dataset | None:
+        """The validation set that selects and calibrates the model; `None` if there is none."""
+        return next(iter(self.datasets_of("eval", "dev").values()), None)
+
     def datasets_of(self, *kinds: str) -> dict[str, Dataset]:
         """The datasets whose metric prefix belongs to `kinds`; `eval` includes `eval_mm`, for example."""
         return {prefix: data for prefix, data in self.datasets.items() if prefix.partition("_")[0] in kinds}
@@ -99,7 +104,8 @@ class Experiment:
         scored = (*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
         for prefix, dataset in self.datasets_of(*scored).items():
             output = trainer.predict(dataset, metric_key_prefix=prefix)
-            results |= _record(trainer, prefix, {**output.metrics, f"{prefix}_samples": len(dataset)})
+            further = {f"{prefix}_{name}": value for name, value in self.task.further_metrics(trainer, prefix).items()}
+            results |= _record(trainer, prefix, {**output.metrics, **further, f"{prefix}_samples": len(dataset)})
             if trainer.is_world_process_zero():
                 self.task.write_predictions(prefix, output.predictions, Path(args.output_dir))
         if args.do_train:
@@ -121,7 +127,7 @@ class Experiment:
             args=args,
             train_dataset=self.train_dataset,
             # A single dataset, not a dict: the metrics are then named eval_f1 instead of eval_eval_f1.
-            eval_dataset=next(iter(self.datasets_of("eval", "dev").values()), None),
+            eval_dataset=self.eval_dataset,
             processing_class=task.tokenizer,
             data_collator=task.collator_class(
                 task.tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
@@ -140,6 +146,8 @@ class Experiment:
             if "metric_for_best_model" not in str(error):
                 raise
             raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
+        if self.eval_dataset is not None:
+            self.task.calibrate(trainer, self.eval_dataset)
         trainer.save_model()
         trainer.save_state()
         if trainer.args.should_save:

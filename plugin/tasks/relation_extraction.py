@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetDict
 from scipy.special import softmax
-from sklearn.metrics import classification_report
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, TrainingArguments
+from transformers.utils import logging
 
-from msattn import metrics
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
 from msattn.arguments.pairwise_arguments import PAIRWISE_FIELDS
 from msattn.arguments.pretrained import check_model, family_class, load_config, load_model, load_tokenizer
 from msattn.arguments.relation_arguments import (
     HEADS,
-    NEGATIVE_LABELS,
+    NO_RELATION,
     PAIRWISE,
     RelationDataArguments,
     RelationModelArguments,
@@ -29,7 +28,15 @@ from msattn.arguments.relation_arguments import (
 from msattn.command_line import existing_file
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.configuration.configuration_pairwise import PairwiseConfig
-from msattn.data.corpora.relations import UnknownLabelError, read_relations, relation_labels, to_relations
+from msattn.data.corpora.entity_rows import Negatives
+from msattn.data.corpora.negative_label import find_negative_label
+from msattn.data.corpora.relations import (
+    UnknownLabelError,
+    random_pairs,
+    read_relations,
+    relation_labels,
+    to_relations,
+)
 from msattn.data.inputs.entity_markers import (
     EntityPiecesCollator,
     add_entity_markers,
@@ -39,6 +46,7 @@ from msattn.data.inputs.entity_markers import (
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.metrics.calibration import fit_temperature, fit_threshold
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
 from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
@@ -46,8 +54,14 @@ from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
 from msattn.tasks.splits import read_each
-from msattn.tasks.task import Task
+from msattn.tasks.task import GuidedFineTuningTrainer, Task
+
+logger = logging.get_logger(__name__)
+
+# Configuration fields that turn logits into answers.
+ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold")
 
 
 class RelationExtraction(Task):
@@ -81,11 +95,18 @@ class RelationExtraction(Task):
         check_model(self.model_class, model_args, **self._overrides)
         # Pairwise attention encodes without entity markers: they go into a copy that is not saved with the model.
         self.marking = copy.deepcopy(self.tokenizer) if self.pairwise else self.tokenizer
-        add_entity_markers(self.marking)
+        self.style = _marker_style(model_args, data_args, self.pairwise, args.do_train)
+        add_entity_markers(self.marking, self.style)
         most = self.tokenizer.model_max_length
         if data_args.max_seq_length is not None and not 0 < data_args.max_seq_length <= most:
             raise UserError(f"--max_seq_length {data_args.max_seq_length}: the model takes 1 to {most} tokens.")
+        if data_args.negative_pairs < 0:
+            raise UserError(f"--negative_pairs {data_args.negative_pairs}: give a number from 0 on.")
         self.labels = _label_file(data_args.label_file) or []
+        self.label_names = _label_names(data_args.label_names_file)
+        self.negative: str | None = None
+        self.temperature = 1.0
+        self.threshold: float | None = None
 
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
         try:
@@ -100,41 +121,49 @@ class RelationExtraction(Task):
         return EntityPiecesCollator if self.pairwise else DataCollatorWithPadding
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:
-        given = self.data_args.negative_label
         if not self.labels:
             raise UserError(
                 "the labels are not known: give labelled training data, --label_file, or a model that was trained "
                 "here."
             )
-        if given and given not in self.labels:
-            raise UserError(f"--negative_label {given}: not one of the labels {', '.join(self.labels)}.")
-        self.negative = given or next((label for label in NEGATIVE_LABELS if label in self.labels), None)
+        self.negative = self._negative_label()
+        if self.style == "typed" and "train" in data:
+            types = {of for role in ("head_type", "tail_type") for of in data["train"].unique(role)} - {None}
+            add_entity_markers(self.marking, self.style, sorted(types))
 
     def strata(self, data: Dataset) -> Sequence[str]:
         return data["label"][:]
 
     def encode(self, prefix: str, data: Dataset) -> Dataset:
         try:
-            encoded = encode_relation_dataset(
-                data,
-                self.marking,
-                max_length=self.data_args.max_seq_length,
-                label2id=label_fields(self.labels)["label2id"] if data[0]["label"] is not None else None,
-                on_overflow=self.data_args.on_overflow,
-                num_proc=self.data_args.preprocessing_num_workers,
-                words=self.guiding.needs_words and prefix == "train",
-            )
+            return self._encode(data, self.data_args.on_overflow, self.guiding.needs_words and prefix == "train")
         except UserError as error:
             raise UserError(f"{self._source(prefix)}, {prefix} data, {error}") from None
-        if not self.pairwise:
-            return encoded
-        unmarked = partial(without_markers, tokenizer=self.marking)
-        return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
     def model(self) -> PreTrainedModel:
-        return load_model(
+        model = load_model(
             self.model_class, self.model_args, len(self.tokenizer), **self._overrides, **label_fields(self.labels)
         )
+        config = model.config
+        if self.args.do_train:
+            config.calibration_temperature = config.decision_threshold = None
+        self.temperature = getattr(config, "calibration_temperature", None) or 1.0
+        self.threshold = getattr(config, "decision_threshold", None)
+        config.negative_label = self.negative or ""
+        if not self.pairwise:
+            config.entity_markers = self.style
+        return model
+
+    def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
+        """Fits the temperature and, if there is a negative label, the decision threshold."""
+        output = trainer.predict(dataset)
+        logits, references = output.predictions, output.label_ids
+        self.temperature = fit_temperature(logits, references)
+        if self.negative is not None:
+            probabilities = softmax(logits.astype(np.float64) / self.temperature, axis=-1)
+            self.threshold = fit_threshold(probabilities, references, self.labels.index(self.negative))
+        config = trainer.model.config
+        config.calibration_temperature, config.decision_threshold = self.temperature, self.threshold
 
     @property
     def _overrides(self) -> dict[str, Any]:
@@ -144,14 +173,31 @@ class RelationExtraction(Task):
         return head_fields(self.model_args, HEADS[self.head_args.head]) if self.head_args.head else {}
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        return relation_metrics(prediction, self.labels, self.negative)
+        return relation_metrics(prediction, self.labels, self.negative, self.temperature, self.threshold)
+
+    def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
+        """The share of random pairs of other spans that get a relation, in percent."""
+        pairs = None if self.negative is None else random_pairs(self.data[prefix], self.data_args.split_seed)
+        if pairs is None:
+            return {}
+        encoded = self._encode(pairs, "skip")
+        _, answers = self._answers(trainer.predict(encoded).predictions)
+        return {"false_positive_rate": 100 * sum(label != self.negative for label in answers) / len(answers)}
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """Writes `<prefix>_predictions.tsv`; with labels, also writes `<prefix>_report.txt` and prints its table."""
+        """
+        Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt` and
+        `<prefix>_confusion.tsv`, and prints the table of the report.
+        """
         data = self.encoded[prefix]
-        answers = np.asarray(self.labels)[predictions.argmax(axis=-1)].tolist()
+        probabilities, answers = self._answers(predictions)
         lines = [f"{identifier}\t{label}\n" for identifier, label in zip(data["id"], answers, strict=True)]
         (folder / f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
+        examples = self.data[prefix].select(data["row"])
+        with open(folder / f"{prefix}_predictions.jsonl", "w", encoding="utf-8") as file:
+            for example, label, row in zip(examples, answers, probabilities, strict=True):
+                probability = round(float(row[self.labels.index(label)]), 6)
+                file.write(json.dumps(_predicted(example, label, probability), ensure_ascii=False) + "\n")
         if "labels" not in data.column_names:
             return
         references = [self.labels[number] for number in data["labels"]]
@@ -159,13 +205,15 @@ class RelationExtraction(Task):
             scores = score_semeval(answers, references)
             report, shown = scores.report(), scores.official.report()
         else:
-            report = shown = classification_report(references, answers, digits=4, zero_division=0)
+            report = shown = relation_report(answers, references, self.negative)
         (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+        (folder / f"{prefix}_confusion.tsv").write_text(confusion_table(answers, references), encoding="utf-8")
         print(f"{prefix}\n{shown}")
 
     def card(self) -> ModelCardFacts:
         source = self.data_args.dataset_name or Path(str(self.data_args.train_file)).name
         official = set(self.labels) <= set(SEMEVAL_LABELS)
+        without = "" if self.negative is None else f" without {self.negative}"
         reads = (
             "whose attention between them, in all layers and heads, is a feature beside their hidden states "
             "(`features` below)."
@@ -181,17 +229,23 @@ class RelationExtraction(Task):
             dataset_name=source,
             splits=self.card_splits(),
             metrics={
-                "f1": "Official macro-F1" if official else "Micro-F1",
-                "macro_f1": "Macro-F1 over labels",
+                "f1": "Official macro-F1" if official else f"Micro-F1{without}",
+                **({"micro_f1": f"Micro-F1{without}"} if official else {}),
+                "macro_f1": f"Macro-F1 over labels{without}",
                 "accuracy": "Accuracy",
                 "auc": "Area under the precision-recall curve",
+                "ece": "Expected calibration error (%)",
+                "false_positive_rate": "Random unrelated pairs that get a relation (%)",
             },
             description=(
                 f"A relation extractor for {len(self.labels)} labels, between two marked entities: an encoder {reads}"
             ),
             usage=_usage,
             tags=["relation-extraction", "pairwise-attention" if self.pairwise else "multi-scale-attention"],
-            config_fields=PAIRWISE_FIELDS if self.pairwise else MULTISCALE_FIELDS,
+            config_fields=(
+                *(PAIRWISE_FIELDS if self.pairwise else (*MULTISCALE_FIELDS, "entity_markers")),
+                *ANSWER_FIELDS,
+            ),
         )
 
     def _read(self, hub: DatasetDict, split: str) -> Dataset | None:
@@ -199,10 +253,12 @@ class RelationExtraction(Task):
             self.labels = self.labels or checkpoint_labels(self.model_args) or []
         path = self.file(split)
         if path is not None:
-            dataset, source = read_relations(path, self.data_args.file_format, self.labels or None), path
+            source, known = path, (self.labels or None, self.label_names, self._negatives(split))
+            dataset = read_relations(path, self.data_args.file_format, *known)
         elif split in hub:
             source = f"{self.data_args.dataset_name}, {split}"
-            dataset = to_relations(hub[split], source, self.labels or None)
+            known = (self.labels or None, self.label_names, self._negatives(split))
+            dataset = to_relations(hub[split], source, *known)
         else:
             return None
         if split != "test" and dataset[0]["label"] is None:
@@ -210,6 +266,49 @@ class RelationExtraction(Task):
         if split == "train":
             self.labels = self.labels or relation_labels(dataset)
         return dataset
+
+    def _negatives(self, split: str) -> Negatives | None:
+        args = self.data_args
+        if not args.negative_pairs:
+            return None
+        return Negatives(args.negative_pairs, args.negative_label or NO_RELATION, args.split_seed, split == "train")
+
+    def _negative_label(self) -> str | None:
+        """The label of no relation: the given one, that of the checkpoint, or the one with such a meaning."""
+        given, stored = self.data_args.negative_label, getattr(load_config(self.model_args), "negative_label", None)
+        if given is None and (stored == "" or stored in self.labels):
+            given = stored
+        if given and given not in self.labels:
+            raise UserError(f"--negative_label {given}: not one of the labels {', '.join(self.labels)}.")
+        negative = find_negative_label(self.labels) if given is None else given or None
+        if negative is not None:
+            logger.info(f"The label {negative!r} stands for no relation.")
+        elif given is None:
+            logger.warning(
+                f"None of the {len(self.labels)} labels is known to stand for no relation, so F1 counts them all; "
+                'name it with --negative_label, or give --negative_label "" if there is none.'
+            )
+        return negative
+
+    def _encode(self, data: Dataset, on_overflow: str, words: bool = False) -> Dataset:
+        encoded = encode_relation_dataset(
+            data,
+            self.marking,
+            max_length=self.data_args.max_seq_length,
+            label2id=label_fields(self.labels)["label2id"] if data[0]["label"] is not None else None,
+            on_overflow=on_overflow,
+            num_proc=self.data_args.preprocessing_num_workers,
+            words=words,
+            style=self.style,
+        )
+        if not self.pairwise:
+            return encoded
+        unmarked = partial(without_markers, tokenizer=self.marking)
+        return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
+
+    def _answers(self, logits: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Probabilities `(examples, labels)` and labels."""
+        return answers_of(logits, self.labels, self.negative, self.temperature, self.threshold)
 
     def _source(self, prefix: str) -> str | None:
         """The file or dataset of a metric prefix, for error messages."""
@@ -241,38 +340,21 @@ def _model_class(model_args: MultiScaleArguments, pairwise: bool) -> type[PreTra
     return family_class(model_args, MultiScaleForRelationExtraction, BertForMultiScaleRE)
 
 
-def relation_metrics(prediction: EvalPrediction, labels: Sequence[str], negative: str | None) -> dict[str, float]:
+def _marker_style(
+    model_args: MultiScaleArguments, data_args: RelationDataArguments, pairwise: bool, training: bool
+) -> str:
     """
-    Accuracy, micro-F1, macro-F1 and the area under the precision-recall curve, in percent.
+    The style of the entity markers, by `--entity_markers` or else by the checkpoint.
 
-    `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others.
-
-    Args:
-        prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids `(examples,)`.
-        labels (`Sequence[str]`): The labels in the order of their ids.
-        negative (`str` or `None`): The label of no relation, which micro-F1 ignores.
+    Raises:
+        UserError: The model reads no markers, or has been trained with others.
     """
-    names = np.asarray(labels)
-    predictions = names[prediction.predictions.argmax(axis=-1)].tolist()
-    references = names[prediction.label_ids].tolist()
-    general = metrics.load("relation_classification").compute(
-        predictions=predictions,
-        references=references,
-        negative_label=negative,
-        scores=softmax(prediction.predictions.astype(np.float64), axis=-1),
-        labels=list(labels),
-    )
-    values = {
-        "f1": general["f1"],
-        "accuracy": general["accuracy"],
-        "micro_f1": general["f1"],
-        "macro_f1": general["macro_f1"],
-        "auc": general["auc"],
-    }
-    percent = {name: 100 * value for name, value in values.items()}
-    if set(labels) <= set(SEMEVAL_LABELS):
-        percent["f1"] = score_semeval(predictions, references).official.macro[2]
-    return percent
+    given, stored = data_args.entity_markers, getattr(load_config(model_args), "entity_markers", None)
+    if pairwise and given is not None:
+        raise UserError(f"--entity_markers is not for --head {PAIRWISE}.")
+    if not training and given is not None and given != (stored or "plain"):
+        raise UserError(f"--entity_markers {given}: the model has been trained with {stored or 'plain'} ones.")
+    return "plain" if pairwise else given or stored or "plain"
 
 
 def _label_file(path: str | None) -> list[str] | None:
@@ -288,6 +370,40 @@ def _label_file(path: str | None) -> list[str] | None:
     if not labels or not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
         raise UserError(f"{path}: expected different labels, each a string.")
     return labels
+
+
+def _label_names(path: str | None) -> dict[str, str]:
+    if existing_file(path, "label_names_file") is None:
+        return {}
+    try:
+        content = json.loads(Path(str(path)).read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise UserError(f"{path}: expected a JSON object from label to name ({error}).") from None
+    # FewRel's file has a list of name and description.
+    first = {
+        label: name[0] if isinstance(name, list) and name else name
+        for label, name in (content.items() if isinstance(content, dict) else ())
+    }
+    if not first or not all(isinstance(name, str) and name for name in first.values()):
+        raise UserError(f'{path}: expected a JSON object from label to name, such as {{"P177": "crosses"}}.')
+    if len(set(first.values())) < len(first):
+        raise UserError(f"{path}: two labels have the same name.")
+    return first
+
+
+def _predicted(example: Mapping[str, Any], label: str, probability: float) -> dict[str, Any]:
+    """A line of the file of predictions."""
+    entities = {
+        role: {
+            "start": example[role][0],
+            "end": example[role][1],
+            "text": example["text"][slice(*example[role])],
+            **({"label": example[f"{role}_type"]} if example[f"{role}_type"] else {}),
+        }
+        for role in ("head", "tail")
+    }
+    known = {"id": example["id"], "text": example["text"], **entities, "gold": example["label"]}
+    return {**known, "prediction": label, "probability": probability}
 
 
 def _usage(name: str) -> str:

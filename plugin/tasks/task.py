@@ -129,6 +129,14 @@ class Task(ABC):
         """The class of the Trainer."""
         return GuidedFineTuningTrainer
 
+    def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
+        """Fits after training what turns the outputs of the model into answers, on the first validation set."""
+        return None
+
+    def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
+        """Metrics of the data of a metric prefix that need other predictions, without the prefix."""
+        return {}
+
     def train_groups(self) -> Sequence | None:
         """The group of each training example, such as its query; subsets never split a group. `None` for no groups."""
         return None

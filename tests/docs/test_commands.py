@@ -9,6 +9,7 @@ cannot run here has the line `<!-- not run: the reason -->` above it.
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 import os
 import re
@@ -56,10 +57,16 @@ RANKING = (
     '{"query": "storms in spring", "candidates": [{"text": "In April it stormed.", "label": 1}, '
     '{"text": "A calm sea.", "label": 0}]}\n'
 )
+RELATIONS = {
+    "tokens": ["Ann", "lives", "in", "Rome", "."],
+    "entities": [{"type": "PER", "start": 0, "end": 1}, {"type": "LOC", "start": 3, "end": 4}],
+    "relations": [{"type": "lives in", "head": 0, "tail": 1}],
+}
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
+    "relations.json": json.dumps([RELATIONS] * 8),
     "sentences.txt": "The patient denied any headache.\nThe head does not hurt.\n",
     "train.jsonl": RANKING * 8,
     "dev.jsonl": RANKING,
@@ -108,6 +115,7 @@ LIMITS = {
     "benchmarks/bench_guiding.py": f"{BENCH} --shape minilm --tokens 16 --batch-tokens 32",
     "benchmarks/bench_scale_attention.py": f"{BENCH} --tokens 16 --windows 1 --model-tokens 16 --batch-tokens 32",
     "benchmarks/bench_pairwise.py": f"{BENCH} --words 5 --batch-words 10",
+    "benchmarks/bench_entity_pairs.py": f"{BENCH} --words 8 --entities 2",
     "benchmarks/bench_pipeline.py": f"{BENCH} --sentences 4 --batch_sizes 2",
 }
 # bash expands loops, quotes and lines that go on, and prints the words of each command. It finds no other programs.

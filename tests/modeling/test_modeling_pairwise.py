@@ -192,6 +192,24 @@ def test_scores_from_the_maps(family):
     torch.testing.assert_close(found.relation_logits, logits[..., :3], **TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"scorer": "biaffine"}, {"features": "att"}], ids=["linear", "biaffine", "att"]
+)
+def test_many_pairs_are_those_one_by_one(family, options):
+    model, inputs = build(family, PairwiseForRelationClassification, **options), relation(family)
+    places = inputs.pop("entity_pieces").roll(1, dims=0)
+    places = torch.cat([places, torch.tensor([[[1, -1]], [[2, 3]], [[4, 2]]])], dim=1)
+    pairs = torch.stack([places[:, pair] for pair in ([0, 1], [1, 0], [2, 0], [0, 1])], dim=1)
+    pairs[1, 3] = -1  # padding
+    labels = torch.tensor([[0, 1, 2, 0], [2, 1, 1, -100], [0, 0, 1, 2]])
+    with torch.no_grad():
+        found = model(**{**inputs, "labels": labels}, entity_pieces=pairs)
+        alone = [model(**inputs, entity_pieces=pairs[:, number]).logits for number in range(4)]
+    torch.testing.assert_close(found.logits, torch.stack(alone, dim=1), **TOLERANCE)
+    expected = torch.nn.functional.cross_entropy(found.logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(found.loss, expected)
+
+
 def test_relations_from_the_maps(family):
     model, inputs = build(family, PairwiseForRelationClassification, attention_scale=2.0), relation(family)
     with torch.no_grad():

@@ -69,10 +69,10 @@ FILES = {
         json_lines(([2, 7], [14, 18]), ([2, 7], [14, 19])),
         "{file}:2: the tail span [14, 19) is wrong; it must have 0 <= start < end <= 18, the number of characters.",
     ),
-    "the spans overlap": (
+    "the spans are the same": (
         "a.jsonl",
-        json_lines(([2, 7], [6, 11])),
-        "{file}:1: the two entities overlap, at characters [2, 7] and [6, 11].",
+        json_lines(([2, 7], [2, 7])),
+        "{file}:1: both entities are at characters [2, 7]; a relation is between two.",
     ),
     "half a block": ("a.txt", semeval(GOOD) + b'2\t"The <e1>storm</e1> led', "{file}:5: "),
     "a block without its label": ("a.txt", semeval(GOOD) + semeval(GOOD).split(b"\n")[0], "{file}:5: "),

@@ -10,6 +10,9 @@ from typing import Any
 from msattn.errors import UserError
 
 TAG = re.compile(r"(</?e[12]>)")
+BOUNDS = re.compile(r"[\[(]\s*([\d.]+)\s*,\s*([\d.]+)\s*[\])]")
+# The names of head and tail in the fields of TACRED.
+TACRED_ROLES = {"head": "subj", "tail": "obj"}
 
 
 def relation_row(row: Any, where: str) -> dict[str, Any]:
@@ -19,25 +22,28 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
     The text is `text` or `sentence` (a string), or `token` or `tokens` (a list, joined by spaces; spans then count
     tokens and are converted to characters). The entities are one of
 
-    - `h` and `t`, or `head` and `tail`: `[start, end)`, `{"pos": [start, end)}` (OpenNRE, Wiki80),
-      `{"indices": [[...], ...]}` (FewRel on the Hub) or `[name, id, [[...], ...]]` (FewRel). Of several mentions, the
-      first one is used;
+    - `h` and `t`, or `head` and `tail`: `[start, end)`, `[start, end, type]`, `"[start, end]"` (CSV),
+      `{"start": start, "end": end}`, `{"pos": [start, end)}` (OpenNRE, Wiki80), `{"indices": [[...], ...]}` (FewRel on
+      the Hub) or `[name, id, [[...], ...]]` (FewRel). Of several mentions, the first one is used;
     - `head_start`, `head_end`, `tail_start` and `tail_end`;
+    - `subj_start`, `subj_end`, `obj_start` and `obj_end` (TACRED), where `end` is the last token of the entity;
     - the tags `<e1>...</e1>` and `<e2>...</e2>` inside the text.
 
-    The label is `relation` or `label`; an empty or missing one becomes `None`.
+    Bounds may be whole numbers, floats without a fraction, or strings of either. The type of an entity is `head_type`
+    or `tail_type`, `subj_type` or `obj_type`, or the `type` or `label` of its object. The label is `relation` or
+    `label`. An empty or missing type or label becomes `None`.
 
     Args:
         row (`Mapping`): The example.
         where (`str`): Its location, which starts the error messages.
 
     Returns:
-        `dict[str, Any]`: `id` (str or None), `text` (str), `head` and `tail` (`[start, end)` in characters) and
-        `label` (str or None).
+        `dict[str, Any]`: `id` (str or None), `text` (str), `head` and `tail` (`[start, end)` in characters),
+        `head_type`, `tail_type` and `label` (str or None).
 
     Raises:
-        UserError: The text is missing, an entity is missing, empty or out of range, the entities overlap, or an id or
-            label is not a string.
+        UserError: The text is missing, an entity is missing, empty or out of range, both entities have the same span,
+            or an id, type or label is not a string.
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
@@ -47,23 +53,36 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
             raise UserError(f"{where}: the tokens must be a list of strings.")
         text = " ".join(tokens)
     elif not isinstance(text, str):
-        raise UserError(f'{where}: an example needs "text" or "sentence" (a string), or "token" (a list of strings).')
+        raise UserError(
+            f'{where}: an example needs "text" or "sentence" (a string), or "token" (a list of strings); {_seen(row)}.'
+        )
 
     head, tail = _span_field(row, "head"), _span_field(row, "tail")
     if head is None and tail is None and tokens is None:
-        text, head, tail = _untag(text, where)
-    head = _span(head, "head", tokens, text, where)
-    tail = _span(tail, "tail", tokens, text, where)
-    if head[0] < tail[1] and tail[0] < head[1]:
-        raise UserError(f"{where}: the two entities overlap, at characters {head} and {tail}.")
-
-    identifier = _string(row.get("id"), "id", where)
-    label = _string(_first(row, "relation", "label"), "label", where)
+        text, head, tail = _untag(text, where, row)
+    head = character_span(head, "head", tokens, text, where)
+    tail = character_span(tail, "tail", tokens, text, where)
+    if head == tail:
+        raise UserError(f"{where}: both entities are at characters {head}; a relation is between two.")
+    example = {
+        "id": _string(row.get("id"), "id", where),
+        "text": text,
+        "head": head,
+        "tail": tail,
+        "head_type": _string(_type_field(row, "head"), "head type", where),
+        "tail_type": _string(_type_field(row, "tail"), "tail type", where),
+        "label": _string(_first(row, "relation", "label"), "label", where),
+    }
     try:
-        f"{identifier}{text}{label}".encode()
+        "".join(value for value in example.values() if isinstance(value, str)).encode()
     except UnicodeEncodeError:
         raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
-    return {"id": identifier, "text": text, "head": head, "tail": tail, "label": label}
+    return example
+
+
+def _seen(row: Mapping) -> str:
+    """The end of an error message: the fields of a row."""
+    return f"it has {', '.join(map(repr, row)) or 'none'}"
 
 
 def _first(row: Mapping, *names: str) -> Any:
@@ -80,27 +99,59 @@ def _string(value: Any, name: str, where: str) -> str | None:
 
 def _span_field(row: Mapping, role: str) -> Any:
     """The span of `"head"` or `"tail"` as `[start, end)`, unwrapped but not validated."""
-    value = _first(row, role[0], role)
+    value, tacred = _first(row, role[0], role), TACRED_ROLES[role]
     if value is None and (f"{role}_start" in row or f"{role}_end" in row):
         return [row.get(f"{role}_start"), row.get(f"{role}_end")]
+    if value is None and f"{tacred}_start" in row:
+        return _through(row[f"{tacred}_start"], row.get(f"{tacred}_end"))
     if isinstance(value, Mapping):
-        value = _first(value, "pos", "indices") or []
+        if "start" in value:
+            return [value["start"], value.get("end")]
+        # Without a span, the object itself goes into the error message.
+        value = _first(value, "pos", "indices") or value
+    elif isinstance(value, str) and (bounds := BOUNDS.fullmatch(value.strip())):
+        return list(bounds.groups())
     elif isinstance(value, list) and len(value) == 3:
-        value = value[2]
+        value = value[:2] if isinstance(value[2], str) else value[2]
     if isinstance(value, list) and value and isinstance(value[0], list) and value[0]:
-        first, last = value[0][0], value[0][-1]
-        value = [first, last + 1 if isinstance(last, int) else last]
+        return _through(value[0][0], value[0][-1])
     return value
 
 
-def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
-    """Validates a span and converts it to characters."""
+def _through(first: Any, last: Any) -> list:
+    """`[start, end)` from the first and the last token."""
+    return [first, last + 1 if isinstance(last, int) else last]
+
+
+def _type_field(row: Mapping, role: str) -> Any:
+    value = _first(row, role[0], role)
+    if isinstance(value, Mapping):
+        return _first(value, "type", "label")
+    if isinstance(value, list) and len(value) == 3 and isinstance(value[2], str):
+        return value[2]
+    return _first(row, f"{role}_type", f"{TACRED_ROLES[role]}_type")
+
+
+def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
+    """
+    Validates a span and converts it to characters.
+
+    Args:
+        value (`Any`): Two bounds, `[start, end)`, whole numbers in any type.
+        role (`str`): What the span is of, for error messages.
+        tokens (`list[str]` or `None`): The tokens that the span counts; `None` if it counts characters.
+        text (`str`): The text: the tokens, joined by spaces.
+        where (`str`): The location, which starts the error messages.
+
+    Raises:
+        UserError: The span is not two whole numbers, is empty or out of range.
+    """
     size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
     try:
-        if isinstance(value, str) or bool in map(type, value):
+        if isinstance(value, (str, Mapping)):
             raise TypeError
-        start, end = [int(bound) if isinstance(bound, str) else operator.index(bound) for bound in value]
-    except (TypeError, ValueError):
+        start, end = map(_whole, value)
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"{where}: the {role} needs two whole numbers, [start, end), but has {value!r}.") from None
     if not 0 <= start < end <= size:
         raise UserError(
@@ -114,7 +165,19 @@ def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str
     return [start, end]
 
 
-def _untag(tagged: str, where: str) -> tuple[str, list[int], list[int]]:
+def _whole(bound: Any) -> int:
+    """A bound as a whole number: 4, 4.0, "4" or "4.0"."""
+    if isinstance(bound, bool):
+        raise TypeError
+    if isinstance(bound, (str, float)):
+        number = float(bound)
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    return operator.index(bound)
+
+
+def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[int]]:
     """Removes the tags of `<e1>...</e1>` and `<e2>...</e2>`, and returns the text with the spans of both entities."""
     pieces = TAG.split(tagged)
     position, bounds = 0, {}
@@ -125,7 +188,9 @@ def _untag(tagged: str, where: str) -> tuple[str, list[int], list[int]]:
         bounds[tag] = position
     for tag in ("<e1>", "</e1>", "<e2>", "</e2>"):
         if tag not in bounds:
-            raise UserError(f"{where}: the tag {tag} is missing, and no field gives the entities' positions.")
+            raise UserError(
+                f"{where}: the tag {tag} is missing, and no field gives the entities' positions; {_seen(row)}."
+            )
     for name in ("e1", "e2"):
         if bounds[f"<{name}>"] >= bounds[f"</{name}>"]:
             raise UserError(f"{where}: the entity {name} is empty or its tags are reversed.")

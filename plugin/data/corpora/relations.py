@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 from transformers.utils import logging
 
+from msattn.data.corpora.entity_rows import Negatives, pair_rows, random_pair
 from msattn.data.corpora.relation_rows import relation_row
 from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
@@ -27,6 +30,8 @@ RELATION_FEATURES = Features(
         "text": Value("string"),
         "head": SequenceFeature(Value("int32")),
         "tail": SequenceFeature(Value("int32")),
+        "head_type": Value("string"),
+        "tail_type": Value("string"),
         "label": Value("string"),
     }
 )
@@ -36,7 +41,13 @@ class UnknownLabelError(UserError):
     """An example has a label that is not among the known ones."""
 
 
-def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: Sequence[str] | None = None) -> Dataset:
+def read_relations(
+    path: str | os.PathLike,
+    file_format: str = "auto",
+    labels: Sequence[str] | None = None,
+    label_names: Mapping[str, str] | None = None,
+    negatives: Negatives | None = None,
+) -> Dataset:
     """
     Reads relation extraction examples from a file.
 
@@ -45,20 +56,25 @@ def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: S
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         file_format (`str`, *optional*, defaults to `"auto"`):
-            The format, with the fields of [`~msattn.data.corpora.relation_rows.relation_row`]:
+            The format, with the fields of [`~msattn.data.corpora.relation_rows.relation_row`] or of
+            [`~msattn.data.corpora.entity_rows.pair_rows`]:
 
             - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
             - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
-            - `"json"`: an array of such objects, a single one, or a FewRel object of examples by relation;
-            - `"csv"`: with a header;
+            - `"json"`: an array of such objects (TACRED, SpERT, CoNLL-04, DocRED), a single one, or a FewRel object of
+              examples by relation;
+            - `"csv"`: with a header, the fields separated by commas or by semicolons;
             - `"tsv"`: with a header, quotation marks being ordinary characters;
             - `"parquet"`;
             - `"auto"`: guessed from the file extension and the first line.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
+        label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
+        negatives (`Negatives`, *optional*): Also draw pairs without a relation.
 
     Returns:
         `datasets.Dataset`: `id` (str; by default the number of the row), `text` (str), `head` and `tail` (the spans
-        `[start, end)` of the entities, in characters) and `label` (str; None in an unlabelled file).
+        `[start, end)` of the entities, in characters), `head_type` and `tail_type` (str or None) and `label` (str;
+        None in an unlabelled file).
 
     Raises:
         UserError: The file is missing, empty or malformed, or only some examples have labels. The message names file
@@ -71,26 +87,34 @@ def read_relations(path: str | os.PathLike, file_format: str = "auto", labels: S
     >>> from msattn.data import read_relations
 
     >>> read_relations("TRAIN_FILE.TXT").column_names
-    ['id', 'text', 'head', 'tail', 'label']
+    ['id', 'text', 'head', 'tail', 'head_type', 'tail_type', 'label']
     ```
     """
     if file_format == "auto":
         file_format = _guess_format(path)
     if file_format not in READERS:
         raise UserError(f"file_format must be one of {', '.join(['auto', *READERS])}, not {file_format!r}.")
-    return _relations(_with_fewrel(READERS[file_format](path)), os.fspath(path), labels)
+    return _relations(_with_fewrel(READERS[file_format](path)), os.fspath(path), labels, label_names, negatives)
 
 
-def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[str] | None = None) -> Dataset:
+def to_relations(
+    dataset: Iterable,
+    source: str = "dataset",
+    labels: Sequence[str] | None = None,
+    label_names: Mapping[str, str] | None = None,
+    negatives: Negatives | None = None,
+) -> Dataset:
     """
     Converts a dataset, such as one from the Hub, to the columns of [`read_relations`].
 
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`):
-            Rows with the fields of [`~msattn.data.corpora.relation_rows.relation_row`]. Ids of a `ClassLabel` are
-            replaced by its names.
+            Rows with the fields of [`~msattn.data.corpora.relation_rows.relation_row`] or of
+            [`~msattn.data.corpora.entity_rows.pair_rows`]. Ids of a `ClassLabel` are replaced by its names.
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
+        label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
+        negatives (`Negatives`, *optional*): Also draw pairs without a relation.
 
     Returns:
         `datasets.Dataset`: As for [`read_relations`].
@@ -113,7 +137,7 @@ def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[st
             }
             yield f"{source}, row {number}", {**row, **named}
 
-    return _relations(located(), source, labels)
+    return _relations(located(), source, labels, label_names, negatives)
 
 
 def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
@@ -133,19 +157,47 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
     return sorted(every)
 
 
-def _relations(rows: Located, source: str, labels: Sequence[str] | None) -> Dataset:
-    dataset = rows_to_dataset(_checked(rows, None if labels is None else set(labels)), RELATION_FEATURES)
+def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:
+    """
+    A dataset of pairs without a relation, one for each of the first sentences that are long enough.
+
+    Args:
+        dataset (`datasets.Dataset`): As of [`read_relations`].
+        seed (`int`): The random seed.
+        most (`int`, *optional*, defaults to 1000): The largest number of pairs.
+
+    Returns:
+        `datasets.Dataset` or `None`: The pairs, without labels, see
+        [`~msattn.data.corpora.entity_rows.random_pair`]; `None` if no sentence is long enough.
+    """
+    draw = random.Random(seed)
+    pairs = (pair for example in dataset if (pair := random_pair(example, draw)) is not None)
+    found = rows_to_dataset(islice(pairs, most), RELATION_FEATURES)
+    return found if len(found) else None
+
+
+def _relations(
+    rows: Located,
+    source: str,
+    labels: Sequence[str] | None,
+    label_names: Mapping[str, str] | None,
+    negatives: Negatives | None,
+) -> Dataset:
+    examples = _checked(pair_rows(rows, negatives), None if labels is None else set(labels), label_names or {})
+    dataset = rows_to_dataset(examples, RELATION_FEATURES)
     if not len(dataset):
         raise UserError(f"{source}: there is no example in it.")
     return dataset
 
 
-def _checked(rows: Located, labels: set[str] | None) -> Iterator[dict[str, Any]]:
+def _checked(
+    rows: Located, labels: Collection[str] | None, label_names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     labelled = None
     for number, (where, row) in enumerate(rows, start=1):
         example = relation_row(row, where)
         example["id"] = example["id"] or str(number)
-        label = example["label"]
+        label = example["label"] = label_names.get(example["label"], example["label"])
         if labelled is None:
             labelled = label is not None
         if labelled != (label is not None):

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,9 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
     """
     Reads the rows of a CSV file with a header.
 
+    A header with semicolons and no comma means that semicolons separate the fields, as spreadsheets of many countries
+    write them.
+
     Args:
         path (`str` or `os.PathLike`): The file.
         **dialect: Keyword arguments of `csv.reader`.
@@ -97,7 +101,11 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
     Raises:
         UserError: The file cannot be read or is not CSV, or a row and the header differ in length.
     """
-    reader = csv.reader((line for _, line in text_lines(path, newline="")), strict=True, **dialect)
+    lines = (line for _, line in text_lines(path, newline=""))
+    first = next(lines, "")
+    if ";" in first and "," not in first:
+        dialect = {"delimiter": ";", **dialect}
+    reader = csv.reader(chain([first], lines) if first else [], strict=True, **dialect)
     try:
         header = next(reader, [])
         for row in reader:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -13,30 +14,35 @@ from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
+from msattn.data.inputs.entity_pieces import special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+MARKER_STYLES = ("plain", "typed", "typed-punct")
 
 # A token id and the index of its word.
 Token = tuple[int, "int | None"]
 
 
-def add_entity_markers(tokenizer: PreTrainedTokenizerBase) -> int:
+def add_entity_markers(tokenizer: PreTrainedTokenizerBase, style: str = "plain", types: Sequence[str] = ()) -> int:
     """
-    Adds the entity markers `ENTITY_MARKERS` to a tokenizer as special tokens.
+    Adds the entity markers of a style to a tokenizer as special tokens.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which is changed in place.
+        style (`str`, *optional*, defaults to `"plain"`): One of `MARKER_STYLES`; see [`encode_relations`].
+        types (`Sequence[str]`, *optional*): The types of entities, for `"typed"`.
 
     Returns:
         `int`: The number of added tokens. If it is not 0, call `model.resize_token_embeddings(len(tokenizer))`.
     """
-    return tokenizer.add_special_tokens(
-        {"extra_special_tokens": list(ENTITY_MARKERS)}, replace_extra_special_tokens=False
-    )
+    if style == "typed-punct":
+        return 0
+    markers = [_typed(marker, of) for of in types for marker in ENTITY_MARKERS] if style == "typed" else ENTITY_MARKERS
+    return tokenizer.add_special_tokens({"extra_special_tokens": list(markers)}, replace_extra_special_tokens=False)
 
 
 def encode_relations(
@@ -46,10 +52,20 @@ def encode_relations(
     tails: Sequence[Sequence[int]],
     max_length: int | None = None,
     words: bool = False,
+    style: str = "plain",
+    types: Sequence[tuple[str | None, str | None]] | None = None,
 ) -> dict[str, list]:
     """
     Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, with the special tokens that the
-    tokenizer puts around a text. The tail may also precede the head.
+    tokenizer puts around a text. The tail may also precede the head, and the two may overlap.
+
+    The markers have one of three styles ("An Improved Baseline for Sentence-level Relation Extraction", Zhou and Chen
+    2021):
+
+    - `"plain"`: `[E1] Bill [/E1]` and `[E2] Seattle [/E2]`;
+    - `"typed"`: special tokens for each type of entity, `[E1:PERSON] Bill [/E1:PERSON]`;
+    - `"typed-punct"`: punctuation and the name of the type, `@ * person * Bill @` and `# ^ city ^ Seattle #`. It needs
+      no new tokens and takes types that the model has not seen.
 
     The tokens are those of the text without markers, unless an entity begins or ends inside of a word or token:
     then the parts are tokenized one by one. Special tokens inside a text are encoded as ordinary text. An example
@@ -65,21 +81,25 @@ def encode_relations(
             Maximum number of tokens per example, with special tokens. Default: `tokenizer.model_max_length`.
         words (`bool`, *optional*, defaults to `False`):
             Whether to add `words` and `word_ids`; see [`~msattn.data.inputs.words.encoding_words`].
+        style (`str`, *optional*, defaults to `"plain"`): The style of the markers.
+        types (`Sequence[tuple[str | None, str | None]]`, *optional*):
+            The types of head and tail in each text; required unless the style is `"plain"`.
 
     Returns:
         `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them) and `entity_starts`
-        (the positions of `[E1]` and `[E2]`), with one list per example, or `None` for an example whose entities do not
-        both fit into `max_length`.
+        (the positions of the markers that open head and tail), with one list per example, or `None` for an example
+        whose entities do not both fit into `max_length`.
 
     Raises:
         ValueError: The tokenizer lacks the markers.
+        UserError: The style needs types, and an entity has none or one that the tokenizer has no markers for.
     """
     max_length = max_length or tokenizer.model_max_length
-    begin, end = _around(tokenizer)
+    begin, end = special_tokens(tokenizer)
     special = len(begin) + len(end)
     columns = ("input_ids", "attention_mask", "token_type_ids", "entity_starts", *(WORD_COLUMNS if words else ()))
     encoded: dict[str, list] = {name: [] for name in columns}
-    marked = _marked(tokenizer, texts, heads, tails, words)
+    marked = _marked(tokenizer, texts, heads, tails, words, style, types)
     for text, (left, core, right, starts) in zip(texts, marked, strict=True):
         room = max_length - len(core) - special
         if room < 0:
@@ -110,12 +130,14 @@ def encode_relation_dataset(
     on_overflow: str = "error",
     num_proc: int | None = None,
     words: bool = False,
+    style: str = "plain",
 ) -> Dataset:
     """
     Encodes a dataset of [`~msattn.data.corpora.relations.read_relations`] with [`encode_relations`].
 
     Args:
-        dataset (`datasets.Dataset`): A dataset with the columns `id`, `text`, `head`, `tail` and `label`.
+        dataset (`datasets.Dataset`):
+            A dataset with the columns `id`, `text`, `head`, `tail`, `head_type`, `tail_type` and `label`.
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer with entity markers; see [`add_entity_markers`].
         max_length (`int`, *optional*):
             Maximum number of tokens per example. Default: `tokenizer.model_max_length`.
@@ -125,21 +147,28 @@ def encode_relation_dataset(
             them and logs their number.
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`): Whether to add the columns `words` and `word_ids`.
+        style (`str`, *optional*, defaults to `"plain"`): The style of the markers; see [`encode_relations`].
 
     Returns:
-        `datasets.Dataset`: `id`, the columns of [`encode_relations`], and `labels` (int) if `label2id` is given.
+        `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of [`encode_relations`],
+        and `labels` (int) if `label2id` is given.
 
     Raises:
         UserError: Entities do not fit and `on_overflow` is `"error"`, no example fits, a label is missing or not in
-            `label2id`, or `on_overflow` is unknown.
+            `label2id`, a type is missing or unknown, or `on_overflow` is unknown.
     """
     if on_overflow not in ("error", "skip"):
         raise UserError(f'on_overflow must be "error" or "skip", not {on_overflow!r}.')
     limit = max_length or tokenizer.model_max_length
 
-    def encode(rows: dict[str, list]) -> dict[str, list]:
-        encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words)
+    def encode(rows: dict[str, list], indices: list[int]) -> dict[str, list]:
+        types = None if style == "plain" else list(zip(rows["head_type"], rows["tail_type"], strict=True))
+        for identifier, given in zip(rows["id"], types or [], strict=False):
+            if not all(given):
+                raise UserError(f"example {identifier}: an entity has no type, which {style} entity markers name.")
+        encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
         encoded["id"] = rows["id"]
+        encoded["row"] = indices
         if label2id is not None:
             encoded["labels"] = [
                 _label_id(row, label, label2id) for row, label in zip(rows["id"], rows["label"], strict=True)
@@ -148,8 +177,8 @@ def encode_relation_dataset(
         if on_overflow == "error" and not all(fits):
             row = fits.index(False)
             text, head, tail = (rows[name][row : row + 1] for name in ("text", "head", "tail"))
-            ((_, core, _, _),) = _marked(tokenizer, text, head, tail)
-            needed = len(core) + sum(map(len, _around(tokenizer)))
+            ((_, core, _, _),) = _marked(tokenizer, text, head, tail, False, style, types and types[row : row + 1])
+            needed = len(core) + sum(map(len, special_tokens(tokenizer)))
             raise UserError(
                 f"example {rows['id'][row]}: the two entities and what lies between need {needed} tokens, but "
                 f"max_length is {limit}; raise it, or skip such examples with on_overflow skip."
@@ -159,7 +188,12 @@ def encode_relation_dataset(
         }
 
     encoded = dataset.map(
-        encode, batched=True, remove_columns=dataset.column_names, num_proc=num_proc, desc="Encoding the examples"
+        encode,
+        batched=True,
+        with_indices=True,
+        remove_columns=dataset.column_names,
+        num_proc=num_proc,
+        desc="Encoding the examples",
     )
     if not len(encoded):
         raise UserError(f"none of the {len(dataset)} examples fits in {limit} tokens.")
@@ -194,7 +228,10 @@ def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase
                 values = [value for position, value in enumerate(values) if position not in places]
             column.append(values)
         spans = (range(places[0] + 1, places[1]), range(places[2] + 1, places[3]))
-        pieces.append([[at - sum(place < at for place in places) for at in span] for span in spans])
+        # Overlapping entities have markers of the other one inside.
+        pieces.append(
+            [[at - sum(place < at for place in places) for at in span if at not in places] for span in spans]
+        )
     return {**columns, "entity_pieces": pieces}
 
 
@@ -225,39 +262,36 @@ def _marked(
     heads: Sequence[Sequence[int]],
     tails: Sequence[Sequence[int]],
     words: bool = False,
+    style: str = "plain",
+    types: Sequence[tuple[str | None, str | None]] | None = None,
 ) -> list[tuple[list[Token], list[Token], list[Token], list[int]]]:
     """
     Splits each text into tokens before the first marker, from it to the last marker, and after it.
 
-    The fourth item has the positions of `[E1]` and `[E2]` in the middle part.
+    The fourth item has the positions of the two opening markers in the middle part.
     """
-    markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
-    if None in markers or tokenizer.unk_token_id in markers:
-        raise ValueError("the tokenizer lacks the entity markers; call add_entity_markers(tokenizer) first")
     if not texts:
         # The tokenizer fails on an empty batch.
         return []
-    all_bounds = [
-        [0, *chain.from_iterable(sorted((list(head), list(tail)))), len(text)]
-        for text, head, tail in zip(texts, heads, tails, strict=True)
-    ]
+    places = [_places(head, tail) for head, tail in zip(heads, tails, strict=True)]
+    markers = lru_cache(partial(_markers, tokenizer, style))
+
     marked = []
-    for text, bounds, head, tail, whole in zip(
-        texts, all_bounds, heads, tails, _encodings(tokenizer, texts), strict=True
-    ):
+    for row, (text, marks, whole) in enumerate(zip(texts, places, _encodings(tokenizer, texts), strict=True)):
         owners = character_words(text) if words else {}
+        bounds = [0, *(place for place, _ in marks), len(text)]
         parts = _parts_of(whole, text, bounds, owners)
         if parts is None:
             cut = _encodings(tokenizer, [text[start:end] for start, end in pairwise(bounds)])
             parts = [_tokens(part, owners, start) for part, start in zip(cut, bounds, strict=False)]
-        left, first, between, second, right = parts
-        head_first = head[0] < tail[0]
-        opened, closed, opened_next, closed_next = (
-            (marker, None) for marker in (markers if head_first else markers[2:] + markers[:2])
-        )
-        core = [opened, *first, closed, *between, opened_next, *second, closed_next]
-        starts = [0, len(first) + len(between) + 2]
-        marked.append((left, core, right, starts if head_first else starts[::-1]))
+        left, *inner, right = parts
+        of_example = markers(*(types[row] if types is not None else (None, None)))
+        core: list[Token] = []
+        opened = {}
+        for (_, mark), part in zip(marks, [*inner, []], strict=True):
+            opened[mark] = len(core)
+            core += [*((marker, None) for marker in of_example[mark]), *part]
+        marked.append((left, core, right, [opened[0], opened[2]]))
     return marked
 
 
@@ -287,15 +321,58 @@ def _tokens(encoding: EncodingFast, owners: Mapping[int, int], shift: int = 0) -
     return list(zip(encoding.ids, token_words(encoding.offsets, owners, shift), strict=True))
 
 
-def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+def _places(head: Sequence[int], tail: Sequence[int]) -> list[tuple[int, int]]:
     """
-    The ids of the special tokens that the tokenizer puts before and after a text; `[CLS]` and `[SEP]` if it has them
-    and puts none.
+    Where the four markers go: positions in the text, ascending, each with the index of its marker.
+
+    At the same position, markers close before others open; the longer entity opens first, and the one that has opened
+    last closes first.
     """
-    encoding = tokenizer("a").encodings[0]
-    mask = encoding.special_tokens_mask
-    first, last = mask.index(0), len(mask) - mask[::-1].index(0)
-    begin, end = encoding.ids[:first], encoding.ids[last:]
-    if not (begin or end) and None not in (tokenizer.cls_token_id, tokenizer.sep_token_id):
-        return [tokenizer.cls_token_id], [tokenizer.sep_token_id]
-    return begin, end
+    marks = []
+    for role, (start, end) in enumerate((head, tail)):
+        marks.append(((start, 1, -end), (start, 2 * role)))
+        marks.append(((end, 0, -start), (end, 2 * role + 1)))
+    return [place for _, place in sorted(marks)]
+
+
+def _markers(
+    tokenizer: PreTrainedTokenizerBase, style: str, head_type: str | None, tail_type: str | None
+) -> list[list[int]]:
+    """The token ids of the four markers."""
+    if style == "plain":
+        markers = tokenizer.convert_tokens_to_ids(list(ENTITY_MARKERS))
+        if None in markers or tokenizer.unk_token_id in markers:
+            raise ValueError("the tokenizer lacks the entity markers; call add_entity_markers(tokenizer) first")
+        return [[marker] for marker in markers]
+    for role, given in (("head", head_type), ("tail", tail_type)):
+        if not given:
+            raise UserError(f"the {role} has no type, and the entity markers of the model name it; give the type.")
+    if style == "typed-punct":
+        encode = partial(tokenizer.encode, add_special_tokens=False)
+        return [
+            encode(part)
+            for sign, bracket, of in (("@", "*", head_type), ("#", "^", tail_type))
+            for part in (f"{sign} {bracket} {_type_words(str(of))} {bracket}", sign)
+        ]
+    names = [
+        _typed(marker, str(of)) for marker, of in zip(ENTITY_MARKERS, [head_type] * 2 + [tail_type] * 2, strict=True)
+    ]
+    markers = tokenizer.convert_tokens_to_ids(names)
+    for of, marker in ((head_type, markers[0]), (tail_type, markers[2])):
+        if marker in (None, tokenizer.unk_token_id):
+            raise UserError(f"the model has no markers for the type {of!r}; it knows {', '.join(_types(tokenizer))}.")
+    return [[marker] for marker in markers]
+
+
+def _typed(marker: str, of: str) -> str:
+    return f"{marker[:-1]}:{of}]"
+
+
+def _types(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """The types that a tokenizer has markers for."""
+    return sorted(token[4:-1] for token in tokenizer.get_added_vocab() if token.startswith("[E1:"))
+
+
+def _type_words(of: str) -> str:
+    """The name of a type in words: STATE_OR_PROVINCE as "state or province"."""
+    return of.replace("_", " ").lower()

@@ -62,7 +62,7 @@ def test_semeval_second_entity_first_and_without_labels(write):
         ('1\t"The <e1>cat</e1> <e1>sat</e1> <e2>b</e2>."\nOther\n', 1, "<e1> occurs twice"),
         ('1\t"The <e1></e1> sat <e2>b</e2>."\nOther\n', 1, "entity e1 is empty"),
         ('1\t"The </e1>a<e1> sat <e2>b</e2>."\nOther\n', 1, "reversed"),
-        ('1\t"The <e1>a <e2>b</e1> c</e2>"\nOther\n', 1, "overlap"),
+        ('1\t"The <e1><e2>a</e1></e2>"\nOther\n', 1, "both entities are at"),
         (SEMEVAL + '3\t"The <e1>a</e1> <e2>b</e2>"\n', 9, "no label"),
         ('1\t"<e1>a</e1> <e2>b</e2>"\n\n2\t"<e1>a</e1> <e2>b</e2>"\nOther\n', 3, "a label, unlike"),
         (SEMEVAL + '3\t"The <e1>a</e1> <e', 9, "quotation mark"),
@@ -94,6 +94,8 @@ def test_token_spans_become_characters_by_position(write):
     [
         SPANS,
         {"text": "A cat naps.", "h": {"pos": [2, 5]}, "t": {"pos": [6, 10]}, "relation": "does"},
+        {"text": "A cat naps.", "head": {"start": 2.0, "end": 5.0}, "tail": {"start": 6, "end": 10}, "label": "does"},
+        {"text": "A cat naps.", "head": "[2, 5]", "tail": "(6.0,10.0)", "label": "does"},
         {"text": "A cat naps.", "head_start": 2, "head_end": 5, "tail_start": 6, "tail_end": 10, "label": "does"},
         {"sentence": "A <e1>cat</e1> <e2>naps</e2>.", "relation": "does"},
         {
@@ -103,7 +105,7 @@ def test_token_spans_become_characters_by_position(write):
             "relation": "does",
         },
     ],
-    ids=["spans", "opennre text", "flat", "tags", "fewrel hub"],
+    ids=["spans", "opennre text", "objects of floats", "strings", "flat", "tags", "fewrel hub"],
 )
 @pytest.mark.parametrize("file_format", ["jsonl", "json", "parquet"])
 def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
@@ -152,6 +154,10 @@ def test_csv(write):
     rows = read_relations(write("\ufeff" + header + '"A ""cat"", it\r\nnaps",3,6,13,17,does,x\r\n', "data.csv"))
     assert rows["id"] == ["x"]
     assert entities(rows[0]) == ("cat", "naps")
+    semicolons = header.replace(",", ";") + '"A ""cat""; it\r\nnaps";3;6;13;17;does;x\r\n'
+    assert entities(read_relations(write(semicolons, "data.csv"))[0]) == ("cat", "naps")
+    strings = 'text,head,tail,label\r\nA cat naps.,"[2, 5]","[6, 10]",does\r\n'
+    assert entities(read_relations(write(strings, "data.csv"))[0]) == ("cat", "naps")
     rows = read_relations(write("text,label\n<e1>a</e1><e2>b</e2>,\n\n", "tags.CSV"))
     assert rows["label"] == [None]
     assert entities(rows[0]) == ("a", "b")
@@ -193,9 +199,10 @@ def test_csv_errors_name_the_line(write, content, line, message):
         ({"head": [2, 2]}, "0 <= start < end"),
         ({"head": [-1, 2]}, "0 <= start < end"),
         ({"tail": [6, 12]}, "0 <= start < end <= 11"),
-        ({"tail": [4, 6]}, "overlap"),
-        ({"tail": [2, 5]}, "overlap"),
-        ({"tail": [6.0, 10.0]}, "two whole numbers"),
+        ({"tail": [2, 5]}, "both entities are at characters"),
+        ({"tail": [6.0, 10.5]}, "two whole numbers"),
+        ({"tail": [6.0, float("nan")]}, "two whole numbers"),
+        ({"tail": {"name": "cat"}}, "two whole numbers, [start, end), but has {'name': 'cat'}"),
         ({"tail": [True, 10]}, "two whole numbers"),
         ({"tail": "68"}, "two whole numbers"),
         ({"tail": None}, "two whole numbers"),
@@ -203,7 +210,7 @@ def test_csv_errors_name_the_line(write, content, line, message):
         ({"tail": [1, 2, 3]}, "two whole numbers"),
         ({"tail": [[[]]]}, "two whole numbers"),
         ({"head": None, "tail": None}, "<e1> is missing"),
-        ({"text": None}, '"text" or "sentence"'),
+        ({"text": None}, "list of strings); it has 'text', 'head', 'tail', 'label'."),
         ({"text": ["A"]}, '"text" or "sentence"'),
         ({"token": "A cat"}, "list of strings"),
         ({"token": ["A", 1]}, "list of strings"),
@@ -233,7 +240,12 @@ def test_bad_rows_name_the_line(write, change, message):
         (b"text,label\n", "data.csv", "", "no example"),
         (b"Hello.\n", "data.txt", ":1", "give file_format, one of semeval"),
         (b'{"text": "a"', "data.jsonl", ":1", "not a JSON object"),
-        (b'{"text": "a"}\n{"te', "data.jsonl", ":1", "<e1> is missing"),
+        (
+            b'{"text": "a"}\n{"te',
+            "data.jsonl",
+            ":1",
+            "<e1> is missing, and no field gives the entities' positions; it has",
+        ),
         (b"{}\n", "data.jsonl", ":1", '"text"'),
         (b"[1]\n[1, 2", "data.json", ":2", "neither one JSON array"),
         (b'["a"]', "data.json", ", example 1", "not str"),

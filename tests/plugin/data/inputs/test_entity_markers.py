@@ -11,6 +11,7 @@ from msattn.data import (
     encode_relations,
     to_relations,
 )
+from msattn.data.inputs.entity_markers import without_markers
 from msattn.errors import UserError
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789[]/.-"
@@ -78,6 +79,46 @@ def test_tail_before_head(tokenizer):
 def test_entities_at_the_edges_and_side_by_side(tokenizer):
     row = encode(tokenizer, "catmat", [0, 3], [3, 6])
     assert tokens(tokenizer, row) == "[CLS] [E1] cat [/E1] [E2] mat [/E2] [SEP]".split()
+
+
+@pytest.mark.parametrize(
+    "head, tail, expected",
+    [
+        ([0, 7], [4, 7], "[E1] cat [E2] mat [/E2] [/E1] a"),
+        ([0, 3], [0, 7], "[E2] [E1] cat [/E1] mat [/E2] a"),
+        ([0, 7], [4, 9], "[E1] cat [E2] mat [/E1] a [/E2]"),
+        ([0, 9], [4, 7], "[E1] cat [E2] mat [/E2] a [/E1]"),
+    ],
+)
+def test_entities_may_be_nested_or_overlap(tokenizer, head, tail, expected):
+    row = encode(tokenizer, "cat mat a", head, tail)
+    assert tokens(tokenizer, row) == ["[CLS]", *expected.split(), "[SEP]"]
+    assert [tokens(tokenizer, row)[start] for start in row["entity_starts"]] == ["[E1]", "[E2]"]
+    bare = without_markers({name: [value] for name, value in row.items()}, tokenizer)
+    found = [[bare["input_ids"][0][at] for at in pieces] for pieces in bare["entity_pieces"][0]]
+    assert [tokenizer.decode(ids) for ids in found] == ["cat mat a"[slice(*span)] for span in (head, tail)]
+
+
+def test_typed_markers(tokenizer):
+    options = {"max_length": 64, "types": [("PER", "CITY_A")]}
+    assert add_entity_markers(tokenizer, "typed", ["CITY_A", "PER"]) == 8
+    row = encode_relations(tokenizer, [TEXT], [TAIL], [HEAD], style="typed", **options)
+    expected = "[CLS] a b c d e [E2:CITY_A] cat [/E2:CITY_A] f g h [E1:PER] mat [/E1:PER] i j k l m [SEP]"
+    assert tokenizer.convert_ids_to_tokens(row["input_ids"][0]) == expected.split()
+    assert row["entity_starts"] == [[12, 6]]
+    with pytest.raises(UserError, match="no markers for the type 'LOC'; it knows CITY_A, PER"):
+        encode_relations(tokenizer, [TEXT], [HEAD], [TAIL], style="typed", types=[("PER", "LOC")])
+
+
+def test_typed_punctuation_needs_no_new_token():
+    signs = make_tokenizer()
+    assert add_entity_markers(signs, "typed-punct", ["PER"]) == 0
+    signs.add_tokens(list("@*#^"))
+    row = encode_relations(signs, ["cat mat"], [[0, 3]], [[4, 7]], 64, style="typed-punct", types=[("CAT", "A_MAT")])
+    assert signs.decode(row["input_ids"][0]) == "[CLS] @ * cat * cat @ # ^ a mat ^ mat # [SEP]"
+    assert row["entity_starts"] == [[1, 7]]
+    with pytest.raises(UserError, match="the tail has no type"):
+        encode_relations(signs, ["cat mat"], [[0, 3]], [[4, 7]], style="typed-punct", types=[("CAT", None)])
 
 
 def test_no_token_types_where_the_model_takes_none():
@@ -162,6 +203,7 @@ def test_encode_dataset(tokenizer, dataset, num_proc):
     assert encoded[1]["input_ids"] == encode(tokenizer, TEXT, HEAD, TAIL)["input_ids"]
     assert set(encoded.column_names) == {
         "id",
+        "row",
         "input_ids",
         "attention_mask",
         "token_type_ids",
@@ -179,7 +221,7 @@ def test_entities_that_do_not_fit_are_an_error_that_says_what_they_need(tokenize
 
 def test_entities_that_do_not_fit_are_skipped_and_counted(tokenizer, dataset, caplog):
     encoded = encode_relation_dataset(dataset, tokenizer, 10, {"x": 5, "y": 6}, on_overflow="skip")
-    assert encoded["id"] == ["one", "3"]
+    assert (encoded["id"], encoded["row"]) == (["one", "3"], [0, 2])
     assert encoded["labels"] == [5, 5]
     assert "1 of 3 examples were skipped: their entities do not both fit in 10 tokens." in caplog.text
     with pytest.raises(UserError, match="none of the 3 examples fits in 7 tokens"):

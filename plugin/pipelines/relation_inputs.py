@@ -1,0 +1,205 @@
+"""The forms of input of the pipeline `"relation-extraction"`: text with marked entities, or with a list of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, permutations
+from typing import Any
+
+from msattn.data.corpora.relation_rows import TAG, character_span, relation_row
+from msattn.errors import UserError
+
+WHERE = "the input"
+
+
+@dataclass
+class Sentence:
+    """
+    A text with its entities and the pairs of them to classify.
+
+    Args:
+        text (`str`): The text.
+        spans (`list[list[int]]`): The entities, `[start, end)` in characters.
+        types (`list[str | None]`): Their types.
+        given (`list[dict[str, Any]]`):
+            The entities as results show them: `start`, `end` (in the unit of the input), `text` and maybe `label`.
+        pairs (`list[tuple[int, int]]`): Head and tail of each pair.
+        marked (`bool`): Whether the input is one marked pair, whose result is no list.
+    """
+
+    text: str
+    spans: list[list[int]]
+    types: list[str | None]
+    given: list[dict[str, Any]]
+    pairs: list[tuple[int, int]]
+    marked: bool = False
+
+
+def read_input(inputs: Any, pairs: Sequence | None = None) -> Sentence:
+    """
+    Reads an input of the pipeline.
+
+    Args:
+        inputs (`Any`):
+            A text with tags, a row of [`~msattn.data.corpora.relation_rows.relation_row`], `{"text" or "tokens",
+            "entities"}` or a spaCy `Doc`.
+        pairs (`Sequence`, *optional*):
+            Pairs of entities: numbers, from 0, or types. Default: all ordered pairs of different spans.
+
+    Raises:
+        UserError: The text is not a string, an entity is empty or out of range or cuts a word, or a pair names an
+            entity that is not there.
+    """
+    if hasattr(inputs, "ents") and hasattr(inputs, "text"):
+        entities = [{"start": ent.start_char, "end": ent.end_char, "label": ent.label_} for ent in inputs.ents]
+        inputs = {"text": inputs.text, "entities": entities}
+    if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
+        return _several(inputs, inputs.get("pairs", pairs))
+    if pairs is not None:
+        raise UserError('the input marks one pair; pairs= needs {"text": ..., "entities": [...]}.')
+    return _marked_pair(inputs)
+
+
+def is_plain_text(inputs: Any) -> bool:
+    """Whether an input is a text without tags."""
+    return isinstance(inputs, str) and not TAG.search(_with_tags(inputs))
+
+
+def _with_tags(text: str) -> str:
+    return re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", text)
+
+
+def _marked_pair(inputs: Any) -> Sentence:
+    row = {"text": _with_tags(inputs)} if isinstance(inputs, str) else inputs
+    try:
+        example = relation_row(row, WHERE)
+    except UserError as error:
+        raise UserError(f"{error}{_quoted(row, str(error))}") from None
+    text, units, given = example["text"], sequence_of(row), []
+    for role in ("head", "tail"):
+        if units == text:
+            _check_border(text, example[role], role)
+        given.append(_shown(text, example[role], units, example[f"{role}_type"]))
+    types = [example["head_type"], example["tail_type"]]
+    return Sentence(text, [example["head"], example["tail"]], types, given, [(0, 1)], marked=True)
+
+
+def _several(row: Mapping, pairs: Sequence | None) -> Sentence:
+    units, entities = sequence_of(row), row["entities"]
+    tokens = None
+    if isinstance(units, (list, tuple)):
+        tokens = list(units)
+        if not all(isinstance(token, str) for token in tokens):
+            raise UserError(f"{WHERE}: the tokens must be a list of strings.")
+        text = " ".join(tokens)
+    elif isinstance(units, str):
+        text = units
+    else:
+        raise UserError(f'{WHERE} needs "text" (a string) or "tokens" (a list) beside its entities, not {units!r}.')
+    if not isinstance(entities, (list, tuple)) or not all(isinstance(entity, Mapping) for entity in entities):
+        raise UserError(f'{WHERE}: the entities must be a list of {{"start", "end", "label"}}.')
+    spans, types, given = [], [], []
+    for number, entity in enumerate(_merged(entities)):
+        span = character_span([entity.get("start"), entity.get("end")], f"entity {number}", tokens, text, WHERE)
+        if tokens is None and "score" not in entity:  # a tagger may cut words
+            _check_border(text, span, f"entity {number}")
+        spans.append(span)
+        types.append(
+            next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
+        )
+        given.append(_shown(text, span, tokens if tokens is not None else text, types[-1]))
+    return Sentence(text, spans, types, given, _pairs(pairs, spans, types))
+
+
+def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
+    """Joins the tokens of a token-classification pipeline that does not aggregate: B-PER, I-PER to PER."""
+    merged: list[dict[str, Any]] = []
+    for entity in entities:
+        tag = entity.get("entity")
+        if not isinstance(tag, str) or "index" not in entity:
+            merged.append(dict(entity))
+            continue
+        prefix, _, name = tag.rpartition("-")
+        last = merged[-1] if merged else {}
+        follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
+        if follows and prefix != "B" or (follows and last["end"] == entity["start"]):
+            last.update(end=entity["end"], index=entity["index"])
+        else:
+            merged.append({**entity, "entity": name})
+    return merged
+
+
+def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | None]) -> list[tuple[int, int]]:
+    every = [(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]]
+    if pairs is None:
+        return every
+    numbers, allowed = [], set()
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
+            raise UserError(f"pairs must be of two numbers of entities or of two types, not {pair!r}.")
+        if isinstance(pair[0], str):
+            allowed.add(tuple(pair))
+        elif isinstance(pair[0], int) and tuple(pair) in every:
+            numbers.append(tuple(pair))
+        else:
+            raise UserError(f"the pair {tuple(pair)} is not of two different ones of the {len(spans)} entities.")
+    return [*numbers, *(pair for pair in every if (types[pair[0]], types[pair[1]]) in allowed and pair not in numbers)]
+
+
+def _shown(text: str, span: list[int], units: Any, of: str | None) -> dict[str, Any]:
+    """An entity as results show it."""
+    start, end = span
+    shown = {"start": start, "end": end, "text": text[start:end]}
+    if isinstance(units, list):
+        starts = [0, *accumulate(len(token) + 1 for token in units)]
+        shown |= {"start": starts.index(start), "end": starts.index(end + 1)}
+    return shown if of is None else {**shown, "label": of}
+
+
+def sequence_of(row: Any) -> str | Sequence | None:
+    """The sequence that the spans of an input index: its tokens or its text."""
+    return next((row[name] for name in ("token", "tokens", "text", "sentence") if row.get(name) is not None), None)
+
+
+def _check_border(text: str, span: Sequence[int], what: str) -> None:
+    """
+    Raises `UserError` if a span boundary is between two letters or two digits.
+
+    Letters without case are allowed: most scripts without case do not separate words by spaces, or attach particles.
+    """
+    start, end = span
+    for offset in (start, end):
+        pair = text[offset - 1 : offset + 1] if offset else ""
+        if len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal()):
+            raise UserError(
+                f"{WHERE}: the {what} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
+                f"{around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
+            )
+
+
+def _is_cased(character: str) -> bool:
+    return character.isupper() or character.islower()
+
+
+def _quoted(row: Any, message: str) -> str:
+    """The end of an error message: the text around the span that it is about."""
+    units = sequence_of(row) if isinstance(row, Mapping) else None
+    if not isinstance(units, (str, list)):
+        return ""
+    role = "tail" if "the tail" in message else "head"
+    span = row.get(role, row.get(role[0]))
+    if not (isinstance(span, (list, tuple)) and len(span) == 2 and all(isinstance(bound, int) for bound in span)):
+        span = (0, 0)
+    return f" The text there: {around(units, *span)!r}."
+
+
+def around(units: str | Sequence, start: int, end: int) -> str:
+    """A span with its context: 40 characters or 8 tokens on each side."""
+    reach = 40 if isinstance(units, str) else 8
+    first = max(0, min(start, len(units)) - reach)
+    last = max(0, min(end, len(units))) + reach
+    cut = units[first:last]
+    words = cut if isinstance(cut, str) else " ".join(map(str, cut))
+    return f"{'...' if first else ''}{words}{'...' if last < len(units) else ''}"

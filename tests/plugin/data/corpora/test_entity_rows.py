@@ -1,0 +1,168 @@
+"""Sentences and documents with several entities, in the forms in which corpora are published."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from msattn.data import read_relations
+from msattn.data.corpora.entity_rows import Negatives
+from msattn.data.corpora.relations import random_pairs
+from msattn.errors import UserError
+
+TACRED = {
+    "id": "e779865fb91c",
+    "relation": "org:top_members/employees",
+    "token": ["Ahmed", "Rashid", "leads", "the", "Acme", "Corp", "."],
+    "subj_start": 4,
+    "subj_end": 5,
+    "obj_start": 0,
+    "obj_end": 1,
+    "subj_type": "ORGANIZATION",
+    "obj_type": "PERSON",
+    "stanford_pos": ["NNP"] * 7,
+}
+SPERT = {
+    "tokens": ["John", "lives", "in", "New", "York", "near", "Ann"],
+    "entities": [
+        {"type": "Peop", "start": 0, "end": 1},
+        {"type": "Loc", "start": 3, "end": 5},
+        {"type": "Peop", "start": 6, "end": 7},
+    ],
+    "relations": [{"type": "Live_In", "head": 0, "tail": 1}],
+    "orig_id": 17,
+}
+DOCRED = {
+    "title": "Ann",
+    "sents": [["Ann", "was", "born", "."], ["She", "lives", "in", "Rome", ",", "Italy", "."]],
+    "vertexSet": [
+        [{"name": "Ann", "sent_id": 0, "pos": [0, 1], "type": "PER"}, {"sent_id": 1, "pos": [0, 1], "type": "PER"}],
+        [{"name": "Rome", "sent_id": 1, "pos": [3, 4], "type": "LOC"}],
+        [{"name": "Italy", "sent_id": 1, "pos": [5, 6], "type": "LOC"}],
+    ],
+    "labels": [
+        {"h": 0, "t": 1, "r": "P551", "evidence": [1]},
+        {"h": 1, "t": 2, "r": "P17", "evidence": [1]},
+        {"h": 1, "t": 2, "r": "P131", "evidence": [1]},
+    ],
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(*rows, **options):
+        path = tmp_path / "data.json"
+        path.write_text(json.dumps(rows))
+        return read_relations(path, **options)
+
+    return read
+
+
+def triples(rows):
+    texts = [[row["text"][slice(*row[role])] for role in ("head", "tail")] for row in rows]
+    return [
+        (head, row["label"], tail, row["head_type"], row["tail_type"])
+        for row, (head, tail) in zip(rows, texts, strict=True)
+    ]
+
+
+def test_tacred_ends_are_inclusive(read):
+    rows = read(TACRED)
+    assert triples(rows) == [("Acme Corp", "org:top_members/employees", "Ahmed Rashid", "ORGANIZATION", "PERSON")]
+    assert rows["id"] == ["e779865fb91c"]
+    with pytest.raises(UserError, match=r"the tail span \[0, 8\) is wrong"):
+        read({**TACRED, "obj_end": 7})
+
+
+def test_spert_relations_are_rows(read):
+    rows = read(SPERT)
+    assert triples(rows) == [("John", "Live_In", "New York", "Peop", "Loc")]
+    assert rows["id"] == ["17:0-1"]
+    text = {"text": "Ann naps.", "entities": [{"start": 0, "end": 3, "label": "PER"}, {"start": 4, "end": 8}]}
+    rows = read({**text, "relations": [{"head": 0, "tail": 1, "label": "does"}]})
+    assert triples(rows) == [("Ann", "does", "naps", "PER", None)]
+
+
+def test_without_relations_all_pairs_are_unlabelled_rows(read):
+    rows = read({name: value for name, value in SPERT.items() if name != "relations"})
+    assert len(rows) == 6 and set(rows["label"]) == {None}
+
+
+def test_docred_marks_the_nearest_mentions(read, caplog):
+    rows = read(DOCRED)
+    assert triples(rows) == [
+        ("She", "P551", "Rome", "PER", "LOC"),
+        ("Rome", "P17", "Italy", "LOC", "LOC"),
+        ("Rome", "P131", "Italy", "LOC", "LOC"),
+    ]
+    assert "1 relations are further ones of their pair" in caplog.text
+    apart = {**DOCRED, "vertexSet": [DOCRED["vertexSet"][0][:1], *DOCRED["vertexSet"][1:]]}
+    assert triples(read(apart))[0][0] == "Ann"  # in another sentence
+
+
+def test_relations_of_one_span_are_skipped_and_counted(read, caplog):
+    entities = [*SPERT["entities"], {"type": "Org", "start": 0, "end": 1}]
+    relations = [*SPERT["relations"], {"type": "Is", "head": 0, "tail": 3}]
+    assert len(read({**SPERT, "entities": entities, "relations": relations})) == 1
+    assert "1 relations were skipped: both entities have the same span." in caplog.text
+
+
+def test_labels_get_names(read):
+    rows = read(DOCRED, label_names={"P17": "country", "P131": "located in"}, labels=["P551", "country", "located in"])
+    assert rows["label"] == ["P551", "country", "located in"]
+
+
+def test_negative_pairs_are_unrelated_and_seeded(read):
+    rows = read(SPERT, SPERT, negatives=Negatives(2, "none", seed=1))
+    assert rows["label"] == ["Live_In", "none", "none"] * 2
+    for row in rows:
+        assert (row["label"] == "Live_In") == (row["id"] == "17:0-1")
+    assert rows.to_list() == read(SPERT, SPERT, negatives=Negatives(2, "none", seed=1)).to_list()
+    assert rows.to_list() != read(SPERT, SPERT, negatives=Negatives(2, "none", seed=2)).to_list()
+    every = read(SPERT, negatives=Negatives(100, "none", seed=1))
+    assert len(set(every["id"])) == len(every) == 6
+
+
+def test_one_marked_pair_yields_pairs_of_words(read):
+    assert len(read(TACRED, negatives=Negatives(3, "no_relation", seed=1))) == 1
+    rows = read(TACRED, negatives=Negatives(3, "no_relation", seed=1, words=True))
+    assert rows["label"] == [TACRED["relation"], *["no_relation"] * 3]
+    given = {"Acme Corp", "Ahmed Rashid"}
+    for head, _, tail, *types in triples(rows)[1:]:
+        assert {head, tail} <= {*given, "leads", "the"} and {head, tail} != given and types == [None, None]
+
+
+def test_random_pairs_share_nothing_with_entities_nor_with_drawn_words(read):
+    text = "Ann saw the old house of her friend near the river and went home"
+    row = {"text": text, "head": [0, 3], "tail": [16, 21], "label": "x"}
+    rows = read(*[row] * 20, TACRED)
+    found = random_pairs(rows, seed=1)
+    assert len(found) == 20 and found.column_names == rows.column_names
+    for pair in found:
+        for role in ("head", "tail"):
+            start, end = pair[role]
+            assert text[start:end].count(" ") == 1 and "Ann" not in text[start:end] and "house" not in text[start:end]
+    assert len({(*pair["head"], *pair["tail"]) for pair in found}) > 3
+    assert found.to_list() == random_pairs(rows, seed=1).to_list()
+    assert random_pairs(rows, seed=1, most=3).to_list() == found.to_list()[:3]
+    assert random_pairs(read(TACRED), seed=1) is None
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({**SPERT, "tokens": None}, 'needs "tokens" or "text"; it has'),
+        ({**SPERT, "entities": [[0, 1]]}, '"entities" must be a list of objects'),
+        ({**SPERT, "entities": [{"type": "Loc"}]}, 'entity 0 needs "start" and "end"; it has .\'type\''),
+        ({**SPERT, "relations": [{"type": "x", "head": 0, "tail": 3}]}, "two of the 3 entities, .* not 0 and 3"),
+        ({**SPERT, "entities": [{"start": 0, "end": 9}, *SPERT["entities"][1:]]}, "entities 0 and 1: the head span"),
+        ({**DOCRED, "sents": ["Ann"]}, '"sents", lists of tokens'),
+        ({**DOCRED, "vertexSet": [[{"sent_id": 2, "pos": [0, 1]}]]}, '"sent_id" .0 to 1.'),
+        ({**DOCRED, "labels": [{"h": 0, "t": 0, "r": "P17"}]}, 'the "h" and "t" of a relation'),
+    ],
+)
+def test_bad_rows_name_the_example(read, row, message):
+    with pytest.raises(UserError, match=message) as raised:
+        read(SPERT, row)
+    assert "data.json, example 2" in str(raised.value)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from msattn.data.corpora.negative_label import find_negative_label
+from msattn.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["Other", "other", "none", "NONE", "No Relation", "no_relation", "No_relation", "no-relation", "unrelated"],
+)
+def test_any_spelling(label):
+    assert find_negative_label(["born in", label, "another"]) == label
+
+
+def test_no_such_label():
+    assert find_negative_label(["born in", "mother", "Nonesuch", "nationality"]) is None
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (["Other", "no_relation", "x"], "each of the labels 'Other', 'no_relation' may stand for no relation; name"),
+        (["none", "NA"], "'none', 'NA' may"),
+        (["x", "N/A"], "the label 'N/A' may stand for no relation, or not; name the right one with --negative_label"),
+    ],
+)
+def test_doubt_is_an_error(labels, message):
+    with pytest.raises(UserError, match=message):
+        find_negative_label(labels)

@@ -1,0 +1,265 @@
+"""The relation extraction pipeline on texts with any number of entities."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from msattn import RelationExtractionPipeline, UserError
+from tests.tiny_models import LABELS, tiny_relation_extractor
+
+TEXT = "The author wrote a book in the house."
+ENTITIES = [
+    {"start": 4, "end": 10, "label": "PER"},
+    {"start": 19, "end": 23, "label": "WORK"},
+    {"start": 31, "end": 36, "label": "LOC"},
+]
+INPUT = {"text": TEXT, "entities": ENTITIES}
+AUTHOR, BOOK, HOUSE = ({**entity, "text": TEXT[entity["start"] : entity["end"]]} for entity in ENTITIES)
+
+
+def build(**config):
+    model, tokenizer = tiny_relation_extractor(scales=[3])
+    for name, value in config.items():
+        setattr(model.config, name, value)
+    return RelationExtractionPipeline(model=model, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def extractor():
+    return build()
+
+
+def answering(monkeypatch, extractor, *rows):
+    """Makes the model answer with these probabilities, row by row."""
+    answers = iter(rows)
+
+    def forward(input_ids, **_):
+        return SimpleNamespace(logits=torch.tensor([next(answers) for _ in input_ids]).log())
+
+    monkeypatch.setattr(extractor.model, "forward", forward)
+
+
+def near(results, expected):
+    assert len(results) == len(expected)
+    for result, other in zip(results, expected, strict=True):
+        assert result["score"] == pytest.approx(other["score"], abs=1e-6)
+        assert {**result, "score": 0} == {**other, "score": 0}
+
+
+def test_all_pairs_are_those_of_marked_pairs_best_first(extractor):
+    found = extractor(INPUT, top_k=None, negative="keep")
+    alone = [
+        {**result, "head": first, "tail": second}
+        for first, second in permutations([AUTHOR, BOOK, HOUSE], 2)
+        for result in extractor({"text": TEXT, "head": first, "tail": second}, top_k=None)
+        if result["label"] != "Other"
+    ]
+    near(found, sorted(alone, key=lambda result: -result["score"]))
+    assert set(found[0]) == {"head", "tail", "label", "score"}
+
+
+def test_batches_and_other_forms_change_nothing(extractor):
+    tokens = {
+        "tokens": [*TEXT[:-1].split(), "."],
+        "entities": [{"start": 1, "end": 2}, {"start": 4, "end": 5}, {"start": 7, "end": 8}],
+    }
+    inputs = [INPUT, tokens, "A <e1>dog</e1> in a <e2>house</e2>.", {"text": "dog", "entities": []}] * 2
+    alone = [extractor(row, top_k=1, threshold=0) for row in inputs]
+    for results, expected in zip(extractor(inputs, top_k=1, threshold=0, batch_size=3), alone, strict=True):
+        near(results, expected)
+    assert [result["score"] for result in alone[1]] == pytest.approx([result["score"] for result in alone[0]])
+    assert {result["head"]["start"] for result in alone[1]} == {1, 4, 7}
+    assert alone[3] == []
+
+
+def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
+    expected = extractor(INPUT, threshold=0)
+    grouped = [
+        {"entity_group": entity["label"], "score": 0.9, "word": "x", "start": entity["start"], "end": entity["end"]}
+        for entity in ENTITIES
+    ]
+    near(extractor({"text": TEXT, "entities": grouped}, threshold=0), expected)
+    pieces = [("B-PER", 2, 4, 8), ("I-PER", 3, 8, 10), ("B-WORK", 5, 19, 23), ("B-LOC", 8, 31, 36)]
+    raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in pieces]
+    near(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
+    triple = expected[0]
+    again = extractor({"text": TEXT, **triple}, threshold=0)
+    near([again], [triple])
+
+
+def test_a_spacy_document(extractor):
+    class Doc(list):
+        text = TEXT
+        ents = [
+            SimpleNamespace(start_char=entity["start"], end_char=entity["end"], label_=entity["label"])
+            for entity in ENTITIES
+        ]
+
+    expected = extractor(INPUT, threshold=0)
+    near(extractor(Doc(TEXT.split()), threshold=0), expected)
+    near(extractor([Doc(TEXT.split())], threshold=0)[0], expected)
+
+
+def test_a_tagger_finds_the_entities(extractor, monkeypatch):
+    expected = extractor(INPUT, threshold=0)
+    near(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
+    calls = []
+
+    def pipeline(task, model, **options):
+        calls.append((task, model, options["aggregation_strategy"]))
+        return lambda text: ENTITIES
+
+    monkeypatch.setattr("msattn.pipelines.relation_extraction.pipeline", pipeline)
+    for results in extractor([TEXT, TEXT], entities="a/tagger", threshold=0):
+        near(results, expected)
+    assert calls == [("token-classification", "a/tagger", "simple")]
+    assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
+
+
+@pytest.mark.parametrize(
+    "pairs, expected",
+    [
+        ([(2, 0)], [(HOUSE, AUTHOR)]),
+        ([("PER", "WORK"), ("WORK", "LOC")], [(AUTHOR, BOOK), (BOOK, HOUSE)]),
+        ([("PER", "PER")], []),
+        ([], []),
+    ],
+)
+def test_chosen_pairs(extractor, pairs, expected):
+    found = extractor(INPUT, pairs=pairs, threshold=0)
+    assert sorted((r["head"]["start"], r["tail"]["start"]) for r in found) == [
+        (head["start"], tail["start"]) for head, tail in expected
+    ]
+    assert extractor({**INPUT, "pairs": pairs}, threshold=0) == found
+
+
+@pytest.mark.parametrize("entities", [[], ENTITIES[:1], [ENTITIES[0], ENTITIES[0]]])
+def test_no_pairs_no_relations(extractor, entities):
+    assert extractor({"text": TEXT, "entities": entities}) == []
+
+
+def test_entities_may_overlap(extractor):
+    text = "the author of a book"
+    found = extractor({"text": text, "entities": [{"start": 0, "end": 20}, {"start": 4, "end": 10}]}, threshold=0)
+    assert [result["head"]["text"] for result in found] in (["author", text], [text, "author"])
+
+
+def test_the_negative_label_is_no_relation(extractor, monkeypatch):
+    rows = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.4, 0.1, 0.5]]
+
+    def extract(**options):
+        answering(monkeypatch, extractor, *rows)
+        found = extractor({**INPUT, "pairs": [(0, 1), (0, 2), (1, 2)]}, **options)
+        return [(LABELS.index(result["label"]), round(result["score"], 3)) for result in found]
+
+    assert extract() == [(1, 0.7), (2, 0.5)]
+    assert extract(negative="keep") == [(1, 0.7), (0, 0.6), (2, 0.5)]
+    assert extract(threshold=0.6) == [(1, 0.7)]
+    assert extract(threshold=0.25) == [(1, 0.7), (2, 0.5), (1, 0.3)]
+    assert extract(top_k=2) == [(1, 0.7), (2, 0.5), (1, 0.3), (2, 0.1), (2, 0.1), (1, 0.1)]
+    assert extract(top_k=None, threshold=0.29) == [(1, 0.7), (2, 0.5), (1, 0.3)]
+
+
+def test_calibration_is_applied(monkeypatch):
+    extractor = build(calibration_temperature=2.0, decision_threshold=0.3, negative_label="Other")
+    given = {**INPUT, "pairs": [(0, 1)]}
+    answering(monkeypatch, extractor, *[[0.64, 0.35, 0.01]] * 5)
+    (result,) = extractor(given)
+    assert result["label"] == LABELS[1]
+    assert result["score"] == pytest.approx(0.35**0.5 / (0.64**0.5 + 0.35**0.5 + 0.1))
+    marked = {"text": TEXT, "head": AUTHOR, "tail": BOOK}
+    assert extractor(marked)["label"] == LABELS[1]
+    assert extractor(marked, top_k=3)[0]["label"] == "Other"
+    extractor.model.config.decision_threshold = 0.5
+    assert extractor(marked)["label"] == "Other" and extractor(given) == []
+
+
+def test_no_negative_label(monkeypatch):
+    extractor = build(negative_label="")
+    answering(monkeypatch, extractor, *[[0.6, 0.3, 0.1]] * 3)
+    given = {**INPUT, "pairs": [(0, 1)]}
+    assert [result["label"] for result in extractor(given)] == ["Other"]
+    assert extractor(given, threshold=0.7, negative="keep") == []
+    marked = extractor({"text": TEXT, "head": AUTHOR, "tail": BOOK}, threshold=0.7)
+    assert (marked["label"], marked["score"]) == (None, pytest.approx(0.6))
+
+
+def test_markers_that_name_types():
+    extractor = build(entity_markers="typed-punct")
+    assert len(extractor(INPUT, threshold=0)) == 6
+    with pytest.raises(UserError, match="the head has no type, and the entity markers of the model name it"):
+        extractor({"text": TEXT, "head": [4, 10], "tail": [19, 23]})
+    untyped = [*ENTITIES[:2], {"start": 31, "end": 36}]
+    found = extractor({"text": TEXT, "entities": untyped}, threshold=0, on_error="return")
+    assert ["error" in result for result in found] == [False] * 2 + [True] * 4
+
+
+FAR = {"tokens": ["author", *["dog"] * 80, "book", "house"]}
+FAR["entities"] = [{"start": 0, "end": 1}, {"start": 81, "end": 82}, {"start": 82, "end": 83}]
+
+
+def test_one_bad_input_costs_no_other(extractor, caplog):
+    good, bad = INPUT, {"text": TEXT, "entities": [{"start": 5, "end": 10}, ENTITIES[1]]}
+    expected = extractor(good, threshold=0)
+    inputs = [good, bad, "no marks", good, FAR]
+    with pytest.raises(UserError, match=r"entity 0 span \[5, 10\) cuts a word, 'uthor'"):
+        extractor(inputs)
+    for batch_size in (1, 4):
+        first, second, third, fourth, far = extractor(inputs, threshold=0, on_error="return", batch_size=batch_size)
+        near(first, expected)
+        near(fourth, expected)
+        assert "cuts a word" in second["error"] and "<e1> is missing" in third["error"]
+        assert [result["error"][:23] for result in far[2:]] == ["the two entities and wh"] * 4
+        assert {result["tail"]["text"] for result in far[:2]} == {"book", "house"}
+        assert far[2]["head"] == {"start": 0, "end": 1, "text": "author"}
+    found = list(extractor((row for row in inputs), threshold=0, on_error="skip"))
+    assert found[1:3] == [[], []] and found[4] == far[:2]
+    assert "4 of 6 pairs were skipped; the first: the two entities and what lies between" in caplog.text
+    with pytest.raises(UserError, match="do not fit in 64 tokens"):
+        extractor(FAR)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"text": 5, "entities": ENTITIES}, 'needs "text" .a string. or "tokens"'),
+        ({"tokens": [5], "entities": ENTITIES}, "the tokens must be a list of strings"),
+        ({"text": TEXT, "entities": "author"}, "the entities must be a list"),
+        ({"text": TEXT, "entities": [[4, 10]]}, "the entities must be a list"),
+        ({"text": TEXT, "entities": [{"start": 4}]}, r"entity 0 needs two whole numbers, .* but has \[4, None\]"),
+        ({"text": TEXT, "entities": [{"start": 4, "end": 400}]}, r"entity 0 span \[4, 400\) is wrong"),
+        ({**INPUT, "pairs": [(0, 3)]}, r"the pair \(0, 3\) is not of two different ones of the 3 entities"),
+        ({**INPUT, "pairs": [(0, "PER")]}, "pairs must be of two numbers"),
+        (5, "must be an object"),
+    ],
+)
+def test_bad_inputs_are_refused(extractor, given, message):
+    with pytest.raises(UserError, match=message):
+        extractor(given)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"top_k": 0}, "top_k must be a whole number from 1 on, or None for all labels, not 0"),
+        ({"top_k": -1}, "not -1"),
+        ({"top_k": "all"}, "not 'all'"),
+        ({"threshold": 1.5}, "from 0 to 1, not 1.5"),
+        ({"negative": "hide"}, '"keep" or "drop", not \'hide\''),
+        ({"on_error": "ignore"}, "on_error must be"),
+        ({"truncation": True}, "takes no truncation; it takes entities, pairs"),
+        ({"output_attentions": True}, "output_attentions is for inputs that mark one pair"),
+    ],
+)
+def test_bad_arguments_are_refused(extractor, options, message):
+    with pytest.raises(UserError, match=message):
+        extractor(INPUT, **options)
+
+
+def test_pairs_need_a_list_of_entities(extractor):
+    with pytest.raises(UserError, match="the input marks one pair"):
+        extractor("A <e1>dog</e1> in a <e2>house</e2>.", pairs=[(0, 1)])

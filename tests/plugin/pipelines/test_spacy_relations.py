@@ -1,0 +1,51 @@
+"""Relations inside of spaCy, between the entities of a rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from msattn import RelationExtractionPipeline
+from tests.tiny_models import tiny_relation_extractor
+
+spacy = pytest.importorskip("spacy")
+TEXTS = ["The author wrote a book in the house.", "A dog.", "", "The book of the author. " * 2]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("relations"))
+    for part in tiny_relation_extractor(scales=[3]):
+        part.save_pretrained(folder)
+    return folder
+
+
+def build(model, **config):
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": word.upper(), "pattern": word} for word in ("author", "book", "house")])
+    nlp.add_pipe("msattn_relations", config={"model": model, **config})
+    return nlp
+
+
+def test_relations_are_those_of_the_pipeline(model):
+    nlp = build(model, threshold=0.1)
+    model, tokenizer = tiny_relation_extractor(scales=[3])
+    extract = RelationExtractionPipeline(model=model, tokenizer=tokenizer)
+    docs = list(nlp.pipe(TEXTS))
+    for doc, text in zip(docs, TEXTS, strict=True):
+        entities = [{"start": e.start_char, "end": e.end_char, "label": e.label_} for e in doc.ents]
+        expected = extract({"text": text, "entities": entities}, threshold=0.1)
+        assert [
+            (r["head"].text, r["tail"].label_, r["label"], pytest.approx(r["score"])) for r in doc._.relations
+        ] == [(r["head"]["text"], r["tail"]["label"], r["label"], r["score"]) for r in expected]
+    assert len(docs[0]._.relations) == 6 and docs[1]._.relations == docs[2]._.relations == []
+
+
+def test_pairs_of_types_and_saved_pipelines(model, tmp_path):
+    nlp = build(model, threshold=0.0, pairs=[("AUTHOR", "BOOK")])
+    nlp.to_disk(tmp_path)
+    for loaded in (nlp, spacy.load(tmp_path)):
+        (relation,) = loaded(TEXTS[0])._.relations
+        assert (relation["head"].text, relation["tail"].text) == ("author", "book")
+    with pytest.raises(Exception, match="model"):
+        spacy.blank("en").add_pipe("msattn_relations")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from transformers import EvalPrediction
+
+from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
+
+LABELS = ["born in", "none", "works for"]
+PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])
+GOLD = np.array([0, 0, 1, 1])
+
+
+def test_answers_follow_temperature_and_threshold():
+    logits = np.log(PROBABILITIES)
+    assert answers_of(logits, LABELS, "none")[1] == ["born in", "none", "none", "works for"]
+    assert answers_of(logits, LABELS, "none", threshold=0.35)[1] == ["born in", "born in", "none", "works for"]
+    cool, answers = answers_of(2 * logits, LABELS, "none", temperature=2, threshold=0.65)
+    np.testing.assert_allclose(cool, PROBABILITIES)
+    assert answers == ["none", "none", "none", "works for"]
+
+
+def test_metrics_are_those_of_the_answers():
+    prediction = EvalPrediction(predictions=np.log(PROBABILITIES), label_ids=GOLD)
+    plain = relation_metrics(prediction, LABELS, "none")
+    # One of two answers is right, of two relations.
+    assert plain["f1"] == plain["micro_f1"] == pytest.approx(50)
+    assert plain["ece"] == pytest.approx(100 * (0.4 + 0.5 + 0.2 + 0.7) / 4)
+    assert not any(name.startswith("uncalibrated") for name in plain)
+    decided = relation_metrics(prediction, LABELS, "none", threshold=0.35)
+    assert decided["f1"] == pytest.approx(80)
+    assert decided["uncalibrated_f1"] == plain["f1"] and decided["uncalibrated_ece"] == plain["ece"]
+
+
+def test_the_report_names_the_negative_label():
+    answers, gold = ["born in", "none", "none", "works for"], ["born in", "born in", "none", "none"]
+    assert relation_report(answers, gold, "none").endswith("Micro-F1 without none, the label of no relation: 0.5000\n")
+    assert relation_report(answers, gold, None).endswith("No label stands for no relation.\n")
+
+
+def test_confusion_of_any_labels():
+    assert confusion_table(["a", "b", "a"], ["a", "a", "c"]) == (
+        "gold \\ predicted\ta\tb\tc\na\t1\t1\t0\nb\t0\t0\t0\nc\t1\t0\t0\n"
+    )

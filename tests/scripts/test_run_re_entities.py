@@ -1,0 +1,136 @@
+"""`run_re.py` on sentences with several typed entities, and the label of no relation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import pipeline
+
+import run_re
+from msattn import UserError
+
+SCRIPT = run_re
+ENTITIES = [
+    {"type": "CAUSE", "start": 1, "end": 2},
+    {"type": "EFFECT", "start": 4, "end": 5},
+    {"type": "PLACE", "start": 7, "end": 8},
+]
+SENTENCE = {
+    "tokens": "The storm caused heavy damage in the town .".split(),
+    "entities": ENTITIES,
+    "relations": [{"type": "P1", "head": 0, "tail": 1}, {"type": "P2", "head": 1, "tail": 2}],
+}
+
+
+@pytest.fixture
+def encoder(demo):
+    return demo.encoder
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Twelve sentences, and names of their labels."""
+    data, names = tmp_path / "data.json", tmp_path / "names.json"
+    data.write_text(json.dumps([{**SENTENCE, "orig_id": number} for number in range(12)]))
+    names.write_text(json.dumps({"P1": "causes", "P2": ["happens in", "where an effect takes place"]}))
+    return {"train_file": data, "validation_file": data, "test_file": data, "label_names_file": names}
+
+
+def test_from_entities_with_types_to_triples(run, files, tmp_path):
+    flags = ("do_train", "do_eval", "do_predict")
+    options = {"head": "entity-start", "entity_markers": "typed", "negative_pairs": 2, "learning_rate": 1e-3}
+    metrics = run(*flags, **files, **options, max_steps=12)
+    out = tmp_path / "out"
+    config = json.loads((out / "config.json").read_text())
+    assert set(config["label2id"]) == {"causes", "happens in", "no_relation"}
+    assert (config["entity_markers"], config["negative_label"]) == ("typed", "no_relation")
+    assert 0.05 <= config["calibration_temperature"] <= 20 and "decision_threshold" in config
+    assert metrics["train_samples"] == metrics["test_samples"] == 48
+    assert 0 <= metrics["eval_ece"] <= 100 and 0 <= metrics["test_ece"] <= 100
+
+    lines = [json.loads(line) for line in (out / "test_predictions.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines[:4]] == ["0:0-1", "0:1-2", *(line["id"] for line in lines[2:4])]
+    assert lines[0]["head"] == {"start": 4, "end": 9, "text": "storm", "label": "CAUSE"}
+    assert lines[0]["text"] == " ".join(SENTENCE["tokens"]) and lines[0]["gold"] == "causes"
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert [(line["id"], line["prediction"]) for line in lines] == [tuple(row) for row in rows]
+    assert all(0 <= line["probability"] <= 1 for line in lines)
+    report = (out / "test_report.txt").read_text()
+    assert f"Micro-F1 without no_relation, the label of no relation: {metrics['test_f1'] / 100:.4f}" in report
+    table = [line.split("\t") for line in (out / "test_confusion.tsv").read_text().splitlines()]
+    assert sum(int(count) for row in table[1:] for count in row[1:]) == 48
+    card = ModelCard.load(out / "README.md")
+    assert "Micro-F1 without no_relation" in {result.metric_name for result in card.data.eval_results}
+    assert "- negative_label: no_relation" in card.text
+
+    # The pipeline gives the probabilities of the file.
+    extract = pipeline("relation-extraction", model=str(out), device="cpu")
+    found = extract({**SENTENCE, "entities": ENTITIES}, negative="keep", pairs=[(0, 1)])
+    assert (found[0]["label"], found[0]["score"]) == (
+        lines[0]["prediction"],
+        pytest.approx(lines[0]["probability"], abs=1e-5),
+    )
+    with pytest.raises(UserError, match="no markers for the type 'PER'; it knows CAUSE, EFFECT, PLACE"):
+        extract({**SENTENCE, "entities": [{**ENTITIES[0], "type": "PER"}, ENTITIES[1]]})
+
+    # So does the checkpoint alone.
+    given = {"test_file": files["test_file"], "label_names_file": files["label_names_file"]}
+    again = run("do_predict", **given, model_name_or_path=out, negative_pairs=2, output_dir=tmp_path / "again")
+    assert again["test_f1"] == pytest.approx(metrics["test_f1"])
+    assert again["test_ece"] == pytest.approx(metrics["test_ece"], abs=1e-3)
+
+
+def test_random_pairs_that_get_a_relation_are_counted(run, demo):
+    small = {"max_train_samples": 16, "max_eval_samples": 8, "negative_pairs": 1, "negative_label": "Other"}
+    metrics = run(
+        "do_train", "do_eval", train_file=demo.train_file, validation_file=demo.validation_file, **small, max_steps=1
+    )
+    assert 0 <= metrics["eval_false_positive_rate"] <= 100
+    assert metrics["eval_samples"] == 8  # the validation data stay as they are
+
+
+def label_sets():
+    both, unclear = ["Other", "no_relation"], ["NA", "P3"]
+    return {
+        "two candidates": (both, {}, "each of the labels 'Other', 'no_relation' may stand for no relation; name"),
+        "a bare NA": (unclear, {}, "the label 'NA' may stand for no relation, or not; name the right one"),
+        "one that is not there": (unclear, {"negative_label": "none"}, "--negative_label none: not one of the labels"),
+    }
+
+
+@pytest.mark.parametrize("labels, options, message", label_sets().values(), ids=label_sets())
+def test_a_doubtful_negative_label(fails, tmp_path, labels, options, message):
+    data = tmp_path / "data.jsonl"
+    row = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10]}
+    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in labels))
+    assert message in fails("do_train", train_file=data, **options)
+
+
+def test_no_negative_label_is_said_once(run, tmp_path, caplog):
+    data = tmp_path / "data.jsonl"
+    row = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10]}
+    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in ("P1", "NA")))
+    run("do_train", train_file=data, negative_label="", max_steps=1)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["negative_label"] == ""
+    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in ("P1", "P2")))
+    run("do_train", train_file=data, max_steps=1)
+    assert caplog.text.count("None of the 2 labels is known to stand for no relation") == 1
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"head": "pairwise", "entity_markers": "typed"}, "--entity_markers is not for --head pairwise"),
+        ({"entity_markers": "typed"}, "an entity has no type, which typed entity markers name"),
+        ({"negative_pairs": -1}, "--negative_pairs -1: give a number from 0 on"),
+        ({"label_names_file": "{}"}, "expected a JSON object from label to name"),
+        ({"label_names_file": '{"a": "x", "b": "x"}'}, "two labels have the same name"),
+    ],
+)
+def test_wrong_options(fails, demo, tmp_path, options, message):
+    if "label_names_file" in options:
+        (tmp_path / "names.json").write_text(options["label_names_file"])
+        options = {"label_names_file": tmp_path / "names.json"}
+    assert message in fails("do_train", train_file=demo.train_file, max_train_samples=4, **options)
