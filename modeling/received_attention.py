@@ -107,12 +107,9 @@ def received_attention(
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if method == "fused" and special:
         raise ValueError(f'method must be "blocked" or "materialized" with {" and ".join(special)}, got "fused"')
-    if last_queries is not None and last_queries < 1:
-        raise ValueError(f"last_queries must be a positive number, got {last_queries}")
     scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
     if last_queries is not None:
-        after = scope.queries.long().flip(-1).cumsum(-1).flip(-1)
-        scope = scope._replace(queries=scope.queries & (after <= last_queries))
+        scope = scope._replace(queries=_last_rows(scope.queries, last_queries))
     return _sums(method, query, key, position_bias, scope, scaling, softcap)
 
 
@@ -358,6 +355,13 @@ def _scope(
 def _broadcasts(tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
     fits = tensor.dim() == 4 and all(size in (1, whole) for size, whole in zip(tensor.shape, shape, strict=True))
     return fits and (tensor.dtype == torch.bool or tensor.is_floating_point())
+
+
+def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
+    """True at the last real queries."""
+    if count < 1:
+        raise ValueError(f"last_queries must be a positive number, got {count}")
+    return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
 
 
 def _is_cross_attention(module: nn.Module) -> bool:

@@ -37,6 +37,7 @@ from msattn.modeling import (
     PairwiseScores,
 )
 from msattn.modeling.attention_patterns import pattern_loss
+from msattn.modeling.attention_statistics import attention_statistics
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.modeling.received_attention import received_attention
@@ -112,6 +113,7 @@ __all__ = [
     "UserError",
     "__version__",
     "analysis",
+    "attention_statistics",
     "data",
     "decode_tree",
     "decode_trees",
