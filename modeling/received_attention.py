@@ -109,12 +109,9 @@ def received_attention(
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if method == "fused" and special:
         raise ValueError(f'method must be "blocked" or "materialized" with {" and ".join(special)}, got "fused"')
-    if last_queries is not None and last_queries < 1:
-        raise ValueError(f"last_queries must be a positive number, got {last_queries}")
     scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
     if last_queries is not None:
-        after = scope.queries.long().flip(-1).cumsum(-1).flip(-1)
-        scope = scope._replace(queries=scope.queries & (after <= last_queries))
+        scope = scope._replace(queries=_last_rows(scope.queries, last_queries))
     return _sums(method, query, key, position_bias, scope, scaling, softcap)
 
 
@@ -394,6 +391,13 @@ def _real_keys(scope: _Scope, key: torch.Tensor) -> torch.Tensor:
         seen = scope.visible if scope.visible.dtype == torch.bool else scope.visible > MASKED
         real = seen.any(dim=2).any(dim=1)
     return real.expand(key.shape[0], -1)
+
+
+def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
+    """True at the last real queries."""
+    if count < 1:
+        raise ValueError(f"last_queries must be a positive number, got {count}")
+    return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
 
 
 def _is_cross_attention(module: nn.Module) -> bool:

@@ -39,6 +39,7 @@ from msattn.modeling import (
 )
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import Reading, read_attention
+from msattn.modeling.attention_statistics import attention_statistics
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.modeling.received_attention import received_attention
@@ -115,6 +116,7 @@ __all__ = [
     "UserError",
     "__version__",
     "analysis",
+    "attention_statistics",
     "data",
     "decode_tree",
     "decode_trees",
