@@ -23,7 +23,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
@@ -156,7 +163,7 @@ def encoder() -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(encoder, tmp_path_factory) -> Path:
-    """A folder with an encoder and a re-ranker; 12 heads, as the documents name some of them."""
+    """A folder with an encoder, a re-ranker and a decoder; 12 heads, as the documents name some of them."""
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 64}
@@ -165,6 +172,9 @@ def tiny(encoder, tmp_path_factory) -> Path:
     for name, model_class in (("encoder", BertModel), ("reranker", BertForSequenceClassification)):
         model_class(config).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
+    tokenizer.eos_token = tokenizer.sep_token
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "decoder")
+    tokenizer.save_pretrained(folder / "decoder")
     return folder
 
 
@@ -175,6 +185,7 @@ def workplace(data, encoder, tiny, tmp_path, monkeypatch) -> Path:
     links |= {path.name: path for path in (*ROOT.glob("run_*.py"), ROOT / "benchmarks")}
     links["sentence-transformers/all-MiniLM-L6-v2"] = encoder
     links["cross-encoder/ms-marco-MiniLM-L6-v2"] = tiny / "reranker"
+    links["HuggingFaceTB/SmolLM2-135M"] = tiny / "decoder"
     for name, target in links.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).symlink_to(target)

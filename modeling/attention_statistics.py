@@ -1,0 +1,305 @@
+"""Statistics of attention: who is attended to, how far away, and how sharply, without the attention matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+from transformers.integrations.sdpa_attention import repeat_kv
+
+from .blocked_attention import Block, Settings, block_size, blocks, probabilities
+from .received_attention import _last_rows, _scope, received_attention
+
+OF_KEYS = ("received", "received_max")
+# From weights of shape `(..., queries, keys)` and the distances between queries and keys.
+OF_QUERIES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "entropy": lambda weights, _: -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=-1),
+    "distance": lambda weights, distances: (weights * distances).sum(dim=-1),
+    "peak": lambda weights, _: weights.amax(dim=-1),
+    "square": lambda weights, _: weights.square().sum(dim=-1),
+}
+STATISTICS = (*OF_KEYS, *OF_QUERIES)
+
+
+def attention_statistics(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    scaling: float | None = None,
+    is_causal: bool = False,
+    statistics: Sequence[str] = ("received",),
+    bands: Sequence[int] = (),
+    columns: torch.Tensor | None = None,
+    last_queries: int | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+) -> dict[str, torch.Tensor]:
+    r"""
+    Statistics of the attention weights P_ij = softmax_j(scaling · q_i·k_j) before dropout; sums over i run over the
+    real queries. They are computed a block of scores at a time, and again in the backward pass: memory grows linearly
+    in the tokens.
+
+    | name | formula | shape |
+    | --- | --- | --- |
+    | `"received"` | Σ_i P_ij, as [`received_attention`] | `(batch, heads, keys)` |
+    | `"received_max"` | max_i P_ij | `(batch, heads, keys)` |
+    | `"entropy"` | −Σ_j P_ij ln P_ij, in nats | `(batch, heads, queries)` |
+    | `"distance"` | Σ_j P_ij \|i − j\|, in tokens | `(batch, heads, queries)` |
+    | `"peak"` | max_j P_ij | `(batch, heads, queries)` |
+    | `"square"` | Σ_j P_ij² | `(batch, heads, queries)` |
+    | `"bands"` | P_{i, i+o} for each o of `bands`; 0 beyond the text | `(batch, heads, queries, len(bands))` |
+    | `"columns"` | Σ_j P_ij c_j for each set c of `columns` | `(batch, heads, queries, sets)` |
+
+    Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys, so query
+    i is token i + keys − queries. This is self-attention only.
+
+    Args:
+        query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks: See [`received_attention`]. With
+            sinks, a row of P sums to less than 1.
+        statistics (`Sequence[str]`, *optional*, defaults to `("received",)`): Names of the first six rows above.
+        bands (`Sequence[int]`, *optional*, defaults to `()`): Offsets: −1 is the previous token, 1 the next one.
+        columns (`torch.Tensor` of shape `(batch, sets, keys)`, *optional*):
+            Sets of keys, such as delimiters: booleans, or weights, which get a gradient. The batch may be 1.
+        last_queries (`int`, *optional*): Only the last real queries of this number count (SnapKV's window).
+
+    Returns:
+        `dict[str, torch.Tensor]`: What `statistics` names, `"bands"` if there are bands and `"columns"` if there are
+        sets. In float32, or in float64 if the queries are. Zero at queries that do not count and at keys that are
+        padding.
+
+    Raises:
+        ValueError: `statistics` has an unknown name or asks for nothing; a band is not a whole number; `columns` is
+            not `(batch, sets, keys)`; there are more queries than keys; or as in [`received_attention`].
+        RuntimeError: The result is differentiated twice.
+
+    Example:
+
+    ```python
+    >>> import torch
+    >>> from msattn import attention_statistics
+
+    >>> query, key = torch.randn(2, 1, 12, 4096, 64)
+    >>> found = attention_statistics(query, key, is_causal=True, statistics=("entropy", "distance"), bands=(-1,))
+    >>> {name: tuple(statistic.shape) for name, statistic in found.items()}
+    {'entropy': (1, 12, 4096), 'distance': (1, 12, 4096), 'bands': (1, 12, 4096, 1)}
+    ```
+    """
+    _check(query, key, statistics, bands, columns)
+    if set(statistics) == {"received"} and not bands and columns is None:
+        received = received_attention(
+            query, key, attention_mask, scaling, is_causal, None, position_bias, softcap, sinks, last_queries
+        )
+        return {"received": received}
+    scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
+    mask, rows, sinks, first = scope.mask, scope.queries, scope.sinks, 0
+    if last_queries is not None:
+        rows = _last_rows(rows, last_queries)
+        # The blocks begin at the first query that counts.
+        first = int(rows.flatten(0, -2).any(dim=0).int().argmax())
+        query, rows = query[:, :, first:], rows[..., first:]
+        position_bias, sinks, mask = (
+            tensor if tensor is None or tensor.shape[2] == 1 else tensor[:, :, first:]
+            for tensor in (position_bias, sinks, mask)
+        )
+    plan = _Plan(
+        tuple(name for name in STATISTICS if name in statistics),
+        tuple(bands),
+        key.shape[2] - query.shape[2],
+        Settings(1.0, softcap, None if scope.offset is None else scope.offset + first, block=block_size(query.device)),
+    )
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
+        query = query.to(dtype).contiguous() * scaling
+        key = repeat_kv(key.to(dtype), query.shape[1] // key.shape[1]).contiguous()
+        if columns is not None:
+            columns = columns.to(query).expand(query.shape[0], -1, -1)
+        values = _Statistics.apply(query, key, position_bias, sinks, columns, mask, rows, plan)
+    found = dict(zip(plan.names(columns), values, strict=False))
+    for name, value in found.items():
+        if name not in OF_KEYS:
+            found[name] = pad(value, (0,) * 2 * (value.dim() - 3) + (first, 0))
+        elif scope.keys is not None:
+            found[name] = value * scope.keys
+    return found
+
+
+class _Plan(NamedTuple):
+    """
+    What is computed.
+
+    Args:
+        statistics (`tuple[str, ...]`): Some of `STATISTICS`, in their order.
+        bands (`tuple[int, ...]`): Offsets.
+        before (`int`): The number of keys before the first query.
+        settings (`Settings`): What makes the attention weights, beside the tensors.
+    """
+
+    statistics: tuple[str, ...]
+    bands: tuple[int, ...]
+    before: int
+    settings: Settings
+
+    def names(self, columns: torch.Tensor | None) -> tuple[str, ...]:
+        """All that is returned, in this order."""
+        more = {"bands": bool(self.bands), "columns": columns is not None}
+        return (*self.statistics, *(name for name, wanted in more.items() if wanted))
+
+
+class _Statistics(torch.autograd.Function):
+    """What a plan names, and its gradient, a block of scores at a time."""
+
+    @staticmethod
+    def forward(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        bias: torch.Tensor | None,
+        sinks: torch.Tensor | None,
+        columns: torch.Tensor | None,
+        mask: torch.Tensor | None,
+        rows: torch.Tensor,
+        plan: _Plan,
+    ) -> tuple[torch.Tensor, ...]:
+        found, top = {}, None
+        last = {"bands": [len(plan.bands)], "columns": [] if columns is None else [columns.shape[1]]}
+        for name in plan.names(columns):
+            count = (key if name in OF_KEYS else query).shape[2]
+            found[name] = query.new_zeros(*query.shape[:2], count, *last.get(name, []))
+            if name == "received_max":
+                top = torch.zeros_like(found[name], dtype=torch.long)
+        for block in blocks(query, key, plan.settings):
+            parts = _parts(block, query, key, bias, sinks, columns)
+            weights = _weights(block, parts, mask, rows, plan)
+            if top is not None:
+                most, index = weights.max(dim=-2)
+                more = most > block.columns(found["received_max"])
+                block.columns(top)[more] = index[more] + block.queries.start
+            for name, part in _of_block(block, weights, parts[-1], top, plan).items():
+                if name in OF_KEYS:
+                    whole = block.columns(found[name])
+                    whole.copy_(whole + part if name == "received" else whole.maximum(part))
+                else:
+                    block.rows(found[name]).copy_(part)
+        return (*found.values(), *([] if top is None else [top]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple[torch.Tensor, ...]) -> None:
+        *tensors, ctx.plan = inputs
+        top = output[-1] if "received_max" in ctx.plan.statistics else None
+        if top is not None:
+            ctx.mark_non_differentiable(top)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, top)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        *tensors, mask, rows, top = ctx.saved_tensors
+        given = dict(zip(ctx.plan.names(tensors[-1]), gradients, strict=False))
+        given = {name: gradient for name, gradient in given.items() if gradient is not None}
+        totals = [
+            torch.zeros_like(tensor) if needed and given else None
+            for tensor, needed in zip(tensors, ctx.needs_input_grad, strict=False)
+        ]
+        for block in blocks(tensors[0], tensors[1], ctx.plan.settings) if given else ():
+            parts: list[Any] = [None if part is None else part.detach() for part in _parts(block, *tensors)]
+            wanted = [
+                (part.requires_grad_(), total)
+                for part, total in zip(parts, _parts(block, *totals), strict=True)
+                if total is not None
+            ]
+            with torch.enable_grad():
+                weights = _weights(block, parts, mask, rows, ctx.plan)
+                found = _of_block(block, weights, parts[-1], top, ctx.plan)
+            of_parts = torch.autograd.grad(
+                [found[name] for name in given],
+                [part for part, _ in wanted],
+                [(block.columns if name in OF_KEYS else block.rows)(gradient) for name, gradient in given.items()],
+                allow_unused=True,
+            )
+            for (_, total), of_part in zip(wanted, of_parts, strict=True):
+                if of_part is not None:
+                    total += of_part
+        return (*totals, None, None, None)
+
+
+def _parts(
+    block: Block,
+    query: torch.Tensor | None,
+    key: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sinks: torch.Tensor | None,
+    columns: torch.Tensor | None,
+) -> list[Any]:
+    """The parts of the differentiable tensors that a block needs."""
+    return [
+        None if query is None else block.rows(query),
+        None if key is None else block.columns(key),
+        None if bias is None else block.of(bias),
+        None if sinks is None else block.of(sinks),
+        None if columns is None else columns[block.examples, :, block.keys],
+    ]
+
+
+def _weights(
+    block: Block, parts: Sequence[Any], mask: torch.Tensor | None, rows: torch.Tensor, plan: _Plan
+) -> torch.Tensor:
+    """The attention weights of a block, zero at queries that do not count; `mask` and `rows` are whole tensors."""
+    query, key, bias, sinks, _ = parts
+    mask = None if mask is None else block.of(mask)
+    weights, _ = probabilities(query, key, bias, sinks, mask, plan.settings, block.queries.start)
+    return weights * block.of(rows.unsqueeze(-1))
+
+
+def _of_block(
+    block: Block, weights: torch.Tensor, columns: torch.Tensor | None, top: torch.Tensor | None, plan: _Plan
+) -> dict[str, torch.Tensor]:
+    """The statistics of a block; `top` is the query that attends most to each key, `(batch, heads, keys)`."""
+    count, keys = weights.shape[-2:]
+    first, device = block.queries.start, weights.device
+    places = torch.arange(count, device=device).unsqueeze(-1) + first + plan.before
+    distances = (places - torch.arange(keys, device=device)).abs()
+    found = {name: of_rows(weights, distances) for name, of_rows in OF_QUERIES.items() if name in plan.statistics}
+    if "received" in plan.statistics:
+        found["received"] = weights.sum(dim=-2)
+    if top is not None:
+        row = block.columns(top).unsqueeze(-2) - first
+        here = (row >= 0) & (row < count)
+        found["received_max"] = (weights.gather(-2, row.clamp(0, count - 1)) * here).squeeze(-2)
+    if plan.bands:
+        others = (places + torch.tensor(plan.bands, device=device)).expand(*weights.shape[:2], -1, -1)
+        inside = (others >= 0) & (others < keys)
+        found["bands"] = weights.gather(-1, others.clamp(0, keys - 1)) * inside
+    if columns is not None:
+        found["columns"] = weights @ columns.mT.unsqueeze(1)
+    return found
+
+
+def _check(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    statistics: Sequence[str],
+    bands: Sequence[int],
+    columns: torch.Tensor | None,
+) -> None:
+    unknown = [name for name in statistics if name not in STATISTICS]
+    if unknown or not (statistics or bands or columns is not None):
+        raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {tuple(unknown)}")
+    if not all(isinstance(band, int) for band in bands):
+        raise ValueError(f"bands must be whole numbers, got {tuple(bands)}")
+    if query.dim() == key.dim() == 4 and query.shape[2] > key.shape[2]:
+        raise ValueError(f"there must not be more queries than keys, got {query.shape[2]} and {key.shape[2]}")
+    if columns is not None:
+        fits = columns.dim() == 3 and columns.shape[0] in (1, query.shape[0]) and columns.shape[2] == key.shape[2]
+        if not fits:
+            raise ValueError(
+                f"columns must be (batch, sets, keys) = {(query.shape[0], 'sets', key.shape[2])}, got "
+                f"{tuple(columns.shape)}"
+            )
+
+
+__all__ = ["STATISTICS", "attention_statistics"]

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from msattn.modeling import attention_statistics as module
+from msattn.modeling.attention_statistics import STATISTICS, attention_statistics
+from msattn.modeling.received_attention import received_attention
+
+LENGTHS = (11, 4, 1)
+BANDS = (-1, 0, 1, 20)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of some rows only, the last of them not full."""
+    monkeypatch.setattr(module, "block_size", lambda device: 50)
+
+
+def real_tokens(left=False) -> torch.Tensor:
+    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
+    return real.flip(-1) if left else real
+
+
+def queries_and_keys(queries=11, keys=11, heads=4, key_heads=4, batch=3, dim=6) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (batch, heads, queries, dim), (batch, key_heads, keys, dim)
+    query, key = (torch.randn(shape, dtype=torch.float64, generator=generator) * 2 for shape in shapes)
+    return query.requires_grad_(), key.requires_grad_()
+
+
+def sets_of(keys=11, batch=3) -> torch.Tensor:
+    """The first token and every third one, and weights."""
+    chosen = torch.zeros(batch, 2, keys, dtype=torch.float64)
+    chosen[:, 0, ::3] = 1
+    chosen[:, 1] = torch.linspace(-1, 1, keys, dtype=torch.float64)
+    return chosen.requires_grad_()
+
+
+def reference(query, key, real, causal, columns, last_queries=None, scaling=None) -> dict[str, np.ndarray]:
+    """The formulas, one number after the other."""
+    query, key, columns = (tensor.detach().double().numpy() for tensor in (query, key, columns))
+    batch, heads, queries, dim = query.shape
+    keys = key.shape[2]
+    found = {name: np.zeros((batch, heads, keys)) for name in ("received", "received_max")}
+    found |= {name: np.zeros((batch, heads, queries)) for name in ("entropy", "distance", "peak", "square")}
+    found |= {"bands": np.zeros((batch, heads, queries, len(BANDS))), "columns": np.zeros((batch, heads, queries, 2))}
+    for b, h in np.ndindex(batch, heads):
+        rows = np.flatnonzero(real[b, keys - queries :])
+        for i in rows if last_queries is None else rows[-last_queries:]:
+            place = i + keys - queries
+            seen = [j for j in range(keys) if real[b, j] and (j <= place or not causal)]
+            scores = [query[b, h, i] @ key[b, h * key.shape[1] // heads, j] * (scaling or dim**-0.5) for j in seen]
+            weights = np.zeros(keys)
+            weights[seen] = np.exp(scores) / np.exp(scores).sum()
+            found["received"][b, h] += weights
+            found["received_max"][b, h] = np.maximum(found["received_max"][b, h], weights)
+            found["entropy"][b, h, i] = -sum(weight * np.log(weight) for weight in weights[seen])
+            found["distance"][b, h, i] = sum(weights[j] * abs(place - j) for j in seen)
+            found["peak"][b, h, i] = weights.max()
+            found["square"][b, h, i] = (weights**2).sum()
+            found["bands"][b, h, i] = [weights[place + band] if 0 <= place + band < keys else 0 for band in BANDS]
+            found["columns"][b, h, i] = columns[b] @ weights
+    return found
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "key_heads", "last_queries"), [(11, 4, None), (11, 2, 3), (4, 1, None), (1, 4, None)]
+)
+def test_equals_the_formulas(left, causal, queries, key_heads, last_queries):
+    query, key = queries_and_keys(queries, key_heads=key_heads)
+    real, columns = real_tokens(left), sets_of()
+    options = {"statistics": STATISTICS, "bands": BANDS, "columns": columns, "last_queries": last_queries}
+    found = attention_statistics(query, key, real.long(), 0.3, causal, **options)
+    expected = reference(query, key, real.numpy(), causal, columns, last_queries, 0.3)
+    assert found.keys() == expected.keys()
+    for name, statistic in found.items():
+        np.testing.assert_allclose(statistic.detach().numpy(), expected[name], rtol=0, atol=1e-12, err_msg=name)
+    for name in STATISTICS:  # alone, too
+        alone = attention_statistics(query, key, real, 0.3, causal, (name,), last_queries=last_queries)
+        assert list(alone) == [name]
+        torch.testing.assert_close(alone[name], found[name])
+
+
+@pytest.mark.parametrize(("size", "causal"), [(1, True), (6, False), (1000, True)])  # one row, rows, all
+def test_gradient(monkeypatch, size, causal):
+    monkeypatch.setattr(module, "block_size", lambda device: size)
+    query, key = (tensor.detach() for tensor in queries_and_keys(3, 4, 2, 1, batch=2, dim=2))
+    real, columns = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 1]]), sets_of(4, 2)
+    bias = torch.linspace(-1, 1, 12, dtype=torch.float64).view(1, 1, 3, 4)
+    tensors = [tensor.clone().requires_grad_() for tensor in (query, key, columns, bias, query[0, :, 0, 0])]
+
+    def every(query, key, columns, bias, sinks):
+        found = attention_statistics(
+            query, key, real, None, causal, STATISTICS, (-1, 2), columns, None, bias, 2.0, sinks
+        )
+        return tuple(found.values())
+
+    assert torch.autograd.gradcheck(every, tensors, fast_mode=size < 1000)
+
+
+@pytest.mark.parametrize("last_queries", [None, 2])
+def test_what_changes_the_softmax(last_queries):
+    """Position bias, soft cap and sinks, beside the weights of the formulas."""
+    query, key = queries_and_keys()
+    bias = torch.linspace(-2, 2, 121, dtype=torch.float64).view(1, 1, 11, 11)
+    sinks = torch.linspace(-1, 1, 4, dtype=torch.float64)
+    scores = 1.5 * torch.tanh(query @ key.mT * 6**-0.5 / 1.5) + bias
+    weights = scores.exp() / (scores.exp().sum(-1, keepdim=True) + sinks.exp().view(1, 4, 1, 1))
+    if last_queries:
+        weights = weights * (torch.arange(11) >= 11 - last_queries).unsqueeze(-1)
+    options = {"position_bias": bias, "softcap": 1.5, "sinks": sinks, "last_queries": last_queries}
+    found = attention_statistics(query, key, statistics=STATISTICS, **options)
+    torch.testing.assert_close(found["received"], weights.sum(-2))
+    torch.testing.assert_close(found["received_max"], weights.amax(-2))
+    torch.testing.assert_close(found["entropy"], -torch.xlogy(weights, weights).sum(-1))
+    torch.testing.assert_close(found["peak"], weights.amax(-1))
+    torch.testing.assert_close(found["square"], weights.square().sum(-1))
+
+
+def test_masks_of_four_dimensions_mean_the_same():
+    query, key = queries_and_keys()
+    real = real_tokens()
+    expected = attention_statistics(query, key, real, statistics=STATISTICS, bands=BANDS)
+    for mask in (real[:, None, None], real[:, None, None].expand(-1, 1, 11, -1), real[:, None, None].double().log()):
+        found = attention_statistics(query, key, mask, statistics=STATISTICS, bands=BANDS)
+        for name, statistic in found.items():
+            torch.testing.assert_close(statistic, expected[name], msg=name)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-5)])
+def test_half_precision_is_computed_in_float32(dtype, tolerance):
+    query, key = (tensor.detach().to(dtype) for tensor in queries_and_keys())
+    options = {"attention_mask": real_tokens(), "statistics": STATISTICS, "bands": BANDS}
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention_statistics(query, key, **options)
+    exact = attention_statistics(query.double(), key.double(), **options)
+    for name, statistic in found.items():
+        assert statistic.dtype == torch.float32
+        torch.testing.assert_close(statistic.double(), exact[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+def test_padding_changes_nothing():
+    query, key = queries_and_keys()
+    options = {"statistics": STATISTICS, "bands": BANDS}
+    padded = attention_statistics(query, key, real_tokens(), **options)
+    alone = attention_statistics(query[1:2, :, :4], key[1:2, :, :4], **options)
+    for name, statistic in alone.items():
+        torch.testing.assert_close(padded[name][1:2, :, :4], statistic, msg=name)
+        assert not padded[name][1:2, :, 4:].any()
+
+
+def test_keeps_no_matrix_for_the_backward_pass():
+    query, key = queries_and_keys(dim=2)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda x: x):
+        attention_statistics(query, key, statistics=STATISTICS, bands=BANDS)
+    assert max(kept) <= query.numel()
+
+
+def test_hidden_entropy_has_a_finite_gradient():
+    """Weights that underflow to 0."""
+    query = torch.tensor([[[[100.0], [0.0]]]], dtype=torch.float64, requires_grad=True)
+    key = torch.tensor([[[[100.0], [-100.0]]]], dtype=torch.float64)
+    found = attention_statistics(query, key, statistics=STATISTICS)
+    assert found["entropy"][0, 0].tolist() == pytest.approx([0, np.log(2)])
+    (gradient,) = torch.autograd.grad(sum(statistic.sum() for statistic in found.values()), query)
+    assert gradient.isfinite().all()
+
+
+def test_inference_mode_and_second_derivatives():
+    query, key = queries_and_keys()
+    expected = attention_statistics(query, key, statistics=STATISTICS)
+    with torch.inference_mode():
+        found = attention_statistics(query, key, statistics=STATISTICS)
+    for name, statistic in found.items():
+        torch.testing.assert_close(statistic, expected[name])
+    (gradient,) = torch.autograd.grad(expected["entropy"].square().sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()
+
+
+def test_received_alone_is_received_attention():
+    query, key = queries_and_keys()
+    found = attention_statistics(query, key, real_tokens())
+    assert torch.equal(found["received"], received_attention(query, key, real_tokens()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"statistics": ("mean",)}, r"statistics must be some of received, .*, got \('mean',\)"),
+        ({"statistics": ()}, "statistics must be some of"),
+        ({"bands": (0.5,)}, r"bands must be whole numbers, got \(0.5,\)"),
+        ({"columns": torch.ones(3, 11)}, r"columns must be .*, got \(3, 11\)"),
+        ({"columns": torch.ones(2, 1, 11)}, "columns must be"),
+        ({"columns": torch.ones(3, 1, 10)}, "columns must be"),
+        ({"statistics": ("peak",), "last_queries": 0}, "last_queries must be a positive number, got 0"),
+        ({"statistics": ("peak",), "attention_mask": torch.ones(3, 10)}, "attention_mask must be"),
+    ],
+)
+def test_bad_arguments(options, message):
+    query, key = queries_and_keys()
+    with pytest.raises(ValueError, match=message):
+        attention_statistics(query, key, **options)
+
+
+def test_more_queries_than_keys():
+    with pytest.raises(ValueError, match="more queries than keys, got 11 and 5"):
+        attention_statistics(*queries_and_keys(11, 5), statistics=("entropy",))
