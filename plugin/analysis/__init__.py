@@ -7,7 +7,7 @@ from msattn.analysis.attention_maps import attention_maps, bertviz_attention, re
 from msattn.analysis.comparison import comparison_table, read_seeds
 from msattn.analysis.distance_figure import distance_table, plot_distances
 from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
-from msattn.analysis.diversity import attention_diversity, map_similarity, received_entropy
+from msattn.analysis.diversity import attention_diversity
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
 from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
@@ -19,6 +19,7 @@ from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tabl
 from msattn.analysis.probing_figure import plot_importances, top_maps
 from msattn.analysis.study_figure import plot_studies, plot_study
 from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
+from msattn.modeling.map_diversity import map_similarity, received_entropy
 
 __all__ = [
     "AttentionDistances",
