@@ -34,6 +34,8 @@ OWN_MASKS = ("bigbird_pegasus",)
 SILENT = "_msattn_silent"
 # Whether the last pass asked the layer for its attention.
 COLLECTED = "_msattn_collected"
+# The `Reader` that `read_attention` leaves on a layer.
+READER = "_msattn_reader"
 
 
 class AttentionRefused(ValueError):
@@ -154,20 +156,20 @@ def received_attention_forward(
     _refuse_unknown(module, kwargs)
     wanted = _is_wanted(module, kwargs)
     silent = getattr(module, SILENT, False)
+    reader = _reader_of(module)
+    summed = (wanted and not silent) or (reader is not None and reader.needs_sums)
     sinks = s_aux if sinks is None else sinks
     if position_bias is not None:
         kwargs["position_bias"] = position_bias
     stock = softcap is None and sinks is None
     in_blocks = query.device.type == "cpu" and not torch.compiler.is_compiling()
-    output = None
-    if stock and not (wanted and not silent and in_blocks):
+    output: Any = None
+    received: torch.Tensor | None = None
+    scope: _Scope | None = None
+    if stock and not (summed and in_blocks):
         output, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
         )
-        if not wanted:
-            return output, None
-        if silent:
-            return output, query.new_empty(*query.shape[:2], 0)
     # As `sdpa_attention_forward`: a prompt in a cache that has room for more sees as many keys as it has tokens.
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
@@ -175,8 +177,9 @@ def received_attention_forward(
     if room > 0:
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
         position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
-    if output is None:
+    if output is None or summed or reader is not None:
         scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
+    if output is None and scope is not None:
         groups = query.shape[1] // key.shape[1]
         settings = Settings(
             query.shape[-1] ** -0.5 if scaling is None else scaling,
@@ -186,13 +189,19 @@ def received_attention_forward(
             int(torch.empty((), dtype=torch.int64).random_()) if dropout else 0,
             block_size(query.device),
         )
-        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
         mask = scope.mask
         if in_blocks and mask is not None and (mask == mask[..., :1, :]).all():
             mask = mask[..., :1, :]
         with torch.autocast(query.device.type, enabled=False):
             output, received = BlockedAttention.apply(
-                query, key, value, position_bias, scope.sinks, mask, scope.queries, settings
+                query,
+                repeat_kv(key, groups),
+                repeat_kv(value, groups),
+                position_bias,
+                scope.sinks,
+                mask,
+                scope.queries,
+                settings,
             )
         if scope.visible is not None and scope.visible.dtype == torch.bool:
             seeing = scope.visible.any(dim=-1, keepdim=True)
@@ -200,13 +209,16 @@ def received_attention_forward(
                 output = output * seeing  # as in `scaled_dot_product_attention`: who sees nothing has no output
         output = output.transpose(1, 2).contiguous()
         received = received if scope.keys is None else received * scope.keys
-    else:
-        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
+    elif summed and scope is not None:
         method = "blocked" if torch.compiler.is_compiling() or position_bias is not None else "fused"
         received = _sums(method, query, key, position_bias, scope, scaling)
+    if reader is not None and scope is not None:
+        inputs = (query, key, attention_mask, scaling, causal)
+        special = {"position_bias": position_bias, "softcap": softcap, "sinks": sinks}
+        reader.add(module, _real_keys(scope, key), received, inputs, special)
     if not wanted:
         return output, None
-    if silent:
+    if silent or received is None:
         return output, query.new_empty(*query.shape[:2], 0)
     return output, pad(received, (0, room)) if room > 0 else received
 
@@ -260,6 +272,18 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     wanted = any(name.endswith("attentions") for name in collected)
     setattr(module, COLLECTED, wanted)
     return wanted
+
+
+def _reader_of(module: nn.Module) -> Any:
+    """The `Reader` that reads this layer, if there is one."""
+    reader = getattr(module, READER, None)
+    if reader is None or _is_cross_attention(module) or not reader.reads(module):
+        return None
+    if torch.compiler.is_compiling():
+        raise AttentionRefused(
+            f"{type(module).__name__} is compiled: its attention cannot be read; ask for output_attentions=True."
+        )
+    return reader
 
 
 def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
@@ -362,6 +386,18 @@ def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
     if count < 1:
         raise ValueError(f"last_queries must be a positive number, got {count}")
     return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
+
+
+def _real_keys(scope: _Scope, key: torch.Tensor) -> torch.Tensor:
+    """True at real keys, `(batch, keys)`."""
+    if scope.keys is not None:
+        real = scope.keys.any(dim=1)
+    elif scope.visible is None:
+        real = key.new_ones(1, key.shape[2], dtype=torch.bool)
+    else:
+        seen = scope.visible if scope.visible.dtype == torch.bool else scope.visible > MASKED
+        real = seen.any(dim=2).any(dim=1)
+    return real.expand(key.shape[0], -1)
 
 
 def _is_cross_attention(module: nn.Module) -> bool:

@@ -17,6 +17,7 @@ from msattn.configuration import (
 )
 from msattn.configuration.heads_per_scale import heads_per_scale
 from msattn.errors import UserError
+from msattn.guiding.guiding_loss import guiding_loss
 from msattn.modeling import (
     BertForMultiScaleRE,
     BertForMultiScaleSequenceClassification,
@@ -37,6 +38,7 @@ from msattn.modeling import (
     PairwiseScores,
 )
 from msattn.modeling.attention_patterns import pattern_loss
+from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.attention_statistics import attention_statistics
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.pairwise_scores import relations_of_arcs
@@ -109,6 +111,7 @@ __all__ = [
     "MultiScaleFusion",
     "MultiScaleModel",
     "PairwiseScores",
+    "Reading",
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
@@ -117,12 +120,14 @@ __all__ = [
     "data",
     "decode_tree",
     "decode_trees",
+    "guiding_loss",
     "heads_per_scale",
     "k_best_trees",
     "mdg_loss",
     "metrics",
     "pattern_loss",
     "pdg_loss",
+    "read_attention",
     "received_attention",
     "relations_of_arcs",
     "scale_aware_attention",

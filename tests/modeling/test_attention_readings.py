@@ -1,0 +1,216 @@
+"""Readings are what the model would return as `attentions`, of every forward pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    DebertaV2Model,
+    T5Config,
+    T5Model,
+)
+
+from msattn.modeling import received_attention
+from msattn.modeling.attention_readings import read_attention
+from msattn.modeling.received_attention import READER, AttentionRefused
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 32,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.3,
+}
+
+
+def build(kind=BertModel, config=None) -> nn.Module:
+    torch.manual_seed(0)
+    return kind(BertConfig(**SIZES) if config is None else config)
+
+
+def batch(*lengths: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    real = (torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)).long()
+    torch.manual_seed(seed)
+    return {"input_ids": torch.randint(3, 40, real.shape) * real, "attention_mask": real}
+
+
+QUESTIONS, ANSWERS = batch(7, 4), batch(9, 9, 2, seed=1)
+
+
+def column_sums(model: nn.Module, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Of eager maps."""
+    model.set_attn_implementation("eager")
+    maps = model(**inputs, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    return [(one * inputs["attention_mask"][:, None, :, None]).sum(-2) for one in maps]
+
+
+class BiEncoder(nn.Module):
+    """Returns a number, from two passes of one encoder."""
+
+    def __init__(self, encoder: nn.Module):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, questions, answers):
+        left, right = (self.encoder(**texts)[0].mean(1) for texts in (questions, answers))
+        return (left @ right.T).square().mean()
+
+
+class Past(nn.Module):
+    """Calls past hooks, as adapters do."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs):
+        return self.model.forward(**inputs)
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_every_pass_of_a_bi_encoder(past):
+    encoder = build()
+    model = BiEncoder(Past(encoder) if past else encoder)
+    expected = [column_sums(encoder, inputs) for inputs in (QUESTIONS, ANSWERS)]
+    plain = model(QUESTIONS, ANSWERS)
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+    with read_attention(model) as readings:
+        assert encoder.config._attn_implementation == "received"
+        loss = model(QUESTIONS, ANSWERS)
+    torch.testing.assert_close(loss, plain)
+    assert [(reading.forward, reading.layer) for reading in readings] == [(i, j) for i in range(2) for j in range(3)]
+    for reading in readings:
+        inputs = (QUESTIONS, ANSWERS)[reading.forward]
+        torch.testing.assert_close(reading["received"], expected[reading.forward][reading.layer])
+        assert torch.equal(reading.real, inputs["attention_mask"].bool())
+        assert reading["received"].requires_grad
+    assert encoder.config._attn_implementation == "sdpa"
+    assert not any(hasattr(module, READER) for module in model.modules())
+    assert [len(module._forward_hooks) for module in model.modules()] == hooks
+
+
+def test_chosen_layers():
+    model = build()
+    with read_attention(model, layers=[2]) as readings:
+        model(**QUESTIONS)
+        model(**ANSWERS)
+    assert [(reading.forward, reading.layer) for reading in readings] == [(0, 2), (1, 2)]
+    torch.testing.assert_close(readings[1]["received"], column_sums(model, ANSWERS)[2])
+
+
+def test_the_other_layers_compute_no_sums(monkeypatch):
+    model, sizes = build(), []
+    with read_attention(model, layers=[1]):
+        blocked = received_attention.BlockedAttention.apply
+        monkeypatch.setattr(
+            received_attention.BlockedAttention, "apply", lambda *inputs: (sizes.append(1), blocked(*inputs))[1]
+        )
+        model(**QUESTIONS)
+    assert len(sizes) == 1
+
+
+def test_shared_layers_are_counted():
+    model = build(AlbertModel, AlbertConfig(**SIZES, embedding_size=8, classifier_dropout_prob=0.0))
+    expected = column_sums(model, QUESTIONS)
+    with read_attention(model) as readings:
+        model(**QUESTIONS)
+        model(**QUESTIONS)
+    assert [(reading.forward, reading.layer) for reading in readings] == [(i, j) for i in range(2) for j in range(3)]
+    for reading in readings:
+        torch.testing.assert_close(reading["received"], expected[reading.layer])
+
+
+def test_an_encoder_and_a_decoder_are_two_passes():
+    sizes = {
+        "vocab_size": 40,
+        "d_model": 16,
+        "d_kv": 8,
+        "d_ff": 16,
+        "num_layers": 2,
+        "num_heads": 2,
+        "dropout_rate": 0,
+    }
+    torch.manual_seed(0)
+    model = T5Model(T5Config(**sizes)).eval()
+    inputs = {**QUESTIONS, "decoder_input_ids": ANSWERS["input_ids"][:2]}
+    model.set_attn_implementation("eager")
+    outputs = model(**inputs, output_attentions=True)
+    with read_attention(model) as readings:
+        model(**inputs)
+    assert [(reading.forward, reading.layer) for reading in readings] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    real = QUESTIONS["attention_mask"][:, None, :, None]
+    torch.testing.assert_close(readings[1]["received"], (outputs.encoder_attentions[1] * real).sum(-2))
+    torch.testing.assert_close(readings[3]["received"], outputs.decoder_attentions[1].sum(-2))
+    assert model.config._attn_implementation == model.encoder.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_recomputation_counts_once(inside):
+    gradients, counts = [], []
+    for checkpointing in (False, True):
+        model = build().train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+            if not inside:
+                model.set_attn_implementation("received")
+        with read_attention(model) as readings:
+            states = model(**ANSWERS)[0]
+            loss = states.square().mean() + sum(reading["received"].square().mean() for reading in readings)
+            if inside:
+                loss.backward()
+        if not inside:
+            loss.backward()
+        counts.append(len(readings))
+        gradients.append(model.encoder.layer[0].attention.self.query.weight.grad)
+    assert counts == [3, 3]
+    torch.testing.assert_close(*gradients)
+
+
+def test_an_error_inside_leaves_the_model_as_it_was():
+    model = build()
+    with pytest.raises(RuntimeError), read_attention(model):
+        model(input_ids=torch.zeros(1, 100, dtype=torch.long))
+    assert model.config._attn_implementation == "sdpa" and not hasattr(model, READER)
+    with read_attention(model) as readings:
+        model(**QUESTIONS)
+    assert len(readings) == 3
+
+
+def test_mistakes():
+    with (
+        pytest.raises(AttentionRefused, match="Linear has no model of Transformers inside"),
+        read_attention(nn.Linear(2, 2)),
+    ):
+        pass
+    model = build()
+    with (
+        pytest.raises(ValueError, match="statistics must be some of received, .*got 'sums'"),
+        read_attention(model, ["sums"]),
+    ):
+        pass
+    with pytest.raises(ValueError, match="layers must be numbers from 0, got -1"), read_attention(model, layers=[-1]):
+        pass
+    with (
+        pytest.raises(ValueError, match="there is no layer 3; the model has 0 to 2"),
+        read_attention(model, layers=[3]),
+    ):
+        model(**QUESTIONS)
+    with (
+        pytest.raises(AttentionRefused, match="DebertaV2Model gives nothing away"),
+        read_attention(build(DebertaV2Model, DebertaV2Config(**SIZES))),
+    ):
+        pass
+    compiled = torch.compile(model, backend="eager")
+    with pytest.raises(AttentionRefused, match="is compiled"), read_attention(compiled):
+        pass
