@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, Trainer
-from transformers.modeling_outputs import ModelOutput
+from torch import nn
+from transformers import Trainer
+from transformers.utils import logging
 
+from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.map_diversity import map_similarity, received_entropy
+from msattn.modeling.received_attention import AttentionRefused
+
+logger = logging.get_logger(__name__)
 
 
 class MapMeasures:
@@ -46,35 +51,28 @@ class MapMeasures:
 
 
 @contextmanager
-def measured_maps(model: PreTrainedModel) -> Iterator[MapMeasures]:
+def measured_maps(model: nn.Module) -> Iterator[MapMeasures]:
     """
-    Measures the attention maps in every forward pass inside.
+    Measures the attention maps in every forward pass inside. A model that cannot be read is left alone.
 
     Args:
-        model (`PreTrainedModel`): A model that returns attentions. Its attention implementation is restored on exit.
+        model (`torch.nn.Module`): The model. Its attention implementation is restored on exit.
     """
-    measures, own = MapMeasures(), model.config._attn_implementation
+    measures = MapMeasures()
+    with ExitStack() as stack:
+        try:
+            readings = stack.enter_context(read_attention(model))
+        except AttentionRefused as refused:
+            logger.warning(f"the attention maps are not measured: {refused}")
+        else:
 
-    def ask(module: Any, args: tuple, inputs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return args, {**inputs, "output_attentions": True}
+            def take(*_: Any) -> None:
+                passes: dict[int, list[Reading]] = {}
+                for reading in readings:
+                    passes.setdefault(reading.forward, []).append(reading)
+                for layers in passes.values():
+                    measures.add(torch.cat([layer["received"] for layer in layers], dim=1), layers[0].real)
+                readings.clear()
 
-    def take(module: Any, args: tuple, inputs: dict[str, Any], outputs: ModelOutput) -> ModelOutput:
-        mask = inputs["attention_mask"].flatten(0, -2).bool()
-        layers = outputs.attentions
-        if layers[0].dim() == 4:
-            layers = [(mask[:, None, None].to(layer) @ layer).squeeze(-2) for layer in layers]
-        measures.add(torch.cat(tuple(layers), dim=1), mask)
-        return type(outputs)(**{name: value for name, value in outputs.items() if name != "attentions"})
-
-    hooks = [
-        model.register_forward_pre_hook(ask, with_kwargs=True),
-        model.register_forward_hook(take, with_kwargs=True),
-    ]
-    if own != "eager":
-        model.set_attn_implementation("received")
-    try:
+            stack.callback(model.register_forward_hook(take).remove)
         yield measures
-    finally:
-        model.set_attn_implementation(own)
-        for hook in hooks:
-            hook.remove()
