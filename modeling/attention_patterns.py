@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch.nn.functional import pad
 
@@ -60,8 +62,9 @@ def pattern_loss(
     real = attention_mask.to(attention.device).bool()
     with torch.autocast(attention.device.type, enabled=False):
         attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
-        rows, overlap, squares = _terms(attention, target, real)
-        counted = rows if missing == "exclude" else real
+        aim = target_of(target, real, attention.dtype)
+        overlap, squares = _overlap(attention, aim), aim.squares()
+        counted = aim.rows if missing == "exclude" else real
         weights = real.to(attention.dtype)
         own = (attention.square() @ weights[:, None, :, None]).squeeze(-1) * counted.unsqueeze(1)
         entries = counted.sum(dim=-1) * real.sum(dim=-1)
@@ -69,48 +72,64 @@ def pattern_loss(
         return (distances / entries.clamp_min(1).unsqueeze(-1)).mean()
 
 
-def _terms(
-    attention: torch.Tensor, target: str | torch.Tensor, real: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The rows with a target, `(batch, tokens)`, and over these rows ΣAP, `(batch, heads)`, and ΣP², `(batch,)`."""
-    batch, _, tokens, _ = attention.shape
+class Target(NamedTuple):
+    """
+    A pattern P: what each token should attend to.
+
+    Args:
+        rows (`torch.BoolTensor` of shape `(batch, tokens)`): The rows that have a target.
+        weights (`torch.Tensor`, *optional*):
+            Proportions, of shape `(batch, tokens, tokens)`, or `(batch, 1, tokens)` if they are the same for all rows.
+        offset (`int`): How far away the one token is that is attended to, if there are no proportions.
+    """
+
+    rows: torch.Tensor
+    weights: torch.Tensor | None
+    offset: int = 0
+
+    def squares(self) -> torch.Tensor:
+        """ΣP² over the rows with a target, `(batch,)`."""
+        if self.weights is None:
+            return self.rows.sum(dim=-1)
+        squares = self.weights.square().sum(dim=-1)
+        return (squares * self.rows).sum(dim=-1)
+
+
+def target_of(target: str | torch.Tensor, real: torch.Tensor, dtype: torch.dtype) -> Target:
+    """
+    A pattern over real tokens, `(batch, tokens)`.
+
+    Raises:
+        ValueError: See [`pattern_loss`].
+    """
+    batch, tokens = real.shape
     if isinstance(target, str):
         if target in ("next", "prev"):
-            return _band(attention, target, real)
-        if target == "first":
-            return _columns(attention, real & (real.cumsum(dim=-1) == 1), real)
-        raise ValueError(f"target must be one of {', '.join(POSITIONS)} or a tensor, got {target!r}")
-    target = target.to(attention)
+            pairs = real[:, 1:] & real[:, :-1]
+            return Target(pad(pairs, (0, 1) if target == "next" else (1, 0)), None, 1 if target == "next" else -1)
+        if target != "first":
+            raise ValueError(f"target must be one of {', '.join(POSITIONS)} or a tensor, got {target!r}")
+        target = real & (real.cumsum(dim=-1) == 1)
+    target = target.to(real.device, dtype)
     if target.shape == (batch, tokens):
-        return _columns(attention, target, real)
-    if target.shape == (batch, tokens, tokens):
-        return _matrix(attention, target, real)
-    raise ValueError(f"target must be {(batch, tokens)} or {(batch, tokens, tokens)}, got {tuple(target.shape)}")
+        weights = _proportions(target * real).unsqueeze(1)
+    elif target.shape == (batch, tokens, tokens):
+        weights = _proportions(target * real.unsqueeze(1) * real.unsqueeze(2))
+    else:
+        raise ValueError(f"target must be {(batch, tokens)} or {(batch, tokens, tokens)}, got {tuple(target.shape)}")
+    return Target(real & (weights > 0).any(dim=-1), weights)
 
 
-def _band(attention: torch.Tensor, target: str, real: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    pairs = real[:, 1:] & real[:, :-1]
-    rows = pad(pairs, (0, 1) if target == "next" else (1, 0))
-    diagonal = attention.diagonal(1 if target == "next" else -1, dim1=-2, dim2=-1)
-    return rows, (diagonal * pairs.unsqueeze(1)).sum(dim=-1), pairs.sum(dim=-1)
-
-
-def _columns(
-    attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    target = _proportions(target.to(attention.dtype) * real)
-    rows = real & (target > 0).any(dim=-1, keepdim=True)
-    looks = (attention @ target[:, None, :, None]).squeeze(-1)
-    return rows, (looks * rows.unsqueeze(1)).sum(dim=-1), target.square().sum(dim=-1) * rows.sum(dim=-1)
-
-
-def _matrix(
-    attention: torch.Tensor, target: torch.Tensor, real: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    target = _proportions(target * real.unsqueeze(1) * real.unsqueeze(2))
-    rows = (target > 0).any(dim=-1)
-    overlap = (attention.flatten(2) @ target.flatten(1).unsqueeze(-1)).squeeze(-1)
-    return rows, overlap, target.square().sum(dim=(-2, -1))
+def _overlap(attention: torch.Tensor, target: Target) -> torch.Tensor:
+    """ΣAP over the rows with a target, `(batch, heads)`."""
+    if target.weights is None:
+        diagonal = attention.diagonal(target.offset, dim1=-2, dim2=-1)
+        rows = target.rows[:, :-1] if target.offset > 0 else target.rows[:, 1:]
+        return (diagonal * rows.unsqueeze(1)).sum(dim=-1)
+    if target.weights.shape[1] == 1:
+        looks = (attention @ target.weights.mT.unsqueeze(1)).squeeze(-1)
+        return (looks * target.rows.unsqueeze(1)).sum(dim=-1)
+    return (attention.flatten(2) @ target.weights.flatten(1).unsqueeze(-1)).squeeze(-1)
 
 
 def _proportions(target: torch.Tensor) -> torch.Tensor:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from .attention_statistics import STATISTICS, attention_statistics
 from .received_attention import READER, AttentionRefused
 
 # The attention implementations that report what they compute.
 READABLE = ("received",)
-STATISTICS = ("received",)
+
+Measure = Callable[..., Mapping[str, torch.Tensor]]
 
 
 @dataclass
@@ -53,8 +56,11 @@ class Reader:
     What attention layers report to while they are read.
 
     Args:
-        statistics (`Sequence[str]`): What is read.
         layers (`Collection[int]`, *optional*): The layers that are read; all of them if `None`.
+        needs_sums (`bool`): Whether column sums are read: they come with the output.
+        measure (`Callable`, *optional*):
+            What else is read: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
+            `position_bias`, `softcap` and `sinks`, and returns statistics by name.
         readings (`list[Reading]`): Where readings go.
         passes (`list[_Pass]`): The forward passes that are going on, the innermost last.
         found (`set[int]`): The layers that were seen.
@@ -62,8 +68,9 @@ class Reader:
         closed (`bool`): Whether only recomputation is expected.
     """
 
-    statistics: Sequence[str]
     layers: Collection[int] | None
+    needs_sums: bool
+    measure: Measure | None
     readings: list[Reading] = field(default_factory=list)
     passes: list[_Pass] = field(default_factory=lambda: [_Pass()])
     found: set[int] = field(default_factory=set)
@@ -76,11 +83,6 @@ class Reader:
         if number is not None and not self.closed:
             self.found.add(number)
         return self.layers is None or number is None or number in self.layers
-
-    @property
-    def needs_sums(self) -> bool:
-        """Whether column sums are all that is read: they come with the output."""
-        return self.statistics == ("received",)
 
     def add(
         self,
@@ -97,9 +99,11 @@ class Reader:
             module (`torch.nn.Module`): The layer.
             real (`torch.BoolTensor` of shape `(batch, keys)`): True at real tokens.
             received (`torch.Tensor`, *optional*): The column sums, if `needs_sums`.
-            inputs, special: Positional and named arguments of `attention_statistics`.
+            inputs, special: Positional and named arguments of `measure`.
         """
-        statistics = {} if received is None else {"received": received}
+        statistics = {} if self.measure is None else dict(self.measure(*inputs, **special))
+        if self.needs_sums and received is not None:
+            statistics["received"] = received
         if self.closed or _in_backward():
             return
         now = self.passes[-1]
@@ -119,7 +123,10 @@ class Reader:
 
 @contextmanager
 def read_attention(
-    model: nn.Module, statistics: Sequence[str] = ("received",), layers: Collection[int] | None = None
+    model: nn.Module,
+    statistics: Sequence[str] = ("received",),
+    layers: Collection[int] | None = None,
+    **options: Any,
 ) -> Iterator[list[Reading]]:
     """
     Reads the self-attention of a model in every forward pass inside, with gradients, whatever the model returns.
@@ -131,10 +138,12 @@ def read_attention(
 
     Args:
         model (`torch.nn.Module`): The model.
-        statistics (`Sequence[str]`, *optional*, defaults to `("received",)`): What to read; see [`Reading`].
+        statistics (`Sequence[str]`, *optional*, defaults to `("received",)`):
+            What to read: names of [`attention_statistics`].
         layers (`Collection[int]`, *optional*):
             Numbers of layers, from 0; all layers if `None`. The others cost nothing if layers know their number, as
             those of most models do.
+        **options: `bands`, `columns` and `last_queries` of [`attention_statistics`].
 
     Yields:
         `list[Reading]`: The readings in the order of computation. It may be cleared between passes.
@@ -142,7 +151,8 @@ def read_attention(
     Raises:
         AttentionRefused: The model has no model of Transformers inside, or one that is outside the attention
             interface, or it is compiled.
-        ValueError: A statistic is unknown, or a layer is not in the model; the latter after the block.
+        ValueError: A statistic is unknown, or a layer is not in the model; the latter after the block. During a pass:
+            as in [`attention_statistics`].
 
     Example:
 
@@ -159,9 +169,20 @@ def read_attention(
     for name in statistics:
         if name not in STATISTICS:
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
+    sums = statistics == ("received",) and not options
+    measure = None if sums else partial(attention_statistics, statistics=statistics, **options)
+    with read_passes(model, layers, sums, measure) as readings:
+        yield readings
+
+
+@contextmanager
+def read_passes(
+    model: nn.Module, layers: Collection[int] | None, needs_sums: bool, measure: Measure | None
+) -> Iterator[list[Reading]]:
+    """[`read_attention`] of anything; see [`Reader`] for the arguments."""
     if layers is not None and (wrong := [layer for layer in layers if layer < 0]):
         raise ValueError(f"layers must be numbers from 0, got {wrong[0]}")
-    reader = Reader(statistics, layers)
+    reader = Reader(layers, needs_sums, measure)
     previous = use_received(model)
     hooks = [
         hook
@@ -265,6 +286,7 @@ __all__ = [
     "Reading",
     "outside_the_interface",
     "read_attention",
+    "read_passes",
     "restore",
     "use_received",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -127,6 +127,31 @@ def probabilities(
     return scores.softmax(dim=-1)[..., :-1], capped
 
 
+class Totals(NamedTuple):
+    """The gradients that blocks add to: of the queries, the keys, and what is added to the scores."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    bias: torch.Tensor | None
+    sinks: torch.Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        bias: torch.Tensor | None,
+        sinks: torch.Tensor | None,
+        needed: Sequence[bool],
+    ) -> Totals:
+        """Zeros; `needed` says whether bias and sinks have a gradient."""
+        added = [
+            torch.zeros_like(tensor, dtype=query.dtype) if tensor is not None and wanted else None
+            for tensor, wanted in zip((bias, sinks), needed, strict=True)
+        ]
+        return cls(torch.empty_like(query), torch.zeros_like(key), *added)
+
+
 class BlockedAttention(torch.autograd.Function):
     """
     The column sums of attention and, given values, its output.
@@ -191,10 +216,8 @@ class BlockedAttention(torch.autograd.Function):
         query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         rows = rows.to(query.dtype).expand(query.shape[:3]).unsqueeze(-1)
         of_received = of_received.to(query.dtype).unsqueeze(-1)
-        of_query, of_key = torch.empty_like(query[..., :width]), torch.zeros_like(key[..., :width])
         of_value = None if value is None else torch.zeros_like(value)
-        of_bias = None if bias is None or not ctx.needs_input_grad[3] else torch.zeros_like(bias, dtype=query.dtype)
-        of_sinks = None if sinks is None or not ctx.needs_input_grad[4] else torch.zeros_like(sinks, dtype=query.dtype)
+        totals = Totals.of(query[..., :width], key[..., :width], bias, sinks, ctx.needs_input_grad[3:5])
         draw = Dropout(settings, query.device)
         # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel of both.
         left, right = rows, of_received
@@ -210,17 +233,8 @@ class BlockedAttention(torch.autograd.Function):
                 _add(block.columns(of_value), (weights if kept is None else weights * kept).mT, block.rows(of_output))
                 if kept is not None:
                     gradient += (block.rows(of_output) @ block.columns(value).mT).mul_(kept)
-            gradient = torch.ops.aten._softmax_backward_data(gradient, weights, -1, gradient.dtype)
-            if of_sinks is not None:
-                # P sums to 1 less the sink's share s, and dS to sum P dP - (1 - s) sum P dP: the sink's is the rest.
-                _add_part(of_sinks, block, -gradient.sum(dim=-1, keepdim=True))
-            if of_bias is not None:
-                _add_part(of_bias, block, gradient)
-            if capped is not None:
-                gradient = gradient * (1 - (capped / settings.softcap).square())
-            block.rows(of_query).copy_(gradient @ block.columns(key)[..., :width])
-            _add(block.columns(of_key), gradient.mT, block.rows(query)[..., :width])
-        gradients = (of_query.mul_(settings.scaling), of_key, of_value, of_bias, of_sinks)
+            _into_scores(block, gradient, weights, capped, query, key, totals, settings)
+        gradients = (totals.query.mul_(settings.scaling), totals.key, of_value, totals.bias, totals.sinks)
         inputs = (*tensors, bias, sinks)
         return (
             *(
@@ -292,6 +306,30 @@ def _of_block(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     bias, sinks, mask = (None if tensor is None else block.of(tensor) for tensor in (bias, sinks, mask))
     return probabilities(block.rows(query), block.columns(key), bias, sinks, mask, settings, block.queries.start)
+
+
+def _into_scores(
+    block: Block,
+    gradient: torch.Tensor,
+    weights: torch.Tensor,
+    capped: torch.Tensor | None,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    totals: Totals,
+    settings: Settings,
+) -> None:
+    """Adds the gradients of a block, given that of its weights; that of the queries lacks the scaling."""
+    gradient = torch.ops.aten._softmax_backward_data(gradient, weights, -1, gradient.dtype)
+    if totals.sinks is not None:
+        # P sums to 1 less the sink's share s, and dS to sum P dP - (1 - s) sum P dP: the sink's is the rest.
+        _add_part(totals.sinks, block, -gradient.sum(dim=-1, keepdim=True))
+    if totals.bias is not None:
+        _add_part(totals.bias, block, gradient)
+    if capped is not None and settings.softcap is not None:
+        gradient = gradient * (1 - (capped / settings.softcap).square())
+    width = totals.query.shape[-1]
+    block.rows(totals.query).copy_(gradient @ block.columns(key)[..., :width])
+    _add(block.columns(totals.key), gradient.mT, block.rows(query)[..., :width])
 
 
 def _add(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:

@@ -381,13 +381,6 @@ def _broadcasts(tensor: torch.Tensor, shape: tuple[int, ...]) -> bool:
     return fits and (tensor.dtype == torch.bool or tensor.is_floating_point())
 
 
-def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
-    """True at the last real queries."""
-    if count < 1:
-        raise ValueError(f"last_queries must be a positive number, got {count}")
-    return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
-
-
 def _real_keys(scope: _Scope, key: torch.Tensor) -> torch.Tensor:
     """True at real keys, `(batch, keys)`."""
     if scope.keys is not None:
@@ -398,6 +391,13 @@ def _real_keys(scope: _Scope, key: torch.Tensor) -> torch.Tensor:
         seen = scope.visible if scope.visible.dtype == torch.bool else scope.visible > MASKED
         real = seen.any(dim=2).any(dim=1)
     return real.expand(key.shape[0], -1)
+
+
+def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
+    """True at the last real queries."""
+    if count < 1:
+        raise ValueError(f"last_queries must be a positive number, got {count}")
+    return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
 
 
 def _is_cross_attention(module: nn.Module) -> bool:

@@ -120,6 +120,20 @@ def test_the_other_layers_compute_no_sums(monkeypatch):
     assert len(sizes) == 1
 
 
+def test_statistics():
+    model = build()
+    model.set_attn_implementation("eager")
+    maps = model(**QUESTIONS, output_attentions=True).attentions
+    with read_attention(model, ("received", "entropy"), layers=[0, 2], bands=(1,)) as readings:
+        model(**QUESTIONS)
+    real = QUESTIONS["attention_mask"][:, None].float()
+    for reading, weights in zip(readings, maps[::2], strict=True):
+        torch.testing.assert_close(reading["received"], (weights * real.unsqueeze(-1)).sum(-2))
+        torch.testing.assert_close(reading["entropy"], -(weights * weights.clamp_min(1e-30).log()).sum(-1) * real)
+        torch.testing.assert_close(reading["bands"][:, :, :-1, 0], weights.diagonal(1, -2, -1) * real[..., :-1])
+        assert reading["entropy"].requires_grad
+
+
 def test_shared_layers_are_counted():
     model = build(AlbertModel, AlbertConfig(**SIZES, embedding_size=8, classifier_dropout_prob=0.0))
     expected = column_sums(model, QUESTIONS)

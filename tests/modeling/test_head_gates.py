@@ -86,10 +86,10 @@ def test_gradient_is_the_slope():
     with head_gates(model) as gates:
         gradient = torch.autograd.grad(states(model).pow(3).sum(), gates)[0]
         with torch.no_grad():
-            gates[1, 3] += 1e-5
+            gates[1, 3] += 2**-12
             above = states(model).pow(3).sum()
-            gates[1, 3] -= 2e-5
-            slope = (above - states(model).pow(3).sum()) / 2e-5
+            gates[1, 3] -= 2**-11
+            slope = (above - states(model).pow(3).sum()) / 2**-11
     assert gradient[1, 3].item() == pytest.approx(slope.item(), rel=1e-4)
 
 
