@@ -22,7 +22,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
@@ -106,6 +113,7 @@ LIMITS = {
     "effective-scale": "--epochs 1 --samples 256 --test_samples 32 --pairs 1 2",
     "benchmarks/bench_multiscale.py": f"{BENCH} --shape minilm --tokens 16 --scales 3 --batch 1",
     "benchmarks/bench_guiding.py": f"{BENCH} --shape minilm --tokens 16 --batch-tokens 32",
+    "benchmarks/bench_statistics.py": f"{BENCH} --tokens 16",
     "benchmarks/bench_scale_attention.py": f"{BENCH} --tokens 16 --windows 1 --model-tokens 16 --batch-tokens 32",
     "benchmarks/bench_pairwise.py": f"{BENCH} --words 5 --batch-words 10",
     "benchmarks/bench_pipeline.py": f"{BENCH} --sentences 4 --batch_sizes 2",
@@ -148,14 +156,19 @@ def encoder() -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(encoder, tmp_path_factory) -> Path:
-    """A folder with an encoder and a re-ranker; 12 heads, as the documents name some of them."""
+    """A folder with an encoder, a re-ranker and a decoder; 12 heads, as the documents name some of them."""
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(tokenizer), num_labels=1, **sizes)
     torch.manual_seed(0)
-    for name, model_class in (("encoder", BertModel), ("reranker", BertForSequenceClassification)):
-        model_class(config).save_pretrained(folder / name)
+    decoder = Qwen3Config(vocab_size=len(tokenizer), **sizes, num_key_value_heads=4, head_dim=8)
+    for name, model in (
+        ("encoder", BertModel(config)),
+        ("reranker", BertForSequenceClassification(config)),
+        ("decoder", Qwen3ForCausalLM(decoder)),
+    ):
+        model.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     return folder
 
@@ -167,6 +180,7 @@ def workplace(data, encoder, tiny, tmp_path, monkeypatch) -> Path:
     links |= {path.name: path for path in (*ROOT.glob("run_*.py"), ROOT / "benchmarks")}
     links["sentence-transformers/all-MiniLM-L6-v2"] = encoder
     links["cross-encoder/ms-marco-MiniLM-L6-v2"] = tiny / "reranker"
+    links["Qwen/Qwen3-0.6B"] = tiny / "decoder"
     for name, target in links.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).symlink_to(target)
