@@ -78,7 +78,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable .)
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing,integrations]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py

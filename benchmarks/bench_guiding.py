@@ -1,6 +1,9 @@
 """
 What attention guiding adds to a train step: time and memory, beside unguided training and beside guiding by full maps.
 
+"Received" adds MDG and PDG of all heads, "patterns" guides a quarter of the heads to the first token and a quarter to
+the next one. The kernel is that of `scaled_dot_product_attention`; "none" are plain operations.
+
 All models run in one process and take turns, so that a slow moment of the machine touches each of them; times are
 compared turn by turn with unguided scaled dot-product attention. Needs Linux.
 """
@@ -12,6 +15,7 @@ import math
 import multiprocessing
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, resident_peak, take_turns
@@ -19,13 +23,17 @@ from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
 import msattn
+from msattn import GuidingArguments
+from msattn.guiding.guiding_loss import guided_passes, guiding_terms, measure_patterns
+from msattn.modeling.attention_readings import read_passes
 
-# What takes part: the attention implementation, and whether MDG and PDG are added.
+# What takes part: the attention implementation, and what is added to the task's loss.
 WAYS = {
-    "unguided, SDPA": ("sdpa", False),
-    "unguided, eager": ("eager", False),
-    "guided, full maps": ("eager", True),
-    "guided, received": ("received", True),
+    "unguided, SDPA": ("sdpa", None),
+    "unguided, eager": ("eager", None),
+    "guided, full maps": ("eager", GuidingArguments(mdg_weight=0.001, pdg_weight=0.001)),
+    "guided, received": ("received", GuidingArguments(mdg_weight=0.001, pdg_weight=0.001)),
+    "patterns": ("received", GuidingArguments(patterns=["first", "next"], pattern_weight=0.1)),
 }
 PLAIN = "unguided, SDPA"
 
@@ -56,17 +64,34 @@ def random_batch(tokens: int, arguments: argparse.Namespace) -> dict[str, torch.
     return {name: tensor.to(arguments.device) for name, tensor in batch.items()}
 
 
-def guided_loss(model: BertForSequenceClassification, batch: dict[str, torch.Tensor], guided: bool) -> torch.Tensor:
-    """The task's loss and, guided, both of the auxiliary ones with the recommended scaling."""
-    outputs = model(**batch, output_attentions=guided)
-    if not guided:
-        return outputs.loss
-    mask = batch["attention_mask"]
-    attentions = outputs.attentions
-    if attentions[0].dim() == 4:
-        attentions = [(attention * mask[:, None, :, None]).sum(-2) for attention in attentions]
-    received = torch.cat(tuple(attentions), dim=1)
-    return outputs.loss + 0.001 * (msattn.mdg_loss(received, mask) + msattn.pdg_loss(received, mask))
+def guided_loss(
+    model: BertForSequenceClassification, batch: dict[str, torch.Tensor], guiding: GuidingArguments | None
+) -> torch.Tensor:
+    """The task's loss and what guiding adds to it."""
+    if guiding is None:
+        return model(**batch).loss
+    if model.config._attn_implementation == "eager":
+        outputs, mask = model(**batch, output_attentions=True), batch["attention_mask"]
+        received = torch.cat([(maps * mask[:, None, :, None]).sum(-2) for maps in outputs.attentions], dim=1)
+        return outputs.loss + 0.001 * (msattn.mdg_loss(received, mask) + msattn.pdg_loss(received, mask))
+    measure = partial(measure_patterns, guiding=guiding, targets={}) if guiding.patterns else None
+    with read_passes(model, None, not guiding.patterns, measure) as readings:
+        loss = model(**batch).loss
+    terms = guiding_terms(guided_passes(readings, guiding), guiding)
+    return loss + sum(guiding.weights[name] * term for name, term in terms.items())
+
+
+def kernel(model: BertForSequenceClassification, way: str, batch: dict[str, torch.Tensor]) -> str:
+    """The attention kernel that PyTorch runs."""
+    model.set_attn_implementation(WAYS[way][0])
+    with torch.profiler.profile() as profile:
+        guided_loss(model, batch, WAYS[way][1])
+    names = {
+        event.key.removeprefix("aten::_scaled_dot_product_")
+        for event in profile.key_averages()
+        if event.key.startswith("aten::_scaled_dot_product_")
+    }
+    return ", ".join(sorted(names)) or "none"
 
 
 def train_step(
@@ -106,6 +131,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
     for tokens in arguments.tokens:
         steps = [train_step(way, tokens, arguments, model, optimizer) for way in WAYS]
         seconds = dict(zip(WAYS, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
+        kernels = {way: kernel(model, way, random_batch(tokens, arguments)) for way in WAYS}
         del steps
         peaks = dict.fromkeys(WAYS, math.nan)
         for way in tqdm(WAYS if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
@@ -117,6 +143,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
                 [
                     str(tokens),
                     way,
+                    kernels[way],
                     f"{statistics.median(seconds[way]):.3f} s",
                     f"{statistics.median(ratios):.3f}",
                     f"{peaks[way] / 2**20:,.0f} MiB" if arguments.memory else "-",
@@ -144,7 +171,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     rows = compare(arguments)
     print(f"{arguments.shape}, {arguments.batch_tokens} tokens a batch. {describe(arguments)}\n")
-    print(markdown("N | way | train step | time ratio | peak memory | memory ratio", rows))
+    print(markdown("N | variant | kernel | train step | time ratio | peak memory | memory ratio", rows))
 
 
 if __name__ == "__main__":

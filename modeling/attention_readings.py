@@ -227,17 +227,20 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
         raise AttentionRefused(f"{name} is compiled: its attention cannot be read; ask for output_attentions=True.")
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
-    inner: set[nn.Module] = set()
-    for one in models:
-        if one in inner:
-            continue
-        inner.update(one.modules())
+    for one in outermost_models(model):
         if one.config._attn_implementation not in READABLE:
             one.set_attn_implementation("received")
         if one.config._attn_implementation not in READABLE:
             restore(previous)
             raise AttentionRefused(outside_the_interface(one))
     return previous
+
+
+def outermost_models(model: nn.Module) -> list[PreTrainedModel]:
+    """The models of Transformers in a module, without those that are parts of others."""
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    inner = {part for one in models for part in one.modules() if part is not one}
+    return [one for one in models if one not in inner]
 
 
 def restore(previous: Sequence[tuple[PreTrainedConfig, str | None]]) -> None:
@@ -284,6 +287,7 @@ __all__ = [
     "READABLE",
     "Reader",
     "Reading",
+    "outermost_models",
     "outside_the_interface",
     "read_attention",
     "read_passes",

@@ -102,15 +102,15 @@ class _Distances(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_sums: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *tensors, mask = ctx.saved_tensors
+        *tensors, bias, sinks, mask = ctx.saved_tensors
         settings, target = ctx.settings, ctx.target
-        query, key = _in_full(*tensors[:2])
+        query, key = _in_full(*tensors)
         width = query.shape[-1]
         query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
-        totals = Totals.of(query[..., :width], key[..., :width], *tensors[2:], ctx.needs_input_grad[2:4])
+        totals = Totals.of(query[..., :width], key[..., :width], bias, sinks, ctx.needs_input_grad[2:4])
         scale = 2 * of_sums.unsqueeze(-1) * target.rows.unsqueeze(1)
         for block in blocks(query, key, settings):
-            weights, capped = _of_block(block, query, key, *tensors[2:], mask, settings)
+            weights, capped = _of_block(block, query, key, bias, sinks, mask, settings)
             gradient = weights.clone()
             _subtract(gradient, target, block)
             gradient *= block.rows(scale).unsqueeze(-1)
@@ -119,7 +119,7 @@ class _Distances(torch.autograd.Function):
         return (
             *(
                 None if gradient is None else gradient.to(tensor.dtype)
-                for gradient, tensor in zip(gradients, tensors, strict=True)
+                for gradient, tensor in zip(gradients, (*tensors, bias, sinks), strict=True)
             ),
             None,
             None,

@@ -178,7 +178,7 @@ def received_attention_forward(
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
         position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
     if output is None or summed or reader is not None:
-        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
+        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, is_cross_attention(module))
     if output is None and scope is not None:
         groups = query.shape[1] // key.shape[1]
         settings = Settings(
@@ -205,7 +205,8 @@ def received_attention_forward(
             )
         if scope.visible is not None and scope.visible.dtype == torch.bool:
             seeing = scope.visible.any(dim=-1, keepdim=True)
-            if torch.compiler.is_compiling() or not seeing.all():
+            # Looking at it would make the CPU wait for a GPU.
+            if not in_blocks or not seeing.all():
                 output = output * seeing  # as in `scaled_dot_product_attention`: who sees nothing has no output
         output = output.transpose(1, 2).contiguous()
         received = received if scope.keys is None else received * scope.keys
@@ -277,7 +278,7 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
 def _reader_of(module: nn.Module) -> Any:
     """The `Reader` that reads this layer, if there is one."""
     reader = getattr(module, READER, None)
-    if reader is None or _is_cross_attention(module) or not reader.reads(module):
+    if reader is None or is_cross_attention(module) or not reader.reads(module):
         return None
     if torch.compiler.is_compiling():
         raise AttentionRefused(
@@ -400,7 +401,7 @@ def _last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
     return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)
 
 
-def _is_cross_attention(module: nn.Module) -> bool:
+def is_cross_attention(module: nn.Module) -> bool:
     """Only the layer knows; its mask does not tell."""
     decoding = getattr(module, "is_decoder", False) and not getattr(module, "is_causal", True)
     return bool(decoding or getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__)
@@ -497,6 +498,7 @@ def _attention_gradient(
 __all__ = [
     "AttentionRefused",
     "METHODS",
+    "is_cross_attention",
     "received_attention",
     "received_attention_forward",
     "received_attention_mask",

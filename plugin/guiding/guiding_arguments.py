@@ -81,6 +81,14 @@ class GuidingArguments:
     guided_layers: list[int] | None = field(
         default=None, metadata={"help": "Layers to guide, from 0, or from -1 for the last one. Default: all."}
     )
+    guide_every: int = field(
+        default=1,
+        metadata={
+            "help": "Guide every k-th step only, the first one included; the others cost nothing. The weights are "
+            "those of a guided step."
+        },
+    )
+    guide_eval: bool = field(default=False, metadata={"help": "Log the losses at evaluation, too."})
     guiding_axis: str | None = field(
         default=None,
         metadata={
@@ -163,8 +171,12 @@ class GuidingArguments:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
             raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
+        if not isinstance(self.guide_every, int) or self.guide_every < 1:
+            raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
         if self.guiding and not self.weights:
-            logger.warning(f"guiding={self.guiding}: nothing is guided, as mdg_weight and pdg_weight are 0.")
+            logger.warning(
+                f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
+            )
         self._check_patterns()
 
     def _check_patterns(self) -> None:

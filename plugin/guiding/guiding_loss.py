@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from msattn.errors import UserError
+from msattn.modeling.attention_patterns import POSITIONS
 from msattn.modeling.attention_readings import Reading
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.pattern_distances import pattern_distances
 
 if TYPE_CHECKING:
     from msattn.guiding.guiding_arguments import GuidingArguments
+
+# The statistic that `measure_patterns` reads.
+DISTANCES = "patterns"
 
 
 def guiding_loss(
     readings: Sequence[Reading], guiding: GuidingArguments
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """
-    The guiding losses of attention that [`read_attention`] has read.
+    MDG and PDG of attention that [`read_attention`] has read.
 
     Each forward pass has its own maps, which are those of its guided layers. The terms are means over the samples of
     all passes. Where some passes have gradients, those without, such as a reference model's, do not count.
@@ -33,7 +38,8 @@ def guiding_loss(
 
     Raises:
         UserError: Nothing was read; `guided_layers` names a layer that was not; the layers of a pass attend to
-            different tokens; or the arguments ask for full maps (`guiding_axis="official"`, `pattern_weight`).
+            different tokens; or the arguments ask for what [`GuidedTrainer`] alone can do (`guiding_axis="official"`,
+            `pattern_weight`).
 
     Example:
 
@@ -46,57 +52,130 @@ def guiding_loss(
     """
     weights = guiding.weights
     if guiding.guiding_axis == "official" or "pattern_loss" in weights:
-        raise UserError("guiding_loss knows column sums only: the axis official and patterns need full maps.")
-    passes = guided_passes(readings, guiding)
-    total = sum(real.shape[0] for _, real in passes)
-    terms: dict[str, Any] = {}
-    for vectors, real in passes:
-        for name, term in map_terms(vectors, real, guiding).items():
-            terms[name] = terms.get(name, 0.0) + term.to(passes[0][1].device) * (real.shape[0] / total)
-    loss = sum((weights[name] * term for name, term in terms.items()), torch.zeros((), device=passes[0][1].device))
+        raise UserError("guiding_loss knows MDG and PDG of received attention only: use GuidedTrainer for the rest.")
+    terms = guiding_terms(guided_passes(readings, guiding), guiding)
+    loss = sum(
+        (weights[name] * term for name, term in terms.items()), readings[0].real.new_zeros((), dtype=torch.float)
+    )
     return loss, terms
 
 
-def guided_passes(
-    readings: Sequence[Reading], guiding: GuidingArguments
-) -> list[tuple[dict[int, torch.Tensor], torch.Tensor]]:
+def guided_passes(readings: Sequence[Reading], guiding: GuidingArguments) -> list[dict[int, Reading]]:
     """
-    What the guided layers of each forward pass have received, `(batch, heads, tokens)` by layer, and which tokens are
-    real, all of a pass on one device.
+    The readings of the guided layers of each forward pass, by layer.
 
     Raises:
-        UserError: As in [`guiding_loss`].
+        UserError: Nothing was read, or not the layers that `guided_layers` names.
     """
-    trained = [reading for reading in readings if reading["received"].requires_grad]
+    if not readings:
+        raise UserError("no attention was read: no model that has any has run inside of read_attention.")
+    trained = [reading for reading in readings if has_gradient(reading)]
     passes: dict[int, dict[int, Reading]] = {}
     for reading in trained or readings:
         passes.setdefault(reading.forward, {})[reading.layer] = reading
-    if not passes:
-        raise UserError("no attention was read: no model that has any has run inside of read_attention.")
-    found = []
-    for layers in passes.values():
-        named = guiding.guided_layers is not None
-        chosen = [layer for layer in (guiding.layers(max(layers) + 1) if named else sorted(layers))]
+    for forward, layers in passes.items():
+        chosen = sorted(layers) if guiding.guided_layers is None else guiding.layers(max(layers) + 1)
         if missing := [layer for layer in chosen if layer not in layers]:
             raise UserError(f"guided_layers: layer {missing[0]} was not read.")
-        real = layers[chosen[0]].real
-        vectors = {layer: layers[layer]["received"].to(real.device) for layer in chosen}
-        if len({vector.shape[::2] for vector in vectors.values()}) > 1:
+        passes[forward] = {layer: layers[layer] for layer in chosen}
+    return list(passes.values())
+
+
+def has_gradient(reading: Reading) -> bool:
+    """Whether a loss of what was read would train the model."""
+    return any(statistic.requires_grad for statistic in reading.statistics.values())
+
+
+def guiding_terms(passes: Sequence[Mapping[int, Reading]], guiding: Any) -> dict[str, torch.Tensor]:
+    """
+    The unweighted losses, under the names of `GuidingArguments.weights`.
+
+    Args:
+        passes (`Sequence[Mapping[int, Reading]]`): See [`guided_passes`].
+        guiding (`GuidingArguments`): Weights and variants of the losses; those without a weight are left out.
+
+    Raises:
+        UserError: The layers of a pass attend to different tokens.
+    """
+    sizes = [next(iter(layers.values())).real.shape[0] for layers in passes]
+    terms: dict[str, Any] = {}
+    for layers, size in zip(passes, sizes, strict=True):
+        for name, term in _terms_of_pass(layers, guiding).items():
+            part = term * (size / sum(sizes))
+            terms[name] = terms[name] + part.to(terms[name].device) if name in terms else part
+    return terms
+
+
+def _terms_of_pass(layers: Mapping[int, Reading], guiding: Any) -> dict[str, torch.Tensor]:
+    real = next(iter(layers.values())).real
+    terms = {}
+    if guiding.mdg_weight or guiding.pdg_weight:
+        vectors = [reading["received"].to(real.device) for reading in layers.values()]
+        if len({vector.shape[::2] for vector in vectors}) > 1:
             raise UserError(
                 "the layers of a forward pass attend to different tokens: name those to compare in guided_layers."
             )
-        found.append((vectors, real))
-    return found
-
-
-def map_terms(vectors: Mapping[int, torch.Tensor], real: torch.Tensor, guiding: Any) -> dict[str, torch.Tensor]:
-    """The unweighted MDG and PDG losses of one forward pass, under the names of `GuidingArguments.weights`."""
-    maps = torch.cat(list(vectors.values()), dim=1)
-    terms = {}
-    if guiding.mdg_weight:
-        terms["mdg_loss"] = mdg_loss(
-            maps, real, guiding.guiding_temperature, guiding.mdg_normalize, guiding.guiding_reduction
-        )
-    if guiding.pdg_weight:
-        terms["pdg_loss"] = pdg_loss(maps, real, guiding.pdg_normalize, guiding.guiding_reduction)
+        maps = torch.cat(vectors, dim=1)
+        if guiding.mdg_weight:
+            terms["mdg_loss"] = mdg_loss(
+                maps, real, guiding.guiding_temperature, guiding.mdg_normalize, guiding.guiding_reduction
+            )
+        if guiding.pdg_weight:
+            terms["pdg_loss"] = pdg_loss(maps, real, guiding.pdg_normalize, guiding.guiding_reduction)
+    if guiding.pattern_weight:
+        distances = torch.stack([reading[DISTANCES].to(real.device) for reading in layers.values()])
+        # A mean over heads and samples, and a sum over layers and patterns.
+        terms["pattern_loss"] = distances.mean(dim=1).sum()
     return terms
+
+
+def measure_patterns(
+    query: torch.Tensor,
+    *inputs: Any,
+    guiding: GuidingArguments,
+    targets: Mapping[str, torch.Tensor],
+    **special: Any,
+) -> dict[str, torch.Tensor]:
+    """
+    What a `Reader` measures for the pattern loss: the distance to each pattern, `(batch, patterns)`.
+
+    Args:
+        query, *inputs, **special: See [`pattern_distances`].
+        guiding (`GuidingArguments`): Which heads are guided to which pattern.
+        targets (`Mapping[str, torch.Tensor]`): The targets of patterns that depend on the text.
+
+    Raises:
+        UserError: The targets are not those of the tokens of this forward pass.
+    """
+    key, *others = inputs
+    groups = query.shape[1] // key.shape[1]
+    key = key.repeat_interleave(groups, dim=1)
+    distances = []
+    for pattern, heads in guiding.heads(query.shape[1]).items():
+        target = targets.get(pattern, pattern)
+        if isinstance(target, str) and target not in POSITIONS:
+            continue  # validation data have no words
+        if isinstance(target, torch.Tensor) and target.shape[:2] != (query.shape[0], key.shape[2]):
+            raise UserError(
+                f"the pattern {pattern} has targets for {tuple(target.shape[:2])} tokens, and a forward pass has "
+                f"{(query.shape[0], key.shape[2])}: it needs a model that reads the batch as it is, in one pass."
+            )
+        parts = {name: _heads_of(tensor, heads) for name, tensor in special.items()}
+        distances.append(pattern_distances(query[:, heads], key[:, heads], target, *_mask_of(others, heads), **parts))
+    if not distances:
+        return {DISTANCES: query.new_zeros(query.shape[0], 0)}
+    return {DISTANCES: torch.stack([distance.mean(dim=1) for distance in distances], dim=1)}
+
+
+def _mask_of(inputs: Sequence[Any], heads: slice) -> list[Any]:
+    mask, *others = inputs
+    return [_heads_of(mask, heads), *others]
+
+
+def _heads_of(tensor: Any, heads: slice) -> Any:
+    """The part of what is added to the scores that belongs to these heads."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    if tensor.dim() == 1:
+        return tensor[heads]
+    return tensor if tensor.dim() < 4 or tensor.shape[1] == 1 else tensor[:, heads]

@@ -145,6 +145,29 @@ def word_sources(
     return sources
 
 
+def warn_of_empty_patterns(collator: PatternCollator, dataset: Any) -> None:
+    """
+    Warns of patterns that have no target in the training data.
+
+    Args:
+        collator (`PatternCollator`): Has the patterns.
+        dataset (`datasets.Dataset`): The training data; a stream is not looked at.
+    """
+    columns = getattr(dataset, "column_names", None) or ()
+    if not hasattr(dataset, "__len__"):
+        return
+    found = {}
+    if "input_ids" in columns:
+        for name, ids in collator.ids.items():
+            found[name] = any(not set(ids).isdisjoint(row) for row in dataset["input_ids"])
+    if "words" in columns:
+        for name, source in collator.sources.items():
+            found[name] = any(source(words).any() for words in dataset["words"])
+    for name, any_target in found.items():
+        if not any_target:
+            logger.warning(f"the pattern {name} finds nothing in the training data: no head is guided to it.")
+
+
 def _texts(dataset: Dataset) -> Iterator[list[str]]:
     for example in dataset["words"]:
         yield from example

@@ -61,10 +61,12 @@ class AccumulationMixin(_Trainer):
             self._look_at_the_loss(model, inputs, num_items_in_batch)
         divisor = self.divisor(num_items_in_batch) if model.training else 1
         labels = self._labelled(inputs)
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        if divisor > 1 and self._examples is not None:
-            loss = loss * divisor * labels / self._labels
-        return (loss, outputs) if return_outputs else loss
+        # Outputs that nobody asked for may cost a Trainer a second pass, as TRL's.
+        result = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if divisor == 1 or self._examples is None:
+            return result
+        scale = divisor * labels / self._labels
+        return (result[0] * scale, result[1]) if return_outputs else result * scale
 
     def share(self, inputs: dict[str, Any]) -> float:
         """The fraction of the training step's examples that is in this batch."""

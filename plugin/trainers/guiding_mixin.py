@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.trainer_utils import EvalLoopOutput
 from transformers.utils import logging
 
 from msattn.data.inputs.words import WORD_COLUMNS
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.guiding.pattern_sources import PatternCollator, word_sources
+from msattn.guiding.guiding_loss import DISTANCES, guided_passes, guiding_terms, has_gradient, measure_patterns
+from msattn.guiding.pattern_sources import PatternCollator, warn_of_empty_patterns, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
-from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
-from msattn.modeling.received_attention import AttentionRefused, select_layers
+from msattn.modeling.attention_readings import (
+    Reading,
+    outermost_models,
+    outside_the_interface,
+    read_passes,
+    restore,
+    use_received,
+)
+from msattn.modeling.received_attention import AttentionRefused, is_cross_attention, select_layers
 from msattn.trainers.accumulation import AccumulationMixin
 from msattn.trainers.guiding_record import GuidingRecord
 
@@ -33,18 +44,24 @@ class _Guided:
 
     Args:
         parser (`Callable`, *optional*): Maps the words of a sentence to their heads, for the pattern `dependency`.
-        own_attention (`str`, *optional*): The attention implementation of the model outside of training.
+        own_attention (`list`): The attention implementations of the model outside of training.
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
             The word embeddings before training, for the pattern `wordsim`.
         record (`GuidingRecord`): The loss terms since the last log.
-        computed (`bool`): Whether a guided loss has been computed in this training.
+        evaluation (`dict[str, torch.Tensor]`, *optional*): The sums of the terms in an evaluation that logs them.
+        computed (`bool`): Whether a loss has been computed in this training.
+        by_outputs (`bool`): Whether the model is asked for its attentions: if it returns full maps or is compiled.
+        layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
     """
 
     parser: Callable[[list[str]], Sequence[int]] | None
-    own_attention: str | None = None
+    own_attention: list[tuple[PreTrainedConfig, str | None]] = field(default_factory=list)
     embeddings: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     record: GuidingRecord = field(default_factory=GuidingRecord)
+    evaluation: dict[str, torch.Tensor] | None = None
     computed: bool = False
+    by_outputs: bool = False
+    layers: list[int] | None = None
 
 
 class GuidingMixin(AccumulationMixin):
@@ -56,10 +73,14 @@ class GuidingMixin(AccumulationMixin):
     The losses are [`mdg_loss`], [`pdg_loss`] and [`pattern_loss`]. They are logged, unweighted, next to the loss. No
     parameters are added, and inference does not change.
 
-    During training, the model uses the attention implementation `"received"`: fused attention that also returns the
-    attention that each token receives, without the attention matrix. The full attention maps are used instead in two
-    cases: if the model was loaded with `attn_implementation="eager"`, which models outside the attention interface of
-    Transformers require, and for patterns and the axis `"official"`, which switch to eager attention.
+    During training, the model uses the attention implementation `"received"`: fused attention that computes what each
+    token receives, and how far a head is from its pattern, without the attention matrix. It is read from every forward
+    pass that has a gradient, whatever the model returns ([`read_attention`]). The full attention maps are used instead
+    in two cases: if the model was loaded with `attn_implementation="eager"`, which models outside the attention
+    interface of Transformers require, and for the axis `"official"`, which switches to eager attention. The same goes
+    for patterns of compiled models and under `torch.nn.DataParallel`.
+
+    `Trainer.hyperparameter_search` may range over the fields of [`GuidingArguments`].
 
     Args:
         *args: Positional arguments of the Trainer.
@@ -72,7 +93,7 @@ class GuidingMixin(AccumulationMixin):
     Raises:
         UserError: The model returns no usable attention maps, or lacks a requested layer or head. During training: a
             loss is not finite, the guided attention has no gradient, the data lack the words or trees of a pattern, or
-            a subclass computes its loss without guiding.
+            a subclass computes its loss without guiding. `guide_eval` is set, and full maps are needed.
 
     Example:
 
@@ -99,11 +120,7 @@ class GuidingMixin(AccumulationMixin):
         super().__init__(*args, **kwargs)
         self._set_attention(self.model)
         self._restore_attention()
-        if guiding.needs_words:
-            # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
-            self._guided.embeddings = self.model.get_input_embeddings().weight.detach().to("cpu", copy=True)
-        if guiding.needs_targets:
-            self.data_collator = PatternCollator(self.data_collator, self.processing_class, guiding.patterns or ())
+        self._prepare_patterns(self.model)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As in [`Trainer`]. Restores the model's attention implementation afterwards."""
@@ -120,7 +137,20 @@ class GuidingMixin(AccumulationMixin):
     def call_model_init(self, *args: Any) -> nn.Module:
         model = super().call_model_init(*args)
         self._set_attention(model)
+        self._prepare_patterns(model)
         return model
+
+    def _hp_search_setup(self, trial: Any) -> None:
+        # The search sets attributes of `self.args`, each cast to the type of what is there.
+        names = [own.name for own in fields(self.guiding)]
+        for name in names:
+            value = getattr(self.guiding, name)
+            setattr(self.args, name, float(value) if name.endswith("_weight") else value)
+        try:
+            super()._hp_search_setup(trial)
+        finally:
+            values = {name: self.args.__dict__.pop(name) for name in names}
+        self.guiding = replace(self.guiding, **values)
 
     def get_train_dataloader(self) -> DataLoader:
         if self.guiding.needs_words:
@@ -129,6 +159,8 @@ class GuidingMixin(AccumulationMixin):
             self.data_collator.sources = word_sources(
                 patterns, self.train_dataset, self.processing_class, self._guided.embeddings, trees
             )
+        if self.guiding.needs_targets:
+            warn_of_empty_patterns(self.data_collator, self.train_dataset)
         return super().get_train_dataloader()
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -138,8 +170,46 @@ class GuidingMixin(AccumulationMixin):
             self._signature_columns = [*self._signature_columns, *WORD_COLUMNS]
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        targets = inputs.get("pattern_targets", {})
         inputs = {name: value for name, value in inputs.items() if name != "pattern_targets"}
-        return super().prediction_step(model, inputs, *args, **kwargs)
+        sums = self._guided.evaluation
+        if sums is None:
+            return super().prediction_step(model, inputs, *args, **kwargs)
+        with self._reading(targets) as readings:
+            outcome = super().prediction_step(model, inputs, *args, **kwargs)
+        with torch.no_grad():
+            passes = self._passes(readings)
+            examples = sum(next(iter(layers.values())).real.shape[0] for layers in passes)
+            for name, term in {**guiding_terms(passes, self.guiding), "examples": torch.ones(())}.items():
+                sums[name] = sums.get(name, 0.0) + term * examples
+        return outcome
+
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        sums: dict[str, torch.Tensor] | None = None
+        if self.guiding.guide_eval and self.guiding.weights:
+            sums = {}
+        self._guided.evaluation = sums
+        try:
+            output = super().evaluation_loop(
+                dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+            )
+        finally:
+            self._guided.evaluation = None
+        if sums:
+            device = self.accelerator.device
+            row = torch.stack([total.to(device, torch.float32) for total in sums.values()]).unsqueeze(0)
+            *terms, examples = self.accelerator.gather(row).sum(dim=0).tolist()
+            names = [f"{metric_key_prefix}_{name}" for name in sums]
+            metrics: Any = output.metrics
+            metrics.update({name: term / examples for name, term in zip(names, terms, strict=False)})
+        return output
 
     def compute_loss(
         self,
@@ -152,33 +222,34 @@ class GuidingMixin(AccumulationMixin):
         if not (model.training and weights):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         self._guided.record.check()
-        inputs = {**inputs, "output_attentions": True}
+        inputs = dict(inputs)
         targets = inputs.pop("pattern_targets", {})
-        with _passes_with_gradient(model) as passes:
-            try:
-                loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-            except AttentionRefused as refused:
-                raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
+        guided = self.state.global_step % self.guiding.guide_every == 0
+        if guided and self._guided.by_outputs:
+            loss, outputs, readings = self._ask_for_attentions(model, inputs, num_items_in_batch, targets)
+        else:
+            reading: Any = self._reading(targets) if guided else nullcontext([])
+            with reading as readings:
+                result: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            loss, outputs = result if return_outputs else (result, None)
         self._guided.computed = True
         share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
-        mask = inputs.get("attention_mask")
-        # Some Trainers, such as TRL's, return the outputs of a second pass, without a gradient.
-        guided = passes[-1] if passes and not _has_gradient(outputs) else outputs
-        vectors, mask = self._layer_vectors(guided, mask)
-        if torch.is_grad_enabled() and not any(vector.requires_grad for vector in vectors.values()):
-            raise UserError(
-                "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
-                'reentrant (gradient_checkpointing_kwargs={"use_reentrant": false} is what works).'
-            )
+        values: dict[int, torch.Tensor] = {}
         parts = {"task_loss": loss.detach().mean() / divisor}
-        terms = self._terms(vectors, mask)
-        if "pattern_loss" in weights:
-            terms["pattern_loss"] = self._pattern_loss(guided["attentions"], mask, targets)
-            weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
-        for name, term in terms.items():
-            loss = loss + weights[name] * divisor * share * term
-            parts[name] = share * term.detach()
-        self._guided.record.add(self.state.global_step + 1, parts, share, vectors)
+        if guided:
+            passes = self._passes(readings)
+            if torch.is_grad_enabled() and not any(map(has_gradient, readings)):
+                raise UserError(
+                    "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
+                    'reentrant (gradient_checkpointing_kwargs={"use_reentrant": false} is what works).'
+                )
+            if "pattern_loss" in weights:
+                weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
+            for name, term in guiding_terms(passes, self.guiding).items():
+                loss = loss + weights[name] * divisor * share * term.to(loss.device)
+                parts[name] = share * term.detach().to(loss.device)
+            values = {layer: _values(reading).to(loss.device) for layer, reading in passes[-1].items()}
+        self._guided.record.add(self.state.global_step + 1, parts, share, values)
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -196,116 +267,186 @@ class GuidingMixin(AccumulationMixin):
             logs = {**logs, **dict(zip(means, gathered.tolist(), strict=True))}
         super().log(logs, *args, **kwargs)
 
-    def _terms(self, vectors: Mapping[int, torch.Tensor], mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """The unweighted MDG and PDG losses, under the names of `GuidingArguments.weights`."""
-        guiding: Any = self.guiding  # its preset has replaced every None
-        maps = torch.cat(list(vectors.values()), dim=1)
-        terms = {}
-        if guiding.mdg_weight:
-            terms["mdg_loss"] = mdg_loss(
-                maps, mask, guiding.guiding_temperature, guiding.mdg_normalize, guiding.guiding_reduction
-            )
-        if guiding.pdg_weight:
-            terms["pdg_loss"] = pdg_loss(maps, mask, guiding.pdg_normalize, guiding.guiding_reduction)
-        return terms
+    @contextmanager
+    def _reading(self, targets: Mapping[str, torch.Tensor]) -> Iterator[list[Reading]]:
+        """Reads what the losses need from every forward pass inside."""
+        guiding = self.guiding
+        measure = partial(measure_patterns, guiding=guiding, targets=targets) if guiding.pattern_weight else None
+        sums = bool(guiding.mdg_weight or guiding.pdg_weight)
+        try:
+            with read_passes(self.model, self._guided.layers, sums, measure) as readings:
+                yield readings
+        except AttentionRefused as refused:
+            raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
 
-    def _pattern_loss(
-        self, attentions: Sequence[torch.Tensor], mask: torch.Tensor | None, targets: Mapping[str, torch.Tensor]
-    ) -> torch.Tensor:
-        """The pattern loss: a mean over heads, summed over layers and patterns."""
-        losses = [
-            pattern_loss(attentions[layer][:, heads], targets.get(pattern, pattern), mask)
-            for layer in self.guiding.layers(len(attentions))
-            for pattern, heads in self.guiding.heads(attentions[layer].shape[1]).items()
-        ]
-        return torch.stack([loss.to(losses[0].device) for loss in losses]).sum()
+    def _passes(self, readings: Sequence[Reading]) -> list[dict[int, Reading]]:
+        """The guided layers of each forward pass."""
+        if not readings:
+            raise UserError(outside_the_interface(self.model))
+        # What is not guided was not read, if the number of layers is known.
+        guiding = self.guiding if self._guided.layers is None else replace(self.guiding, guided_layers=None)
+        return guided_passes(readings, guiding)
 
-    def _layer_vectors(self, outputs: Any, mask: torch.Tensor | None) -> tuple[dict[int, torch.Tensor], torch.Tensor]:
-        """The maps of each guided layer as vectors, `(batch, heads, tokens)`, all on one device; and their mask."""
-        attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
+    def _ask_for_attentions(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        num_items_in_batch: torch.Tensor | int | None,
+        targets: Mapping[str, torch.Tensor],
+    ) -> tuple[torch.Tensor, Any, list[Reading]]:
+        """The loss, the outputs, and readings of the attentions that the model returns."""
+        with _passes_with_gradient(model) as passes:
+            try:
+                asked = {**inputs, "output_attentions": True}
+                loss, outputs = super().compute_loss(model, asked, True, num_items_in_batch)
+            except AttentionRefused as refused:
+                raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
+        # Some Trainers return the outputs of a second pass, without a gradient.
+        returned = passes[-1] if passes and not _has_gradient(outputs) else outputs
+        attentions = returned.get("attentions") if isinstance(returned, Mapping) else None
         if not attentions:
-            if isinstance(outputs, Mapping) and "encoder_attentions" in outputs:
-                raise UserError(f"{type(self.model).__name__} has an encoder and a decoder: it cannot be guided.")
-            if isinstance(outputs, Mapping) and self.model.config._attn_implementation != "eager":
-                raise UserError(_outside_the_interface(self.model))
-            why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
+            if isinstance(returned, Mapping) and self.model.config._attn_implementation != "eager":
+                raise UserError(outside_the_interface(self.model))
+            why = "" if isinstance(returned, Mapping) else ", but a tuple (return_dict=False)"
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         layers = self.guiding.layers(len(attentions))
-        mask = self._mask_of_tokens(attentions[layers[0]], mask)
-        vectors = {layer: self._vectors(attentions[layer], mask).to(mask.device) for layer in layers}
-        for layer, vector in vectors.items():
-            if vector.shape[::2] != mask.shape:
-                raise UserError(
-                    f"{type(self.model).__name__} cannot be guided: layer {layer} attends to {vector.shape[2]} places "
-                    f"in {vector.shape[0]} rows, and its inputs are {mask.shape[1]} tokens in {mask.shape[0]}."
-                )
-        return vectors, mask
+        real = self._real_tokens(attentions[layers[0]], inputs.get("attention_mask"))
+        readings = [Reading(0, layer, real, self._statistics(attentions[layer], real, targets)) for layer in layers]
+        return loss, outputs, readings
 
-    def _mask_of_tokens(self, attention: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """The mask of what the model attends to, `(batch, tokens)`."""
+    def _real_tokens(self, attention: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Which of what the model attends to is real, `(batch, tokens)`."""
+        places = (attention.shape[0], attention.shape[-1])
         if mask is None:
-            return torch.ones(attention.shape[0], attention.shape[-1], device=attention.device)
+            return torch.ones(places, dtype=torch.bool, device=attention.device)
         mask = mask.flatten(0, -2)  # the choices of a question are rows of their own
         frames = getattr(self.model, "_get_feature_vector_attention_mask", None)
-        if frames is not None and mask.shape[1] != attention.shape[-1]:  # speech: the mask is that of the samples
-            mask = frames(attention.shape[-1], mask)
-        return mask
+        if frames is not None and mask.shape[1] != places[1]:  # speech: the mask is that of the samples
+            mask = frames(places[1], mask)
+        if mask.shape != places:
+            raise UserError(
+                f"{type(self.model).__name__} cannot be guided: it attends to {places[1]} places in {places[0]} rows, "
+                f"and its inputs are {mask.shape[1]} tokens in {mask.shape[0]}."
+            )
+        return mask.to(attention.device).bool()
 
-    def _vectors(self, attention: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _statistics(
+        self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Of what a layer has returned: column sums, or full maps."""
         if self.model.config._attn_implementation != "eager":
             if attention.dim() != 3:
-                raise UserError(_outside_the_interface(self.model))
-            return attention
-        if attention.dim() != 4 or attention.shape[-2:] != (mask.shape[-1],) * 2:
+                raise UserError(outside_the_interface(self.model))
+            return {"received": attention}
+        if attention.dim() != 4 or attention.shape[-2:] != (real.shape[-1],) * 2:
             raise UserError(f"{type(self.model).__name__} has attentions of shape {tuple(attention.shape)}: no maps.")
         with torch.autocast(attention.device.type, enabled=False):
             attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
-            real = mask.to(attention)
+            weights = real.to(attention)
             if self.guiding.guiding_axis == "official":
-                return attention.sum(dim=-1) / real.sum(dim=-1).clamp_min(1)[:, None, None]
-            return (real[:, None, None] @ attention).squeeze(-2)
+                received = attention.sum(dim=-1) / weights.sum(dim=-1).clamp_min(1)[:, None, None]
+            else:
+                received = (weights[:, None, None] @ attention).squeeze(-2)
+        losses = [
+            pattern_loss(attention[:, heads], targets.get(pattern, pattern), real)
+            for pattern, heads in self.guiding.heads(attention.shape[1]).items()
+            if self.guiding.pattern_weight
+        ]
+        patterns = {DISTANCES: torch.stack(losses).expand(real.shape[0], -1)} if losses else {}
+        return {"received": received, **patterns}
+
+    def _prepare_patterns(self, model: Any) -> None:
+        guided = self._guided
+        if self.guiding.needs_words and not guided.embeddings.numel():
+            # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
+            guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
+        if self.guiding.needs_targets and not isinstance(self.data_collator, PatternCollator):
+            self.data_collator = PatternCollator(
+                self.data_collator, self.processing_class, self.guiding.patterns or ()
+            )
 
     def _set_attention(self, model: Any) -> None:
         if not self.guiding.weights:
             return
-        name = type(model).__name__
-        config: Any = getattr(model, "config", None)
-        parameters = inspect.signature(model.forward).parameters
-        takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-        if not hasattr(model, "set_attn_implementation") or not (takes_any or "output_attentions" in parameters):
+        name, models = type(model).__name__, outermost_models(model) if isinstance(model, nn.Module) else []
+        if not models:
             raise UserError(f"{name} returns no attentions: it cannot be guided.")
-        if getattr(config, "sentence_pairs", False):
-            raise UserError(
-                f"{name} attends to the sentences of a pair apart, and so cannot be guided: with sentence_pairs=False "
-                "it reads both as one text."
-            )
-        for size, check in (("num_hidden_layers", self.guiding.layers), ("num_attention_heads", self.guiding.heads)):
-            count = getattr(config, size, None)
-            if isinstance(count, (list, tuple)):
-                raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
-            if count is not None:
-                check(count)
-        full = self.guiding.guiding_axis == "official" or bool(self.guiding.pattern_weight)
-        current, wanted = config._attn_implementation, "eager" if full else "received"
-        if current == "eager" and not full:
+        counts = set()
+        for one in models:
+            _check_model(one)
+            config: Any = one.config
+            for size, check in (
+                ("num_hidden_layers", self.guiding.layers),
+                ("num_attention_heads", self.guiding.heads),
+            ):
+                if isinstance(count := getattr(config, size, None), int):
+                    check(count)
+            counts.add(getattr(config, "num_hidden_layers", None))
+        count = counts.pop() if len(counts) == 1 else None
+        guided = self._guided
+        guided.layers = None if count is None or self.guiding.guided_layers is None else self.guiding.layers(count)
+        config = models[0].config
+        official = self.guiding.guiding_axis == "official"
+        eager = config._attn_implementation == "eager" and _takes_output_attentions(model)
+        outputs_only = self.args.torch_compile or self.args.n_gpu > 1
+        guided.by_outputs = official or eager or outputs_only
+        if official or (outputs_only and self.guiding.pattern_weight):
+            self._switch(models[0], "eager")
+        elif eager:
             logger.warning(f"{name} was loaded with eager attention: its full maps are summed, after their dropout.")
-        elif current != wanted:
-            self._guided.own_attention = current
-            model.set_attn_implementation(wanted)
-            if config._attn_implementation != wanted:
-                raise UserError(_outside_the_interface(model))
+        else:
+            try:
+                guided.own_attention += use_received(model)
+            except AttentionRefused as refused:
+                raise UserError(str(refused)) from refused
+            if guided.by_outputs:
+                select_layers(model, guided.layers)
+        if guided.by_outputs and self.guiding.guide_eval:
+            raise UserError(
+                f"guide_eval: {name} is guided by what it returns, and evaluation does not ask for that; it needs a "
+                'model that is not compiled and not loaded with attn_implementation="eager".'
+            )
 
-        if (
-            self.guiding.guided_layers is not None
-            and (count := getattr(config, "num_hidden_layers", None)) is not None
-        ):
-            select_layers(model, self.guiding.layers(count))
+    def _switch(self, model: PreTrainedModel, implementation: str) -> None:
+        config: Any = model.config
+        self._guided.own_attention.append((config, config._attn_implementation))
+        model.set_attn_implementation(implementation)
+        if config._attn_implementation != implementation:
+            raise UserError(outside_the_interface(model))
 
     def _restore_attention(self) -> None:
         if isinstance(self.model, nn.Module):
             select_layers(self.model, None)
-        if self._guided.own_attention is not None:
-            self.model.set_attn_implementation(self._guided.own_attention)
+        restore(self._guided.own_attention[::-1])
+        self._guided.own_attention = []
+
+
+def _check_model(model: PreTrainedModel) -> None:
+    """Refuses a model whose attention is not that of its tokens to each other."""
+    name, config = type(model).__name__, model.config
+    if not _takes_output_attentions(model):
+        raise UserError(f"{name} returns no attentions: it cannot be guided.")
+    if getattr(config, "is_encoder_decoder", False) and any(map(is_cross_attention, model.modules())):
+        raise UserError(f"{name} has an encoder and a decoder: it cannot be guided.")
+    if getattr(config, "sentence_pairs", False):
+        raise UserError(
+            f"{name} attends to the sentences of a pair apart, and so cannot be guided: with sentence_pairs=False "
+            "it reads both as one text."
+        )
+    for size in ("num_hidden_layers", "num_attention_heads"):
+        if isinstance(count := getattr(config, size, None), (list, tuple)):
+            raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
+
+
+def _takes_output_attentions(model: nn.Module) -> bool:
+    parameters = inspect.signature(model.forward).parameters
+    takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return takes_any or "output_attentions" in parameters
+
+
+def _values(reading: Reading) -> torch.Tensor:
+    """What was read, `(batch, maps, values)`."""
+    return reading["received"] if "received" in reading.statistics else reading[DISTANCES].unsqueeze(-1)
 
 
 @contextmanager
@@ -327,10 +468,3 @@ def _passes_with_gradient(model: nn.Module) -> Iterator[list[Any]]:
 def _has_gradient(outputs: Any) -> bool:
     attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
     return any(isinstance(one, torch.Tensor) and one.requires_grad for one in attentions or ())
-
-
-def _outside_the_interface(model: nn.Module) -> str:
-    return (
-        f"{type(model).__name__} gives nothing away through the attention interface of Transformers: load it with "
-        'attn_implementation="eager", and its full attention maps will be summed.'
-    )

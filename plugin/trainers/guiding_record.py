@@ -18,13 +18,16 @@ class _Batch(NamedTuple):
         step (`int`): The training step, from 1.
         terms (`Sequence[str]`): The names of the loss terms.
         layers (`Sequence[int]`): The layer of each attention map.
-        finite (`torch.Tensor` of shape `(terms + maps,)`): Whether each loss term and each map is finite.
+        finite (`torch.Tensor` of shape `(terms + maps,)`):
+            Whether each loss term and each map is finite, in the memory of the CPU.
+        copied (`torch.cuda.Event`, *optional*): When it is there, if it comes from a GPU.
     """
 
     step: int
     terms: Sequence[str]
     layers: Sequence[int]
     finite: torch.Tensor
+    copied: torch.cuda.Event | None
 
 
 class GuidingRecord:
@@ -36,7 +39,7 @@ class GuidingRecord:
 
     def __init__(self) -> None:
         self._sums: dict[str, torch.Tensor] = {}
-        self._steps = 0.0
+        self._steps: dict[str, float] = {}
         self._last_batch: _Batch | None = None
 
     def add(
@@ -50,28 +53,33 @@ class GuidingRecord:
             terms (`Mapping[str, torch.Tensor]`): The loss terms, scalars, each multiplied by `share`.
             share (`float`): The fraction of the step's examples that is in the batch.
             vectors (`Mapping[int, torch.Tensor]`):
-                The received attention by guided layer, each of shape `(batch, heads, tokens)`.
+                What was read by guided layer, each of shape `(batch, maps, values)`; none in a step without guiding.
         """
-        self._steps += share
         for name, term in terms.items():
             self._sums[name] = self._sums.get(name, 0.0) + term
-        maps = torch.cat(list(vectors.values()), dim=1)
-        self._last_batch = _Batch(
-            step=step,
-            terms=list(terms),
-            layers=[layer for layer, heads in vectors.items() for _ in range(heads.shape[1])],
-            finite=torch.cat([torch.stack(list(terms.values())).isfinite(), maps.isfinite().all(dim=-1).all(dim=0)]),
+            self._steps[name] = self._steps.get(name, 0.0) + share
+        finite = torch.cat(
+            [
+                torch.stack(list(terms.values())).isfinite(),
+                *(vector.isfinite().all(dim=-1).all(dim=0) for vector in vectors.values()),
+            ]
         )
+        layers = [layer for layer, vector in vectors.items() for _ in range(vector.shape[1])]
+        self._last_batch = _Batch(step, list(terms), layers, *_to_cpu(finite))
 
     def check(self) -> None:
         """
-        Checks the last batch. Call it one batch later, so that the CPU need not wait for the device.
+        Checks the last batch. Call it one batch later: then the CPU waits for no more than its forward pass.
 
         Raises:
             UserError: A loss term or an attention map of the batch is not finite.
         """
         batch, self._last_batch = self._last_batch, None
-        if batch is None or batch.finite.all():
+        if batch is None:
+            return
+        if batch.copied is not None:
+            batch.copied.synchronize()
+        if batch.finite.all():
             return
         finite = batch.finite.tolist()
         terms = [name for name, fine in zip(batch.terms, finite, strict=False) if not fine] or ["loss"]
@@ -83,7 +91,18 @@ class GuidingRecord:
         )
 
     def take_means(self) -> dict[str, torch.Tensor]:
-        """Returns the mean of each term over the steps since the last call, and resets them; empty without batches."""
-        means = {name: total / self._steps for name, total in self._sums.items()}
-        self._sums, self._steps = {}, 0.0
+        """Returns the mean of each term over its steps since the last call, and resets them; empty without batches."""
+        means = {name: total / self._steps[name] for name, total in self._sums.items()}
+        self._sums, self._steps = {}, {}
         return means
+
+
+def _to_cpu(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """A copy that the CPU does not wait for, and when it is complete."""
+    if not tensor.is_cuda:
+        return tensor.cpu(), None
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    copy.copy_(tensor, non_blocking=True)
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(tensor.device))
+    return copy, event

@@ -27,8 +27,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
-    Qwen3Config,
-    Qwen3ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -162,14 +162,12 @@ def tiny(encoder, tmp_path_factory) -> Path:
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(tokenizer), num_labels=1, **sizes)
     torch.manual_seed(0)
-    decoder = Qwen3Config(vocab_size=len(tokenizer), **sizes, num_key_value_heads=4, head_dim=8)
-    for name, model in (
-        ("encoder", BertModel(config)),
-        ("reranker", BertForSequenceClassification(config)),
-        ("decoder", Qwen3ForCausalLM(decoder)),
-    ):
-        model.save_pretrained(folder / name)
+    for name, model_class in (("encoder", BertModel), ("reranker", BertForSequenceClassification)):
+        model_class(config).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
+    tokenizer.eos_token = tokenizer.sep_token
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "decoder")
+    tokenizer.save_pretrained(folder / "decoder")
     return folder
 
 
@@ -180,7 +178,7 @@ def workplace(data, encoder, tiny, tmp_path, monkeypatch) -> Path:
     links |= {path.name: path for path in (*ROOT.glob("run_*.py"), ROOT / "benchmarks")}
     links["sentence-transformers/all-MiniLM-L6-v2"] = encoder
     links["cross-encoder/ms-marco-MiniLM-L6-v2"] = tiny / "reranker"
-    links["Qwen/Qwen3-0.6B"] = tiny / "decoder"
+    links["HuggingFaceTB/SmolLM2-135M"] = tiny / "decoder"
     for name, target in links.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).symlink_to(target)

@@ -10,7 +10,10 @@ SETUP_CFG = Path(__file__).parents[2] / "setup.cfg"
 
 
 def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
-    """What a package and its extras but `dev` require, each lower bound as the version, such as `"torch==2.13"`.
+    """
+    What a package and its extras require, each lower bound as the version, such as `"torch==2.13"`.
+
+    The extras `dev` and `integrations` are left out: they are for tests.
 
     Raises:
         ValueError: a requirement has no lower bound.
@@ -19,7 +22,8 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     parser.read(setup_cfg, encoding="utf-8")
     lowest = []
     extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
-    extras.pop("dev", None)
+    for name in ("dev", "integrations"):
+        extras.pop(name, None)
     for requirement in " ".join([parser["options"]["install_requires"], *extras.values()]).split():
         match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)
         if match is None:

@@ -56,7 +56,7 @@ def test_guided_layers():
 def test_nothing_to_guide():
     with pytest.raises(UserError, match="no attention was read"):
         guiding_loss([], GuidingArguments(**BOTH))
-    with pytest.raises(UserError, match="the axis official and patterns need full maps"):
+    with pytest.raises(UserError, match="guiding_loss knows MDG and PDG of received attention only"):
         guiding_loss(readings(0, 2, 2, 5), GuidingArguments(guiding="official", **BOTH))
     with pytest.raises(UserError, match="attend to different tokens"):
         guiding_loss([readings(0, 1, 2, 5)[0], readings(0, 2, 2, 7)[1]], GuidingArguments(**BOTH))

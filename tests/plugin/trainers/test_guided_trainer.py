@@ -15,6 +15,7 @@ from transformers import (
     BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertModel,
     DebertaV2Config,
     DistilBertConfig,
     DistilBertForMaskedLM,
@@ -35,6 +36,7 @@ from transformers import (
     Wav2Vec2Config,
     Wav2Vec2ForSequenceClassification,
 )
+from transformers.trainer_utils import HPSearchBackend
 
 from msattn import (
     BertPairwiseConfig,
@@ -512,15 +514,117 @@ def test_a_subclass_that_logs_a_loss_of_its_own(tmp_path):
     assert any("mdg_loss" in line for line in logged(trainer))
 
 
-def test_layers_that_are_not_guided_compute_nothing(tmp_path):
-    model = build(FAMILIES["bert"])
-    seen = []
-    model.register_forward_hook(lambda model, inputs, outputs: seen.append(outputs.attentions))
+def test_layers_that_are_not_guided_compute_nothing(tmp_path, monkeypatch):
+    model, sums = build(FAMILIES["bert"]), []
+    blocked = received_attention.BlockedAttention.apply
+    monkeypatch.setattr(
+        received_attention.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
+    )
     trainer_of(model, tmp_path, GuidingArguments(mdg_weight=1.0, guided_layers=[-1])).train()
-    assert [attention.shape[-1] for attention in seen[0]] == [0, 8]
+    assert len(sums) == 1
     model.set_attn_implementation("received")
     batch = {"input_ids": torch.tensor([rows()[0]["input_ids"]]), "output_attentions": True}
     assert [attention.shape[-1] for attention in model(**batch).attentions] == [8, 8]
+
+
+def test_every_third_step(tmp_path, monkeypatch):
+    """The others are those of a plain trainer."""
+    sums = []
+    blocked = received_attention.BlockedAttention.apply
+    monkeypatch.setattr(
+        received_attention.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
+    )
+    guiding = GuidingArguments(mdg_weight=0.5, guide_every=3)
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5)
+    trainer.train()
+    assert ["mdg_loss" in line for line in logged(trainer)] == [True, False, False, True, False]
+    assert len(sums) == 2 * 2
+    for line in logged(trainer):
+        assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line.get("mdg_loss", 0), rel=1e-3)
+    longer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5, logging_steps=5)
+    longer.train()
+    guided = [line["mdg_loss"] for line in logged(trainer) if "mdg_loss" in line]
+    assert logged(longer)[0]["mdg_loss"] == pytest.approx(sum(guided) / 2, rel=1e-4)
+    with pytest.raises(UserError, match="guide_every must be a positive whole number, got 0"):
+        GuidingArguments(mdg_weight=0.5, guide_every=0)
+
+
+def test_the_terms_at_evaluation(tmp_path):
+    """The means over the samples, of batches of 4 and 2; predictions do not change."""
+    guiding = GuidingArguments(mdg_weight=0.5, pdg_weight=0.01, guide_eval=True)
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, per_device_eval_batch_size=4)
+    model = trainer.model
+    metrics = trainer.evaluate(rows())
+    model.set_attn_implementation("eager")
+    batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
+    outputs = model.eval()(**batch, output_attentions=True)
+    real = batch["attention_mask"].float()
+    received = torch.cat([torch.einsum("bhqk,bq->bhk", one, real) for one in outputs.attentions], dim=1)
+    assert metrics["eval_mdg_loss"] == pytest.approx(mdg_loss(received, real).item(), rel=1e-4)
+    assert metrics["eval_pdg_loss"] == pytest.approx(pdg_loss(received, real).item(), rel=1e-4)
+    assert metrics["eval_loss"] == pytest.approx(outputs.loss.item(), rel=1e-4)
+    assert trainer.predict(rows()).predictions.shape == (6, 2)
+    with pytest.raises(UserError, match='guide_eval: BertFor.* not loaded with attn_implementation="eager"'):
+        trainer_of(model, tmp_path, guiding)
+
+
+class BiEncoder(torch.nn.Module):
+    """Returns a loss from two passes, and no attentions."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids, attention_mask, labels):
+        real = attention_mask
+        texts = [(input_ids, real), (input_ids[:, :5].flip(0), real[:, :5].flip(0))]
+        left, right = (self.encoder(*text).last_hidden_state[:, 0] for text in texts)
+        return {"loss": (left @ right.T).square().mean()}
+
+
+def test_a_model_of_two_passes(tmp_path):
+    torch.manual_seed(0)
+    model = BiEncoder(BertModel(FAMILIES["bert"]))
+    batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
+    loss = model(**batch)["loss"]
+    terms = []
+    model.encoder.set_attn_implementation("eager")
+    for tokens in (8, 5):
+        ids, real = batch["input_ids"][:, :tokens], batch["attention_mask"][:, :tokens]
+        maps = model.encoder(ids, real, output_attentions=True).attentions
+        received = torch.cat([torch.einsum("bhqk,bq->bhk", one, real.float()) for one in maps], dim=1)
+        terms.append(mdg_loss(received, real))
+    model.encoder.set_attn_implementation("sdpa")
+    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5))
+    trainer.train()
+    (line,) = logged(trainer)
+    assert line["task_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert line["mdg_loss"] == pytest.approx((sum(terms) / 2).item(), rel=1e-4)
+    assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
+
+
+def test_a_search_over_the_weights(tmp_path):
+    """Without a backend: what it calls before each trial."""
+    args = TrainingArguments(
+        str(tmp_path), max_steps=1, logging_steps=1, report_to="none", use_cpu=True, save_strategy="no"
+    )
+    trainer = GuidedTrainer(
+        args=args, model_init=lambda: build(FAMILIES["bert"]), train_dataset=rows(), guiding=GuidingArguments()
+    )
+    trainer.hp_search_backend = HPSearchBackend.RAY
+    losses = []
+    for weight in (0.0, 0.1, 10):
+        trainer._hp_search_setup({"mdg_weight": weight, "guided_layers": [1], "learning_rate": 1e-4})
+        trainer.hp_search_backend, backend = None, trainer.hp_search_backend
+        trainer.train()
+        trainer.hp_search_backend = backend
+        losses.append(logged(trainer)[0])
+        assert trainer.guiding.mdg_weight == weight and trainer.args.learning_rate == 1e-4
+        assert not hasattr(trainer.args, "mdg_weight")
+    assert [("mdg_loss" in line) for line in losses] == [False, True, True]
+    assert losses[2]["loss"] - losses[2]["task_loss"] == pytest.approx(
+        100 * (losses[1]["loss"] - losses[1]["task_loss"]), rel=1e-2
+    )
 
 
 def test_choices_are_rows(tmp_path):
@@ -569,12 +673,19 @@ def test_models_whose_attention_is_not_that_of_tokens(tmp_path):
     with pytest.raises(UserError, match=r"SwinFor.* has other heads in each stage \(num_attention_heads=\[1, 2\]\)"):
         trainer_of(SwinForImageClassification(SwinConfig(**sizes)), tmp_path)
 
+
+def test_a_model_that_drops_tokens(tmp_path):
+    """What is real is known where attention is."""
+
     class Pooled(BertForSequenceClassification):
         def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
             return super().forward(input_ids[:, ::2], attention_mask[:, ::2], labels=labels, **kwargs)
 
-    with pytest.raises(UserError, match="Pooled cannot be guided: layer 0 attends to 4 places in 6 rows, .* 8 tokens"):
-        trainer_of(Pooled(FAMILIES["bert"]), tmp_path).train()
+    trainer = trainer_of(Pooled(FAMILIES["bert"]), tmp_path)
+    trainer.train()
+    assert logged(trainer)[0]["mdg_loss"] > 0
+    with pytest.raises(UserError, match="Pooled cannot be guided: it attends to 4 places in 6 rows, .* 8 tokens in 6"):
+        trainer_of(Pooled._from_config(FAMILIES["bert"], attn_implementation="eager"), tmp_path).train()
 
 
 def test_a_model_that_is_refused_by_name(tmp_path, monkeypatch):

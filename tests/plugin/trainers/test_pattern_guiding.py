@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import logging
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -135,14 +137,14 @@ def test_word_similarity_stays_that_of_the_start(monkeypatch, tokenizer, data, t
     assert len(before) == 1 and torch.equal(before[0], after[0]) and before[0].any()
 
 
-def test_training_needs_full_maps_and_nothing_after(tokenizer, data, tmp_path):
+def test_training_needs_no_maps_and_nothing_after(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=10.0, mdg_weight=0.1)
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=30)
     seen = set()
     hook = trainer.model.register_forward_pre_hook(lambda model, _: seen.add(model.config._attn_implementation))
     trainer.train()
     hook.remove()
-    assert seen == {"eager"} and trainer.model.config._attn_implementation == "sdpa"
+    assert seen == {"received"} and trainer.model.config._attn_implementation == "sdpa"
     lines = [line for line in trainer.state.log_history if "loss" in line]
     assert set(lines[0]) >= {"task_loss", "mdg_loss", "pattern_loss"}
     assert lines[-1]["pattern_loss"] < lines[0]["pattern_loss"]
@@ -154,6 +156,44 @@ def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
     trainer.train()
     assert trainer.state.log_history[0]["pattern_loss"] > 0
+
+
+def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
+    guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0, pattern_heads=[1])
+    terms = []
+    for dropout in (0.0, 0.5):
+        config = BertConfig(**{**SIZES, "attention_probs_dropout_prob": dropout}, vocab_size=len(tokenizer))
+        torch.manual_seed(0)
+        model = BertForSequenceClassification(config)
+        trainer = trainer_of(tokenizer, data, tmp_path, replace(guiding, guided_layers=[0]), model)
+        trainer.train()
+        terms.append(trainer.state.log_history[0]["pattern_loss"])
+    assert terms[0] == pytest.approx(terms[1], rel=1e-4)
+
+
+def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
+    none = data.filter(lambda row: "." not in row["words"][0])
+    guiding = GuidingArguments(patterns=["period", "delim", "pmi"], pattern_weight=1.0, pattern_heads=[1])
+    for rows, warned in ((none, True), (data, False)):
+        caplog.clear()
+        trainer = trainer_of(tokenizer, rows, tmp_path, guiding)
+        with caplog.at_level("WARNING"):
+            trainer.get_train_dataloader()
+        assert ("the pattern period finds nothing in the training data" in caplog.text) == warned
+        assert "delim finds" not in caplog.text
+
+
+def test_the_terms_at_evaluation(tokenizer, data, tmp_path):
+    """Validation data have no words: patterns that need them do not count."""
+    guiding = GuidingArguments(
+        patterns=["next", "delim", "pmi"], pattern_weight=1.0, pattern_heads=[1], guide_eval=True
+    )
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
+    metrics = trainer.evaluate()
+    model = build(tokenizer, attention="eager").eval()
+    expected_term = expected(model, tokenizer, data, ["next", "delim"], range(2), 1)
+    assert metrics["eval_pattern_loss"] == pytest.approx(expected_term.item(), rel=1e-4)
 
 
 def test_the_weight_decays(tokenizer, data, tmp_path):
