@@ -127,17 +127,18 @@ def peak_bytes(way: str, tokens: int, arguments: argparse.Namespace) -> int:
 def compare(arguments: argparse.Namespace) -> list[list[str]]:
     # One model for all ways: of several copies, some lie better in the memory than others.
     model, optimizer = build(arguments)
+    ways = [way for way in WAYS if way in (PLAIN, *arguments.variants)]
     rows = []
     for tokens in arguments.tokens:
-        steps = [train_step(way, tokens, arguments, model, optimizer) for way in WAYS]
-        seconds = dict(zip(WAYS, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
-        kernels = {way: kernel(model, way, random_batch(tokens, arguments)) for way in WAYS}
+        steps = [train_step(way, tokens, arguments, model, optimizer) for way in ways]
+        seconds = dict(zip(ways, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
+        kernels = {way: kernel(model, way, random_batch(tokens, arguments)) for way in ways}
         del steps
-        peaks = dict.fromkeys(WAYS, math.nan)
-        for way in tqdm(WAYS if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
+        peaks = dict.fromkeys(ways, math.nan)
+        for way in tqdm(ways if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 peaks[way] = pool.apply(peak_bytes, (way, tokens, arguments))
-        for way in WAYS:
+        for way in ways:
             ratios = [time / plain for time, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
             rows.append(
                 [
@@ -161,6 +162,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 1024], help="sentence lengths N")
     parser.add_argument("--batch-tokens", type=int, default=1024, help="tokens in a batch, padding included")
     parser.add_argument("--attention-dropout", "--dropout", type=float, default=0.1, help="dropout of the attention")
+    parser.add_argument("--variants", nargs="+", choices=WAYS, default=list(WAYS), help="beside unguided SDPA")
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="measure the peak, too")
     add_measurement_arguments(parser)
     return parser.parse_args()

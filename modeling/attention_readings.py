@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .attention_statistics import STATISTICS, attention_statistics
-from .received_attention import READER, AttentionRefused
+from .received_attention import READERS, AttentionRefused
 
 # The attention implementations that report what they compute.
 READABLE = ("received",)
@@ -150,7 +150,7 @@ def read_attention(
 
     Raises:
         AttentionRefused: The model has no model of Transformers inside, or one that is outside the attention
-            interface, or it is compiled.
+            interface, or it is compiled or a `torch.nn.DataParallel`.
         ValueError: A statistic is unknown, or a layer is not in the model; the latter after the block. During a pass:
             as in [`attention_statistics`].
 
@@ -194,7 +194,8 @@ def read_passes(
     ]
     modules = list(model.modules())
     for module in modules:
-        module.__dict__[READER] = reader
+        open_readers = (one for one in module.__dict__.get(READERS, ()) if not one.closed)
+        module.__dict__[READERS] = (*open_readers, reader)
     try:
         yield reader.readings
         if reader.found and layers is not None and (missing := set(layers) - reader.found):
@@ -204,7 +205,9 @@ def read_passes(
             hook.remove()
         if not any(getattr(module, "gradient_checkpointing", False) for module in modules):
             for module in modules:
-                module.__dict__.pop(READER, None)
+                others = tuple(one for one in module.__dict__.pop(READERS) if one is not reader)
+                if others:
+                    module.__dict__[READERS] = others
         reader.close()
         restore(previous)
 
@@ -225,6 +228,8 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
         raise AttentionRefused(f"{name} has no model of Transformers inside: its attention cannot be read.")
     if any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
         raise AttentionRefused(f"{name} is compiled: its attention cannot be read; ask for output_attentions=True.")
+    if any(isinstance(module, nn.DataParallel) and len(module.device_ids) > 1 for module in model.modules()):
+        raise AttentionRefused(f"{name} runs in threads: its attention cannot be read; use DistributedDataParallel.")
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
     for one in outermost_models(model):

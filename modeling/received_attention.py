@@ -34,8 +34,8 @@ OWN_MASKS = ("bigbird_pegasus",)
 SILENT = "_msattn_silent"
 # Whether the last pass asked the layer for its attention.
 COLLECTED = "_msattn_collected"
-# The `Reader` that `read_attention` leaves on a layer.
-READER = "_msattn_reader"
+# The `Reader`s that `read_attention` leaves on a layer.
+READERS = "_msattn_readers"
 
 
 class AttentionRefused(ValueError):
@@ -156,8 +156,8 @@ def received_attention_forward(
     _refuse_unknown(module, kwargs)
     wanted = _is_wanted(module, kwargs)
     silent = getattr(module, SILENT, False)
-    reader = _reader_of(module)
-    summed = (wanted and not silent) or (reader is not None and reader.needs_sums)
+    readers = _readers_of(module)
+    summed = (wanted and not silent) or any(reader.needs_sums for reader in readers)
     sinks = s_aux if sinks is None else sinks
     if position_bias is not None:
         kwargs["position_bias"] = position_bias
@@ -177,7 +177,7 @@ def received_attention_forward(
     if room > 0:
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
         position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
-    if output is None or summed or reader is not None:
+    if output is None or summed or readers:
         scope = _scope(query, key, attention_mask, causal, position_bias, sinks, is_cross_attention(module))
     if output is None and scope is not None:
         groups = query.shape[1] // key.shape[1]
@@ -213,10 +213,11 @@ def received_attention_forward(
     elif summed and scope is not None:
         method = "blocked" if torch.compiler.is_compiling() or position_bias is not None else "fused"
         received = _sums(method, query, key, position_bias, scope, scaling)
-    if reader is not None and scope is not None:
+    if readers and scope is not None:
         inputs = (query, key, attention_mask, scaling, causal)
         special = {"position_bias": position_bias, "softcap": softcap, "sinks": sinks}
-        reader.add(module, _real_keys(scope, key), received, inputs, special)
+        for reader in readers:
+            reader.add(module, _real_keys(scope, key), received, inputs, special)
     if not wanted:
         return output, None
     if silent or received is None:
@@ -275,16 +276,16 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return wanted
 
 
-def _reader_of(module: nn.Module) -> Any:
-    """The `Reader` that reads this layer, if there is one."""
-    reader = getattr(module, READER, None)
-    if reader is None or is_cross_attention(module) or not reader.reads(module):
-        return None
+def _readers_of(module: nn.Module) -> list[Any]:
+    """The `Reader`s that read this layer."""
+    readers = getattr(module, READERS, ())
+    if not readers or is_cross_attention(module):
+        return []
     if torch.compiler.is_compiling():
         raise AttentionRefused(
             f"{type(module).__name__} is compiled: its attention cannot be read; ask for output_attentions=True."
         )
-    return reader
+    return [reader for reader in readers if reader.reads(module)]
 
 
 def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers.integrations.sdpa_attention import repeat_kv
 
 from msattn.errors import UserError
 from msattn.modeling.attention_patterns import POSITIONS
@@ -148,10 +149,14 @@ def measure_patterns(
         UserError: The targets are not those of the tokens of this forward pass.
     """
     key, *others = inputs
-    groups = query.shape[1] // key.shape[1]
-    key = key.repeat_interleave(groups, dim=1)
+    key = repeat_kv(key, query.shape[1] // key.shape[1])
+    heads_of = guiding.heads(query.shape[1])
+    # Patterns take heads from the first one on. The gradient of a split is one copy, that of slices several.
+    sizes = [heads.stop - heads.start for heads in heads_of.values()]
+    sizes.append(query.shape[1] - sum(sizes))
+    queries, keys = query.split(sizes, dim=1), key.split(sizes, dim=1)
     distances = []
-    for pattern, heads in guiding.heads(query.shape[1]).items():
+    for number, (pattern, heads) in enumerate(heads_of.items()):
         target = targets.get(pattern, pattern)
         if isinstance(target, str) and target not in POSITIONS:
             continue  # validation data have no words
@@ -161,7 +166,7 @@ def measure_patterns(
                 f"{(query.shape[0], key.shape[2])}: it needs a model that reads the batch as it is, in one pass."
             )
         parts = {name: _heads_of(tensor, heads) for name, tensor in special.items()}
-        distances.append(pattern_distances(query[:, heads], key[:, heads], target, *_mask_of(others, heads), **parts))
+        distances.append(pattern_distances(queries[number], keys[number], target, *_mask_of(others, heads), **parts))
     if not distances:
         return {DISTANCES: query.new_zeros(query.shape[0], 0)}
     return {DISTANCES: torch.stack([distance.mean(dim=1) for distance in distances], dim=1)}

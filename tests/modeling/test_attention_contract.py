@@ -8,6 +8,7 @@ import transformers
 from packaging.version import Version
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+from msattn.modeling.attention_readings import read_attention
 from msattn.modeling.received_attention import received_attention_forward, select_layers
 from tests.attention_contract import Unbuilt, check, inputs_of, run, text_model, text_models, tiny_model
 
@@ -47,6 +48,29 @@ def test_families(model_type):
         # Families came to the attention interface one by one.
         assert sentence == "is outside the attention interface"
         pytest.skip(sentence)
+
+
+@pytest.mark.parametrize(
+    "model_type", ["albert", "bart", "distilbert", "gemma2", "gpt2", "gpt_oss", "llama", "modernbert", "t5", "umt5"]
+)
+def test_readings_are_what_a_model_returns(model_type):
+    model = tiny_model(model_type)
+    asked = run(model, "received", True)
+    if model.config._attn_implementation != "received":
+        pytest.skip("is outside the attention interface in this release")
+    both = model.config.is_encoder_decoder
+    kinds = ("encoder_attentions", "decoder_attentions") if both else ("attentions",)
+    returned = [received for kind in kinds for received in asked[kind]]
+    model.set_attn_implementation("eager")
+    with torch.no_grad(), read_attention(model) as readings:
+        outputs = model(**inputs_of(model))
+    assert model.config._attn_implementation == "eager"
+    torch.testing.assert_close(outputs[0], asked[0])
+    assert len(readings) == len(returned)
+    for reading, received in zip(readings, returned, strict=True):
+        torch.testing.assert_close(reading["received"], received)
+    for reading in readings if not both else readings[: len(asked[kinds[0]])]:
+        assert torch.equal(reading.real, inputs_of(model)["attention_mask"].bool())
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from transformers import (
 
 from msattn.modeling import received_attention
 from msattn.modeling.attention_readings import read_attention
-from msattn.modeling.received_attention import READER, AttentionRefused
+from msattn.modeling.received_attention import READERS, AttentionRefused
 
 SIZES = {
     "vocab_size": 40,
@@ -96,7 +96,7 @@ def test_every_pass_of_a_bi_encoder(past):
         assert torch.equal(reading.real, inputs["attention_mask"].bool())
         assert reading["received"].requires_grad
     assert encoder.config._attn_implementation == "sdpa"
-    assert not any(hasattr(module, READER) for module in model.modules())
+    assert not any(hasattr(module, READERS) for module in model.modules())
     assert [len(module._forward_hooks) for module in model.modules()] == hooks
 
 
@@ -191,11 +191,32 @@ def test_recomputation_counts_once(inside):
     torch.testing.assert_close(*gradients)
 
 
+def test_readers_inside_each_other():
+    model = build()
+    with read_attention(model, ("entropy",)) as outer:
+        with read_attention(model, layers=[0]) as inner:
+            model(**QUESTIONS)
+        model(**ANSWERS)
+    assert [(reading.forward, reading.layer) for reading in outer] == [(i, j) for i in range(2) for j in range(3)]
+    assert [set(reading.statistics) for reading in (*inner, outer[0])] == [{"received"}, {"entropy"}]
+    assert not any(hasattr(module, READERS) for module in model.modules())
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_inference_mode():
+    model = build()
+    expected = column_sums(model, QUESTIONS)
+    with torch.inference_mode(), read_attention(model) as readings:
+        model(**QUESTIONS)
+    for reading, sums in zip(readings, expected, strict=True):
+        torch.testing.assert_close(reading["received"], sums)
+
+
 def test_an_error_inside_leaves_the_model_as_it_was():
     model = build()
     with pytest.raises(RuntimeError), read_attention(model):
         model(input_ids=torch.zeros(1, 100, dtype=torch.long))
-    assert model.config._attn_implementation == "sdpa" and not hasattr(model, READER)
+    assert model.config._attn_implementation == "sdpa" and not hasattr(model, READERS)
     with read_attention(model) as readings:
         model(**QUESTIONS)
     assert len(readings) == 3
@@ -224,6 +245,10 @@ def test_mistakes():
         pytest.raises(AttentionRefused, match="DebertaV2Model gives nothing away"),
         read_attention(build(DebertaV2Model, DebertaV2Config(**SIZES))),
     ):
+        pass
+    parallel = nn.DataParallel(model)
+    parallel.device_ids = [0, 1]
+    with pytest.raises(AttentionRefused, match="DataParallel runs in threads"), read_attention(parallel):
         pass
     compiled = torch.compile(model, backend="eager")
     with pytest.raises(AttentionRefused, match="is compiled"), read_attention(compiled):
