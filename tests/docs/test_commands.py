@@ -106,6 +106,7 @@ LIMITS = {
     "run_re.py": RUN,
     "run_tagging.py": RUN,
     "--seeds": "--seeds 1 2",
+    "--guide_doses": "--guide_doses 0.5 --seeds 1",
     "--task_name": "--glue_dir GLUE",
     "--mtl16_dir": "--domains MR",
     "probe": "--max_pairs 200 --n_estimators 10",
