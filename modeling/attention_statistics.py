@@ -37,6 +37,7 @@ def attention_statistics(
     position_bias: torch.Tensor | None = None,
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
+    places: torch.Tensor | None = None,
 ) -> dict[str, torch.Tensor]:
     r"""
     Statistics of the attention weights P_ij = softmax_j(scaling · q_i·k_j) before dropout; sums over i run over the
@@ -53,6 +54,7 @@ def attention_statistics(
     | `"square"` | Σ_j P_ij² | `(batch, heads, queries)` |
     | `"bands"` | P_{i, i+o} for each o of `bands`; 0 beyond the text | `(batch, heads, queries, len(bands))` |
     | `"columns"` | Σ_j P_ij c_j for each set c of `columns` | `(batch, heads, queries, sets)` |
+    | `"distances"` | Σ P_ij over \|p_i − p_j\| = 0, 1, ..., for `places` p | `(batch, heads, keys)` |
 
     Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys, so query
     i is token i + keys − queries. This is self-attention only.
@@ -65,15 +67,18 @@ def attention_statistics(
         columns (`torch.Tensor` of shape `(batch, sets, keys)`, *optional*):
             Sets of keys, such as delimiters: booleans, or weights, which get a gradient. The batch may be 1.
         last_queries (`int`, *optional*): Only the last real queries of this number count (SnapKV's window).
+        places (`torch.LongTensor` of shape `(batch, keys)`, *optional*):
+            The place of each token in the text, below the number of keys; −1 for tokens that are left out.
 
     Returns:
-        `dict[str, torch.Tensor]`: What `statistics` names, `"bands"` if there are bands and `"columns"` if there are
-        sets. In float32, or in float64 if the queries are. Zero at queries that do not count and at keys that are
-        padding.
+        `dict[str, torch.Tensor]`: What `statistics` names, `"bands"` if there are bands, `"columns"` if there are
+        sets, and `"distances"` if there are places. In float32, or in float64 if the queries are. Zero at queries
+        that do not count and at keys that are padding.
 
     Raises:
         ValueError: `statistics` has an unknown name or asks for nothing; a band is not a whole number; `columns` is
-            not `(batch, sets, keys)`; there are more queries than keys; or as in [`received_attention`].
+            not `(batch, sets, keys)`, or `places` not `(batch, keys)`; there are more queries than keys; or as in
+            [`received_attention`].
         RuntimeError: The result is differentiated twice.
 
     Example:
@@ -88,8 +93,8 @@ def attention_statistics(
     {'entropy': (1, 12, 4096), 'distance': (1, 12, 4096), 'bands': (1, 12, 4096, 1)}
     ```
     """
-    _check(query, key, statistics, bands, columns)
-    if set(statistics) == {"received"} and not bands and columns is None:
+    _check(query, key, statistics, bands, columns, places)
+    if set(statistics) == {"received"} and not bands and columns is places is None:
         received = received_attention(
             query, key, attention_mask, scaling, is_causal, None, position_bias, softcap, sinks, last_queries
         )
@@ -110,6 +115,7 @@ def attention_statistics(
         tuple(bands),
         key.shape[2] - query.shape[2],
         Settings(1.0, softcap, None if scope.offset is None else scope.offset + first, block=block_size(query.device)),
+        places,
     )
     dtype = torch.promote_types(query.dtype, torch.float32)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -121,9 +127,9 @@ def attention_statistics(
         values = _Statistics.apply(query, key, position_bias, sinks, columns, mask, rows, plan)
     found = dict(zip(plan.names(columns), values, strict=False))
     for name, value in found.items():
-        if name not in OF_KEYS:
+        if name not in (*OF_KEYS, "distances"):
             found[name] = pad(value, (0,) * 2 * (value.dim() - 3) + (first, 0))
-        elif scope.keys is not None:
+        elif name != "distances" and scope.keys is not None:
             found[name] = value * scope.keys
     return found
 
@@ -137,16 +143,18 @@ class _Plan(NamedTuple):
         bands (`tuple[int, ...]`): Offsets.
         before (`int`): The number of keys before the first query.
         settings (`Settings`): What makes the attention weights, beside the tensors.
+        places (`torch.LongTensor` of shape `(batch, keys)`, *optional*): The place of each token.
     """
 
     statistics: tuple[str, ...]
     bands: tuple[int, ...]
     before: int
     settings: Settings
+    places: torch.Tensor | None
 
     def names(self, columns: torch.Tensor | None) -> tuple[str, ...]:
         """All that is returned, in this order."""
-        more = {"bands": bool(self.bands), "columns": columns is not None}
+        more = {"bands": bool(self.bands), "columns": columns is not None, "distances": self.places is not None}
         return (*self.statistics, *(name for name, wanted in more.items() if wanted))
 
 
@@ -167,7 +175,7 @@ class _Statistics(torch.autograd.Function):
         found, top = {}, None
         last = {"bands": [len(plan.bands)], "columns": [] if columns is None else [columns.shape[1]]}
         for name in plan.names(columns):
-            count = (key if name in OF_KEYS else query).shape[2]
+            count = (key if name in (*OF_KEYS, "distances") else query).shape[2]
             found[name] = query.new_zeros(*query.shape[:2], count, *last.get(name, []))
             if name == "received_max":
                 top = torch.zeros_like(found[name], dtype=torch.long)
@@ -179,11 +187,12 @@ class _Statistics(torch.autograd.Function):
                 more = most > block.columns(found["received_max"])
                 block.columns(top)[more] = index[more] + block.queries.start
             for name, part in _of_block(block, weights, parts[-1], top, plan).items():
-                if name in OF_KEYS:
-                    whole = block.columns(found[name])
-                    whole.copy_(whole + part if name == "received" else whole.maximum(part))
-                else:
-                    block.rows(found[name]).copy_(part)
+                whole = _part_of(name, found[name], block)
+                if name == "received_max":
+                    part = whole.maximum(part)
+                elif name in ("received", "distances"):
+                    part = whole + part
+                whole.copy_(part)
         return (*found.values(), *([] if top is None else [top]))
 
     @staticmethod
@@ -218,7 +227,7 @@ class _Statistics(torch.autograd.Function):
             of_parts = torch.autograd.grad(
                 [found[name] for name in given],
                 [part for part, _ in wanted],
-                [(block.columns if name in OF_KEYS else block.rows)(gradient) for name, gradient in given.items()],
+                [_part_of(name, gradient, block) for name, gradient in given.items()],
                 allow_unused=True,
             )
             for (_, total), of_part in zip(wanted, of_parts, strict=True):
@@ -243,6 +252,13 @@ def _parts(
         None if sinks is None else block.of(sinks),
         None if columns is None else columns[block.examples, :, block.keys],
     ]
+
+
+def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
+    """The part of a statistic that a block adds to."""
+    if name == "distances":
+        return statistic[block.examples, block.heads]
+    return (block.columns if name in OF_KEYS else block.rows)(statistic)
 
 
 def _weights(
@@ -276,6 +292,14 @@ def _of_block(
         found["bands"] = weights.gather(-1, others.clamp(0, keys - 1)) * inside
     if columns is not None:
         found["columns"] = weights @ columns.mT.unsqueeze(1)
+    if plan.places is not None:
+        every = plan.places[block.examples]
+        own, other = every[:, plan.before + first : plan.before + first + count, None], every[:, None, :keys]
+        kept = weights * ((own >= 0) & (other >= 0)).unsqueeze(1)
+        gaps = (own - other).abs().flatten(1).clamp_max(every.shape[1] - 1)
+        found["distances"] = weights.new_zeros(*weights.shape[:2], every.shape[1]).scatter_add(
+            -1, gaps.unsqueeze(1).expand(-1, weights.shape[1], -1), kept.flatten(2)
+        )
     return found
 
 
@@ -285,9 +309,10 @@ def _check(
     statistics: Sequence[str],
     bands: Sequence[int],
     columns: torch.Tensor | None,
+    places: torch.Tensor | None,
 ) -> None:
     unknown = [name for name in statistics if name not in STATISTICS]
-    if unknown or not (statistics or bands or columns is not None):
+    if unknown or not (statistics or bands or columns is not None or places is not None):
         raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {tuple(unknown)}")
     if not all(isinstance(band, int) for band in bands):
         raise ValueError(f"bands must be whole numbers, got {tuple(bands)}")
@@ -300,6 +325,11 @@ def _check(
                 f"columns must be (batch, sets, keys) = {(query.shape[0], 'sets', key.shape[2])}, got "
                 f"{tuple(columns.shape)}"
             )
+    if places is not None and (places.shape != (query.shape[0], key.shape[2]) or places.is_floating_point()):
+        raise ValueError(
+            f"places must be whole numbers of {(query.shape[0], key.shape[2])}, got {places.dtype} "
+            f"{tuple(places.shape)}"
+        )
 
 
 __all__ = ["STATISTICS", "attention_statistics"]

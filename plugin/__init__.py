@@ -44,6 +44,7 @@ from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.attention_statistics import attention_statistics
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+from msattn.modeling.head_gates import head_gates
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.modeling.received_attention import received_attention
 from msattn.modeling.scale_aware_attention import scale_aware_attention
@@ -127,6 +128,7 @@ __all__ = [
     "decode_tree",
     "decode_trees",
     "guiding_loss",
+    "head_gates",
     "heads_per_scale",
     "k_best_trees",
     "mdg_loss",

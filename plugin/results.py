@@ -89,7 +89,7 @@ class Study:
     The results of a study: an experiment at several values of a variable.
 
     Args:
-        variable (`str`): The variable, `"train_fraction"` or `"guided_layer"`.
+        variable (`str`): The variable, `"train_fraction"`, `"guided_layer"` or `"guiding_dose"`.
         points (`list[dict[str, Any]]`, *optional*, defaults to `[]`):
             The value of the variable and the metrics of each point. Over several seeds, metrics are means, with their
             sample standard deviations as `*_std`.
@@ -100,7 +100,11 @@ class Study:
 
     stem: ClassVar[str] = "study"
     # Prefixes of the sub-folders of points, which end in the value.
-    folders: ClassVar[dict[str, str]] = {"train_fraction": "fraction-", "guided_layer": "layer-"}
+    folders: ClassVar[dict[str, str]] = {
+        "train_fraction": "fraction-",
+        "guided_layer": "layer-",
+        "guiding_dose": "dose-",
+    }
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Study:

@@ -7,23 +7,27 @@ from msattn.analysis.attention_maps import attention_maps, bertviz_attention, re
 from msattn.analysis.comparison import comparison_table, read_seeds
 from msattn.analysis.distance_figure import distance_table, plot_distances
 from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
-from msattn.analysis.diversity import attention_diversity, map_similarity, received_entropy
+from msattn.analysis.diversity import attention_diversity
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
 from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.fused_attention_figure import plot_fused_attention
 from msattn.analysis.fused_attention_page import fused_attention_html
 from msattn.analysis.heads_figure import head_vectors, plot_heads
+from msattn.analysis.importance import HeadImportance, head_importance, removal_order
+from msattn.analysis.importance_figure import importance_table, plot_importance
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
 from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tables
 from msattn.analysis.probing_figure import plot_importances, top_maps
 from msattn.analysis.study_figure import plot_studies, plot_study
 from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
+from msattn.modeling.map_diversity import map_similarity, received_entropy
 
 __all__ = [
     "AttentionDistances",
     "FusedAttention",
     "HeadHits",
+    "HeadImportance",
     "PairLayout",
     "Probe",
     "WordPairs",
@@ -39,7 +43,9 @@ __all__ = [
     "distance_table",
     "diversity_table",
     "fused_attention_html",
+    "head_importance",
     "head_vectors",
+    "importance_table",
     "map_similarity",
     "plot_attention_maps",
     "plot_distances",
@@ -47,6 +53,7 @@ __all__ = [
     "plot_effective_scale",
     "plot_fused_attention",
     "plot_heads",
+    "plot_importance",
     "plot_importances",
     "plot_studies",
     "plot_study",
@@ -56,6 +63,7 @@ __all__ = [
     "read_word_pairs",
     "received_entropy",
     "received_maps",
+    "removal_order",
     "sample_pairs",
     "top_maps",
 ]

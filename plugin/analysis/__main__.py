@@ -13,6 +13,7 @@ from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.effective_scale import EffectiveScaleArguments, run_effective_scale
 from msattn.analysis.fused_attention_figure import FusedFigureArguments, draw_fused_attention
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
+from msattn.analysis.importance_figure import ImportanceArguments, show_importance
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
 from msattn.analysis.probing_figure import ProbingArguments, run_probing
 from msattn.analysis.study_figure import StudyFigureArguments, draw_study
@@ -27,6 +28,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "heads": (HeadsFigureArguments, draw_heads),
     "diversity": (DiversityArguments, show_diversity),
     "distances": (DistanceArguments, show_distances),
+    "importance": (ImportanceArguments, show_importance),
     "probe": (ProbingArguments, run_probing),
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),

@@ -12,11 +12,15 @@ from datasets.utils import tqdm
 from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.errors import UserError
+from msattn.modeling.attention_readings import Reading, read_attention
+from msattn.modeling.received_attention import AttentionRefused
 
 # A sentence or a sentence pair.
 Text = tuple[str, ...]
 # Maximum number of attention weights per head in a batch: 32 texts of 128 tokens, or two of 512.
 LARGEST_BATCH = 2**19
+# The same where no map is kept: 32 texts of 724 tokens, or one of 4,096.
+LARGEST_READ = 2**24
 
 
 class AttentionMaps(NamedTuple):
@@ -80,14 +84,15 @@ def received_maps(
     """
     Computes the attention that each token receives in each map, batch by batch, longest texts first.
 
-    The attention implementation `"received"` stores no attention matrix. Models outside the attention interface of
-    Transformers run with eager attention, and their maps are summed.
+    No attention matrix is stored: see [`read_attention`]. Models outside the attention interface of Transformers run
+    with eager attention, and their maps are summed.
 
     Args:
-        model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
+        model (`PreTrainedModel`): Any encoder or decoder. Its attention implementation and mode are restored
+            afterwards.
         tokenizer (`PreTrainedTokenizerBase`): The fast tokenizer of the encoder.
         texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
-        batch_size (`int`, *optional*, defaults to 32): Number of texts per batch.
+        batch_size (`int`, *optional*, defaults to 32): Maximum number of texts per batch; fewer if they are long.
 
     Yields:
         `tuple[torch.Tensor, torch.Tensor]`: Received attention of shape `(batch, layers, heads, tokens)`, zero at
@@ -96,13 +101,49 @@ def received_maps(
     Raises:
         UserError: The model returns no attentions.
     """
-    with attention_implementation(model, "received"):
-        for batch in _batches(model, tokenizer, texts, batch_size):
+    if is_readable(model, tokenizer):
+        for batch, readings in read_texts_attention(model, tokenizer, texts, batch_size, lambda batch: {}):
+            received = torch.stack([reading["received"] for reading in readings], dim=1)
+            yield received, batch["attention_mask"].to(received.device).bool()
+        return
+    with attention_implementation(model, "eager"):
+        for batch in _batches(model, tokenizer, texts, batch_size, LARGEST_BATCH):
             layers = _attentions(model, batch)
+            _check_maps(model, layers)
             real = batch["attention_mask"].to(layers[0])
-            if layers[0].dim() == 4:
-                layers = [(real[:, None, None] @ layer).squeeze(-2) for layer in layers]
-            yield torch.stack(layers, dim=1), real.bool()
+            yield torch.stack([(real[:, None, None] @ layer).squeeze(-2) for layer in layers], dim=1), real.bool()
+
+
+def is_readable(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether [`read_attention`] reads maps over the tokens of a text from a model, by a trial."""
+    batch = next(_batches(model, tokenizer, [("some words to read",)], 1))
+    try:
+        readings = _read(model, batch, {})
+    except AttentionRefused:
+        return False
+    return bool(readings) and all(reading.real.shape == batch["input_ids"].shape for reading in readings)
+
+
+def read_texts_attention(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[Text],
+    batch_size: int,
+    options: Callable[[BatchEncoding], dict[str, Any]],
+) -> Iterator[tuple[BatchEncoding, list[Reading]]]:
+    """
+    Reads statistics of the attention in texts, batch by batch, longest texts first.
+
+    Args:
+        model (`PreTrainedModel`): A model for which [`is_readable`] is true. Its mode is restored afterwards.
+        tokenizer, texts, batch_size: As in [`received_maps`].
+        options (`Callable`): Gives the arguments of [`read_attention`] for a batch.
+
+    Yields:
+        `tuple[BatchEncoding, list[Reading]]`: The batch, and the reading of each layer.
+    """
+    for batch in _batches(model, tokenizer, texts, batch_size, LARGEST_READ):
+        yield batch, _read(model, batch, options(batch))
 
 
 def eager_maps(
@@ -254,6 +295,15 @@ def encoder_outputs(
     if hidden_states is None:
         raise UserError(f"{type(model).__name__} returns no last hidden states.")
     return hidden_states, layers
+
+
+def _read(model: PreTrainedModel, batch: BatchEncoding, options: dict[str, Any]) -> list[Reading]:
+    parameters = inspect.signature(model.forward).parameters
+    inputs = {name: value.to(model.device) for name, value in batch.items() if name in parameters}
+    with attention_implementation(model, model.config._attn_implementation):  # for its mode
+        with read_attention(model, **options) as readings, torch.no_grad():
+            model(**inputs)
+    return readings
 
 
 def _attentions(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

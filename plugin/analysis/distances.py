@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.analysis.attention_maps import Text, eager_maps
+from msattn.analysis.attention_maps import Text, eager_maps, is_readable, read_texts_attention
 from msattn.errors import UserError
 
 
@@ -44,18 +45,30 @@ def distance_distribution(
     if keep.shape != (batch, tokens):
         raise ValueError(f"keep must be {(batch, tokens)}, got {tuple(keep.shape)}")
     keep = keep.to(attention.device).bool()
+    return _distributions(_sums_of_map(attention, keep), keep, per_pair)
+
+
+def _sums_of_map(attention: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """The attention at each distance, `(batch, heads, tokens)`."""
     places = keep.cumsum(dim=-1)
     distances = (places.unsqueeze(-1) - places.unsqueeze(-2)).abs()
     pairs = keep.unsqueeze(-1) & keep.unsqueeze(-2)
-
     weights = attention.double().masked_fill(~pairs.unsqueeze(1), 0).flatten(2)
-    shares = torch.zeros_like(weights[..., :tokens])
-    shares.scatter_add_(2, distances.flatten(1).unsqueeze(1).expand_as(weights), weights)
-    uniform = torch.zeros_like(shares[:, 0]).scatter_add_(1, distances.flatten(1), pairs.flatten(1).double())
+    sums = torch.zeros_like(weights[..., : attention.shape[-1]])
+    return sums.scatter_add_(2, distances.flatten(1).unsqueeze(1).expand_as(weights), weights)
+
+
+def _distributions(sums: torch.Tensor, keep: torch.Tensor, per_pair: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """[`distance_distribution`] from the sums of the attention at each distance, `(batch, heads, tokens)`."""
+    count = keep.sum(dim=-1, keepdim=True)
+    # There are 2(n-δ) ordered pairs at the distance δ, and n at 0.
+    pairs = 2 * (count - torch.arange(sums.shape[-1], device=sums.device)).clamp_min(0)
+    pairs[:, :1] = count
+    uniform = pairs.to(sums.dtype)
     if per_pair:
-        shares = shares / uniform.clamp_min(1).unsqueeze(1)
+        sums = sums / uniform.clamp_min(1).unsqueeze(1)
         uniform = uniform.clamp_max(1)
-    return _normalized(shares), _normalized(uniform)
+    return _normalized(sums), _normalized(uniform)
 
 
 @dataclass(frozen=True)
@@ -116,9 +129,9 @@ def attention_distances(
     """
     sums: list[torch.Tensor] = []
     count = 0
-    for layers, keep in eager_maps(model, tokenizer, texts, batch_size):
+    for layers, keep in _sums_by_distance(model, tokenizer, texts, batch_size):
         long = keep.sum(dim=-1) > 1
-        parts = [distance_distribution(layer[long], keep[long], per_pair) for layer in layers]
+        parts = [_distributions(layer[long], keep[long], per_pair) for layer in layers]
         found = [torch.stack([shares for shares, _ in parts]).sum(dim=1).cpu(), parts[0][1].sum(dim=0).cpu()]
         # The first batch has the longest texts and thus all distances.
         sums = sums or [torch.zeros_like(part) for part in found]
@@ -129,6 +142,28 @@ def attention_distances(
         raise UserError("there is no text of two tokens or more beside the special ones.")
     shares, uniform = ((total / count).numpy() for total in sums)
     return AttentionDistances(shares, uniform, count, per_pair)
+
+
+def _sums_by_distance(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int
+) -> Iterator[tuple[list[torch.Tensor], torch.Tensor]]:
+    """The attention of each layer at each distance, `(batch, heads, tokens)`, and the tokens that are kept."""
+    if not is_readable(model, tokenizer):
+        for maps, keep in eager_maps(model, tokenizer, texts, batch_size):
+            yield [_sums_of_map(layer, keep) for layer in maps], keep
+        return
+
+    def options(batch: BatchEncoding) -> dict[str, Any]:
+        keep = _kept(batch)
+        places = (keep.cumsum(dim=-1) - 1).masked_fill(~keep, -1)
+        return {"statistics": (), "places": places.to(model.device)}
+
+    for batch, readings in read_texts_attention(model, tokenizer, texts, batch_size, options):
+        yield [reading["distances"].double() for reading in readings], _kept(batch).to(model.device)
+
+
+def _kept(batch: BatchEncoding) -> torch.Tensor:
+    return batch["special_tokens_mask"] == 0
 
 
 def _normalized(shares: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,9 @@ from msattn.analysis.attention_maps import Text, attention_maps, received_maps
 from msattn.analysis.pictures import FAINT, INK, MUTED, check_output, check_picture_path, picture_style, save_picture
 from msattn.errors import UserError
 
+# Tokens of the longest text whose maps are compared as they are.
+LONGEST_MAP = 512
+
 
 @dataclass(kw_only=True)
 class HeadsFigureArguments(EncoderArguments):
@@ -37,7 +40,8 @@ def draw_heads(args: HeadsFigureArguments) -> None:
 
 def head_vectors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text]) -> np.ndarray:
     """
-    Represents each head by a vector: its flattened map for one text, or the received attention for several texts.
+    Represents each head by a vector: its flattened map for one text, or the received attention for several texts and
+    for a text of more than 512 tokens.
 
     Args:
         model (`PreTrainedModel`): Any encoder. Its attention implementation and mode are restored afterwards.
@@ -45,13 +49,13 @@ def head_vectors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tex
         texts (`Sequence[tuple[str, ...]]`): Sentences `(text,)` or pairs `(text, text_pair)`.
 
     Returns:
-        `np.ndarray` of shape `(layers, heads, length)`: The vectors; `length` is tokens² for one text, and the total
-        number of tokens for several.
+        `np.ndarray` of shape `(layers, heads, length)`: The vectors; `length` is tokens² for one short text, else
+        the total number of tokens.
 
     Raises:
         UserError: The model returns no attentions.
     """
-    if len(texts) == 1:
+    if len(texts) == 1 and len(tokenizer(*texts[0], truncation=True)["input_ids"]) <= LONGEST_MAP:
         return attention_maps(model, tokenizer, *texts[0]).maps.flatten(2).cpu().numpy()
     vectors = [
         sample[..., mask].cpu()

@@ -1,4 +1,4 @@
-"""A figure of studies: a score by training size or guided layer, at the end of training or after given epochs."""
+"""A figure of studies: a score by training size, guided layer or dose, in the end or after given epochs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ from msattn.results import Study, common_score, read_json
 NEAREST = 0.08
 # Horizontal shift between studies in inches, so that their error bars do not overlap.
 SHIFT = 0.06
-LABELS = {"train_fraction": "part of the training data, and its examples", "guided_layer": "guided layer"}
+LABELS = {
+    "train_fraction": "part of the training data, and its examples",
+    "guided_layer": "guided layer",
+    "guiding_dose": "mean cosine of two attention maps (at the points: dose of guiding)",
+}
 
 
 @dataclass
@@ -60,7 +64,7 @@ class StudyFigureArguments:
 
 
 def draw_study(args: StudyFigureArguments) -> None:
-    """Plot the scores of studies by training size or guided layer."""
+    """Plot the scores of studies by training size, guided layer or dose of guiding."""
     check_output(args.output)
     references = [read_json(Path(folder) / "all_results.json") for folder in args.references or ()]
     names = args.names or short_names([*args.folders, *(args.references or ())])
@@ -156,15 +160,22 @@ def _draw(
     names: Sequence[str],
 ) -> list[Any]:
     """Plots one panel; returns the artists of the legend in order."""
-    variable, spread = studies[0].variable, f"{metric}_std"
+    variable, spread, split = studies[0].variable, f"{metric}_std", metric.partition("_")[0]
+    # The effect of a dose is what it does to the maps.
+    place = f"{split}_map_cosine" if variable == "guiding_dose" else variable
     styles = zip(names, cycle(COLORS), cycle(MARKERS), strict=False)
     lines: list[Any] = []
     for study, (name, color, marker) in zip(studies, styles, strict=False):
         points = sorted(study.points, key=lambda point: point[variable])
+        bars = [
+            [point[std] for point in points] if all(std in point for point in points) else None
+            for std in (spread, f"{place}_std")
+        ]
         line = axes.errorbar(
-            [point[variable] for point in points],
+            [point[place] for point in points],
             [point[metric] for point in points],
-            [point[spread] for point in points] if all(spread in point for point in points) else None,
+            bars[0],
+            bars[1],
             color=color,
             marker=marker,
             markersize=5,
@@ -173,14 +184,24 @@ def _draw(
             capsize=3,
             label=name,
         )
+        lines.append(line)
+        if place != variable:
+            for point in points:
+                axes.annotate(
+                    f"{point[variable]:g}",
+                    (point[place], point[metric]),
+                    xytext=(4, 4),
+                    textcoords="offset points",
+                    color=color,
+                )
+            continue
         # Shift the studies sideways, as error bars at the same place would hide each other.
-        shift = SHIFT * (len(lines) - (len(studies) - 1) / 2)
+        shift = SHIFT * (len(lines) - 1 - (len(studies) - 1) / 2)
         for artist in line.get_children():
             artist.set_transform(artist.get_transform() + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans))
-        lines.append(line)
     for results, (name, color, _) in zip(references, styles, strict=False):
         lines.append(axes.axhline(results[metric], color=color, linestyle="--", linewidth=1.5, label=name, zorder=1))
-    split, _, score = metric.partition("_")
+    score = metric.removeprefix(f"{split}_")
     several = any(spread in point for study in studies for point in study.points)
     axes.set_ylabel(f"{score.replace('_', ' ')} ({split})" + (", mean ± standard deviation" if several else ""))
     axes.set_xlabel(LABELS[variable])
@@ -197,6 +218,7 @@ def _set_ticks(axes: Axes, variable: str, points: Sequence[Mapping[str, float]])
     values = sorted({point[variable] for point in points})
     if variable == "guided_layer":
         axes.set_xticks(values[:: 1 + len(values) // 25])
+    if variable != "train_fraction":
         return
     if len(values) > 1 and np.diff(values).min() < NEAREST * np.ptp(values):
         axes.set_xscale("log")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ExperimentArguments:
-    """Seeds, early stopping and studies over training size or guided layer."""
+    """Seeds, early stopping and studies over training size, guided layer or dose of guiding."""
 
     seeds: list[int] | None = field(
         default=None,
@@ -29,5 +29,12 @@ class ExperimentArguments:
         metadata={
             "help": "Start a study: one run per layer in layer-N, guiding only that layer, and a table and a plot of "
             "the scores."
+        },
+    )
+    guide_doses: list[float] | None = field(
+        default=None,
+        metadata={
+            "help": "Start a study: one run per dose in dose-N, a factor of all guiding weights (0 for none), and a "
+            "table and a plot of the scores over the cosine of the attention maps."
         },
     )

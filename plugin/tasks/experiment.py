@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.results import seed_table, summarize, write_json
 from msattn.tasks.checkpoints import last_checkpoint
+from msattn.tasks.map_measures import MapMeasures, measured_maps
 from msattn.tasks.model_card import write_model_card
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
 
@@ -62,7 +64,8 @@ class Experiment:
         guiding: GuidingArguments | None = None,
     ) -> dict[str, float]:
         """
-        Trains, evaluates and predicts, once per seed.
+        Trains, evaluates and predicts, once per seed. If guiding takes part, the metrics have the mean cosine of two
+        attention maps and their mean entropy in bits, beside each score.
 
         Args:
             args (`TrainingArguments`): The training arguments.
@@ -102,10 +105,14 @@ class Experiment:
         if args.do_train and self.train_dataset is not None:
             results |= self._train(trainer)
         scored = (*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
+        measured = guiding.weights or experiment_args.guide_doses
         for prefix, dataset in self.datasets_of(*scored).items():
-            output = trainer.predict(dataset, metric_key_prefix=prefix)
+            with measured_maps(trainer.model) if measured else nullcontext(MapMeasures()) as maps:
+                output = trainer.predict(dataset, metric_key_prefix=prefix)
             further = {f"{prefix}_{name}": value for name, value in self.task.further_metrics(trainer, prefix).items()}
-            results |= _record(trainer, prefix, {**output.metrics, **further, f"{prefix}_samples": len(dataset)})
+            diversity = maps.means(trainer, prefix) if measured else {}
+            metrics = {**output.metrics, **further, **diversity, f"{prefix}_samples": len(dataset)}
+            results |= _record(trainer, prefix, metrics)
             if trainer.is_world_process_zero():
                 self.task.write_predictions(prefix, output.predictions, Path(args.output_dir))
         if args.do_train:

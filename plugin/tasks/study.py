@@ -1,8 +1,9 @@
-"""Studies: repeated experiments over training size, guided layer or MTL-16 domain."""
+"""Studies: repeated experiments over training size, guided layer, dose of guiding or MTL-16 domain."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,13 +29,14 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
     """
     Runs a task once, or once per point of the study that the arguments ask for.
 
-    Each point of a study has its own sub-folder, such as `fraction-0.2`, `layer-0` or the name of a domain. After each
+    Each point of a study has its own sub-folder, such as `fraction-0.2`, `layer-0`, `dose-0.1` or the name of a
+    domain. After each
     point, the table, the numbers (JSON) and the plot of the study are updated; domains have no plot. A resumed study
     skips the finished points.
 
     Args:
         task (`Task`): The task.
-        experiment_args (`ExperimentArguments`): Seeds, training fractions and guided layers.
+        experiment_args (`ExperimentArguments`): Seeds, training fractions, guided layers and doses.
         draw (`Callable`): Plots a list of studies to a file; see [`~msattn.analysis.study_figure.plot_study`].
 
     Raises:
@@ -52,7 +54,9 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
     experiment = Experiment.of(task)
     parts = {fraction: training_part(experiment, fraction) for fraction in fractions or [1.0]}
     part = next(iter(parts.values()))
-    if experiment_args.guide_each_layer:
+    if experiment_args.guide_doses:
+        _run_study(Study("guiding_dose"), _runs_of_doses(part, experiment_args, len(parts)), args, draw)
+    elif experiment_args.guide_each_layer:
         if len(parts) > 1:
             raise UserError("--guide_each_layer takes one --train_fraction: a study has one variable.")
         if not guiding.weights or not args.do_train:
@@ -73,7 +77,7 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
 
 
 def _run_domains(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> None:
-    for name in ("train_fraction", "guide_each_layer"):
+    for name in ("train_fraction", "guide_each_layer", "guide_doses"):
         if getattr(experiment_args, name):
             raise UserError(f"--mtl16_dir is a study over domains: leave out --{name}.")
 
@@ -81,6 +85,26 @@ def _run_domains(task: Task, experiment_args: ExperimentArguments, draw: Draw) -
         return Experiment.of(domain).run(placed, experiment_args)
 
     _run_study(DomainStudy(), {name: partial(run, domain) for name, domain in task.domains.items()}, task.args, draw)
+
+
+def _runs_of_doses(
+    experiment: Experiment, experiment_args: ExperimentArguments, parts: int
+) -> dict[float, Callable[[TrainingArguments], dict[str, float]]]:
+    """One run per dose, in ascending order."""
+    guiding, doses = experiment.task.guiding, sorted(set(experiment_args.guide_doses or ()))
+    if parts > 1 or experiment_args.guide_each_layer:
+        raise UserError(
+            "--guide_doses takes one --train_fraction and no --guide_each_layer: a study has one variable."
+        )
+    if not guiding.weights or not experiment.task.args.do_train:
+        raise UserError("--guide_doses needs --do_train and a weight, such as --mdg_weight 0.1.")
+    if not all(0 <= dose < math.inf for dose in doses):
+        raise UserError(f"--guide_doses must be 0 or positive numbers, got {' '.join(map(str, doses))}.")
+    runs: dict[float, Callable[[TrainingArguments], dict[str, float]]] = {}
+    for dose in doses:
+        weights = {name: dose * getattr(guiding, name) for name in ("mdg_weight", "pdg_weight", "pattern_weight")}
+        runs[dose] = partial(experiment.run, experiment_args=experiment_args, guiding=replace(guiding, **weights))
+    return runs
 
 
 def training_part(experiment: Experiment, fraction: float) -> Experiment:

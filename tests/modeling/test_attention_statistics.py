@@ -10,6 +10,8 @@ from msattn.modeling.received_attention import received_attention
 
 LENGTHS = (11, 4, 1)
 BANDS = (-1, 0, 1, 20)
+# Of the tokens in a text from which the first and the fourth are left out.
+PLACES = (-1, 0, 1, -1, 2, 3, 4, 5, 6, 7, 8)
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,7 @@ def reference(query, key, real, causal, columns, last_queries=None, scaling=None
     found = {name: np.zeros((batch, heads, keys)) for name in ("received", "received_max")}
     found |= {name: np.zeros((batch, heads, queries)) for name in ("entropy", "distance", "peak", "square")}
     found |= {"bands": np.zeros((batch, heads, queries, len(BANDS))), "columns": np.zeros((batch, heads, queries, 2))}
+    found["distances"] = np.zeros((batch, heads, keys))
     for b, h in np.ndindex(batch, heads):
         rows = np.flatnonzero(real[b, keys - queries :])
         for i in rows if last_queries is None else rows[-last_queries:]:
@@ -62,6 +65,9 @@ def reference(query, key, real, causal, columns, last_queries=None, scaling=None
             found["square"][b, h, i] = (weights**2).sum()
             found["bands"][b, h, i] = [weights[place + band] if 0 <= place + band < keys else 0 for band in BANDS]
             found["columns"][b, h, i] = columns[b] @ weights
+            for j in seen:
+                if PLACES[place] >= 0 and PLACES[j] >= 0:
+                    found["distances"][b, h, abs(PLACES[place] - PLACES[j])] += weights[j]
     return found
 
 
@@ -74,6 +80,7 @@ def test_equals_the_formulas(left, causal, queries, key_heads, last_queries):
     query, key = queries_and_keys(queries, key_heads=key_heads)
     real, columns = real_tokens(left), sets_of()
     options = {"statistics": STATISTICS, "bands": BANDS, "columns": columns, "last_queries": last_queries}
+    options["places"] = torch.tensor(PLACES).expand(3, -1)
     found = attention_statistics(query, key, real.long(), 0.3, causal, **options)
     expected = reference(query, key, real.numpy(), causal, columns, last_queries, 0.3)
     assert found.keys() == expected.keys()
@@ -91,11 +98,12 @@ def test_gradient(monkeypatch, size, causal):
     query, key = (tensor.detach() for tensor in queries_and_keys(3, 4, 2, 1, batch=2, dim=2))
     real, columns = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 1]]), sets_of(4, 2)
     bias = torch.linspace(-1, 1, 12, dtype=torch.float64).view(1, 1, 3, 4)
+    places = torch.tensor([[-1, 0, 1, 2], [3, 2, 1, 0]])
     tensors = [tensor.clone().requires_grad_() for tensor in (query, key, columns, bias, query[0, :, 0, 0])]
 
     def every(query, key, columns, bias, sinks):
         found = attention_statistics(
-            query, key, real, None, causal, STATISTICS, (-1, 2), columns, None, bias, 2.0, sinks
+            query, key, real, None, causal, STATISTICS, (-1, 2), columns, None, bias, 2.0, sinks, places
         )
         return tuple(found.values())
 
@@ -198,6 +206,7 @@ def test_received_alone_is_received_attention():
         ({"columns": torch.ones(3, 11)}, r"columns must be .*, got \(3, 11\)"),
         ({"columns": torch.ones(2, 1, 11)}, "columns must be"),
         ({"columns": torch.ones(3, 1, 10)}, "columns must be"),
+        ({"places": torch.ones(3, 11)}, r"places must be whole numbers of \(3, 11\), got torch.float32 \(3, 11\)"),
         ({"statistics": ("peak",), "last_queries": 0}, "last_queries must be a positive number, got 0"),
         ({"statistics": ("peak",), "attention_mask": torch.ones(3, 10)}, "attention_mask must be"),
     ],

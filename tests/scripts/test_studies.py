@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from transformers import BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 import run_glue
 import run_ranking
+from msattn.analysis import attention_diversity
 from msattn.results import Study
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, read_json, same_weights
@@ -120,6 +121,28 @@ def test_each_layer(run, tmp_path):
     assert same_weights(out / "layer-1", tmp_path / "1")
 
 
+def test_doses(run, encoder, tmp_path):
+    run("do_eval", mdg_weight=2.0, pdg_weight=0.5, guide_doses=[1, 0], seeds=[2])
+    out = tmp_path / "out"
+    study = Study.from_folder(out)
+    assert [(study.variable, point["guiding_dose"]) for point in study.points] == [
+        ("guiding_dose", 0),
+        ("guiding_dose", 1),
+    ]
+    assert {"eval_accuracy", "eval_map_cosine", "eval_map_entropy"} <= set(study.scores)
+    assert (out / "study.png").read_bytes().startswith(b"\x89PNG")
+    texts = [(f"the {noun}",) for noun in NOUNS]
+    for point, weight in zip(study.points, (0, 2.0), strict=True):
+        folder = out / f"dose-{point['guiding_dose']}" / "seed-2"
+        card = ModelCard.load(folder / "README.md").text
+        assert (f"- mdg_weight: {weight}" in card) == bool(weight)
+        model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        overall = attention_diversity(model, tokenizer, texts).overall
+        results = read_json(folder / "all_results.json")
+        assert results["eval_map_cosine"] == pytest.approx(overall.similarity, abs=1e-4)
+        assert results["eval_map_entropy"] == pytest.approx(overall.entropy, abs=1e-4)
+
+
 def test_a_part_of_the_queries(run, tmp_path):
     texts = [{"text": noun, "label": int(noun == "dog")} for noun in NOUNS]
     path = tmp_path / "queries.jsonl"
@@ -171,4 +194,9 @@ def test_mistakes(fails, sentences, tmp_path):
     assert "needs --do_train and a weight" in fails("do_eval", "guide_each_layer")
     assert "leave out --guided_layers" in fails("do_eval", "guide_each_layer", guided_layers=[0], **weight)
     assert "takes one --train_fraction" in fails("do_eval", "guide_each_layer", train_fraction=[0.2, 1], **weight)
+    assert "needs --do_train and a weight" in fails("do_eval", guide_doses=[1])
+    assert "--guide_doses takes one --train_fraction" in fails(
+        "do_eval", "guide_each_layer", guide_doses=[1], **weight
+    )
+    assert "0 or positive numbers, got -1.0 1.0" in fails("do_eval", guide_doses=[1, -1], **weight)
     assert "--train_fraction needs --do_train" in fails("do_eval", train_fraction=[0.2], do_train=False)

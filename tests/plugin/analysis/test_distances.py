@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import LlamaConfig, LlamaModel, PreTrainedModel
 
 from msattn import MSTransformerConfig, MSTransformerModel, UserError
 from msattn.analysis import (
@@ -18,7 +18,9 @@ from msattn.analysis import (
     attention_maps,
     distance_distribution,
     distance_table,
+    head_vectors,
     plot_distances,
+    received_maps,
 )
 from msattn.analysis.__main__ import main
 from tests.plugin.analysis.tiny_encoders import CONFIGS, SIZES, tiny_encoder
@@ -121,6 +123,33 @@ def test_of_an_encoder(family, texts):
         assert found.uniform_scale == pytest.approx(uniform @ np.arange(16))
 
 
+def test_of_a_decoder():
+    """As from its eager maps, without them; the statistics of received attention, too."""
+    torch.manual_seed(0)
+    sizes = {name: size for name, size in SIZES.items() if name != "initializer_range"}
+    model = LlamaModel(LlamaConfig(**sizes, num_key_value_heads=2, initializer_range=0.3)).eval()
+    tokenizer, texts = tiny_tokenizer(), TEXTS[:2]
+    shares, _ = expected_distances(model, texts)
+    for implementation in ("sdpa", "eager"):
+        model.set_attn_implementation(implementation)
+        found = attention_distances(model, tokenizer, texts)
+        np.testing.assert_allclose(found.distributions, shares[..., : len(found.uniform)], atol=1e-5)
+        ((received, real),) = received_maps(model, tokenizer, texts)
+        maps = attention_maps(model, tokenizer, *texts[1]).maps
+        torch.testing.assert_close(received[0, :, :, real[0]], maps.sum(dim=-2))
+        assert model.config._attn_implementation == implementation
+
+
+def test_a_long_text_keeps_no_map(monkeypatch):
+    model = tiny_encoder(max_position_embeddings=600)
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_max_length = 600
+    monkeypatch.setattr("msattn.analysis.distances.eager_maps", None)
+    text = [("the dog " * 280,)]
+    assert attention_distances(model, tokenizer, text).texts == 1
+    assert head_vectors(model, tokenizer, text).shape == (2, 4, 562)
+
+
 def test_a_window_is_the_farthest_that_a_head_looks():
     found = attention_distances(encoder("ms_transformer"), tiny_tokenizer(), TEXTS)
     assert not found.distributions[0, 0, 2:].any() and found.scales[0, 0] < 1
@@ -130,16 +159,16 @@ def test_long_texts_come_in_small_batches(monkeypatch):
     model, tokenizer = tiny_encoder(), tiny_tokenizer()
     sizes = []
     maps_module = sys.modules["msattn.analysis.attention_maps"]  # a function has the same name
-    original = maps_module._attentions
+    original = maps_module._read
     monkeypatch.setattr(
         maps_module,
-        "_attentions",
-        lambda model, batch: sizes.append(len(batch["input_ids"])) or original(model, batch),
+        "_read",
+        lambda model, batch, options: sizes.append(len(batch["input_ids"])) or original(model, batch, options),
     )
     whole = attention_distances(model, tokenizer, TEXTS)
-    monkeypatch.setattr(maps_module, "LARGEST_BATCH", 50)
+    monkeypatch.setattr(maps_module, "LARGEST_READ", 50)
     parts = attention_distances(model, tokenizer, TEXTS)
-    assert sizes == [4, 1, 2, 1]
+    assert sizes == [1, 4, 1, 1, 2, 1]  # each time a trial first
     np.testing.assert_allclose(whole.distributions, parts.distributions, atol=1e-6)
 
 

@@ -93,6 +93,26 @@ def test_bars_at_the_same_place_stand_side_by_side():
     assert first[1] == second[1] == middle[1]
 
 
+def test_doses_lie_at_the_cosine_of_the_maps():
+    points = [
+        {
+            "guiding_dose": dose,
+            "test_f1": score,
+            "test_f1_std": 1.0,
+            "test_map_cosine": cosine,
+            "test_map_cosine_std": 0.1,
+        }
+        for dose, score, cosine in ((1.0, 70.0, 0.25), (0.0, 80.0, 0.75), (0.01, 75.0, 0.5))
+    ]
+    (axes,) = plot_study([Study("guiding_dose", points)]).axes
+    assert drawn(axes) == [([0.75, 0.5, 0.25], [80, 75, 70])]
+    across, up = axes.containers[0].lines[2]
+    np.testing.assert_allclose(across.get_segments()[0], [[0.65, 80], [0.85, 80]])
+    np.testing.assert_allclose(up.get_segments()[0], [[0.75, 79], [0.75, 81]])
+    assert [text.get_text() for text in axes.texts] == ["0", "0.01", "1"]
+    assert "cosine" in axes.get_xlabel() and axes.get_ylabel() == "f1 (test), mean ± standard deviation"
+
+
 def test_counts_that_differ_are_left_out():
     (axes,) = plot_study([fractions([1, 2, 3]), fractions([1, 2, 3], total=500)], names=["a", "b"]).axes
     assert tick_labels(axes) == ["20 %", "40 %", "100 %"]
