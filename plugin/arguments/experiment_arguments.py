@@ -31,3 +31,13 @@ class ExperimentArguments:
             "the scores."
         },
     )
+    resume_anyway: bool = field(
+        default=False,
+        metadata={
+            "help": "With --resume_from_checkpoint, go on from a checkpoint of other data, arguments or model. The "
+            "model card says so."
+        },
+    )
+    overwrite_output_dir: bool = field(
+        default=False, metadata={"help": "Replace the results of another run in --output_dir."}
+    )
