@@ -32,6 +32,13 @@ from msattn.trainers.guiding_mixin import GuidingMixin
 class GuidedFineTuningTrainer(GuidingMixin, FineTuningTrainer):
     """A [`FineTuningTrainer`] with attention guiding."""
 
+    def progress(self) -> dict[str, Any]:
+        return {**super().progress(), "guiding": self._guided.record.state()}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        super().go_on(progress)
+        self._guided.record.load_state(progress["guiding"], self.args.device)
+
 
 class Task(ABC):
     """

@@ -75,12 +75,7 @@ class ResumableMixin(_Trainer):
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
-        progress = {
-            "loss": self._total_loss_scalar,
-            "loss_since_log": self._tr_loss_of_all(),
-            "last_logged": self._globalstep_last_logged,
-            "ended": self.control.should_training_stop,
-        }
+        progress = self.progress()
         if self.args.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / NAME).unlink(missing_ok=True)
@@ -104,9 +99,20 @@ class ResumableMixin(_Trainer):
                 use_mtime=True,
             )
 
-    def _tr_loss_of_all(self) -> float:
-        """The loss since the last log, as the mean over the processes."""
-        return self.accelerator.gather(self._tr_loss.reshape(1)).mean().item()
+    def progress(self) -> dict[str, Any]:
+        """What a checkpoint has to know beside its files: sums that are logged later, and whether training ends."""
+        return {
+            "loss": self._total_loss_scalar,
+            "loss_since_log": self.accelerator.gather(self._tr_loss.reshape(1)).mean().item(),
+            "last_logged": self._globalstep_last_logged,
+            "ended": self.control.should_training_stop,
+        }
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        """Restores the `progress` of a checkpoint at the beginning of a resumed training."""
+        self._total_loss_scalar = progress["loss"]
+        self._tr_loss += progress["loss_since_log"]
+        self._globalstep_last_logged = progress["last_logged"]
 
     def restore(self, folder: str | Path) -> None:
         """Restores the weights and the logs of a finished training from the folder that it was saved to."""
@@ -133,11 +139,8 @@ class _Progress(TrainerCallback):
         self.deferred = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        progress = self.trainer._resumed
-        if progress:
-            self.trainer._total_loss_scalar = progress["loss"]
-            self.trainer._tr_loss += progress["loss_since_log"]
-            self.trainer._globalstep_last_logged = progress["last_logged"]
+        if self.trainer._resumed:
+            self.trainer.go_on(self.trainer._resumed)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         ends = control.should_training_stop or control.should_epoch_stop or float(state.epoch).is_integer()

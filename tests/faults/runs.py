@@ -127,12 +127,14 @@ def start(script: str, argv: list[str], folder: Path, dies_at: int | None = None
     return process
 
 
-def finish(script: str, argv: list[str], folder: Path) -> None:
-    """Runs a script to its end."""
+def finish(script: str, argv: list[str], folder: Path) -> tuple[int, float]:
+    """Runs a script to its end, and returns its number of writes and its seconds."""
     process = start(script, argv, folder)
     process.join()
     log = Path(f"{folder}.log").read_text(encoding="utf-8")
     assert process.exitcode == 0, log
+    writes, seconds = json.loads(Path(f"{folder}.size").read_text())
+    return writes, seconds
 
 
 def kill(process: Any, after: float) -> None:
@@ -175,6 +177,7 @@ def _timeless(content: Any) -> Any:
 
 
 def _run(script: str, argv: list[str], folder: Path, dies_at: int | None) -> None:
+    begin = time.monotonic()
     log = os.open(f"{folder}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -191,7 +194,7 @@ def _run(script: str, argv: list[str], folder: Path, dies_at: int | None) -> Non
 
     sys.addaudithook(count)
     importlib.import_module(script).main()
-    Path(f"{folder}.writes").write_text(str(writes))
+    Path(f"{folder}.size").write_text(json.dumps([writes, time.monotonic() - begin]))
 
 
 def moments(seed: int, count: int, writes: int) -> list[int | float]:

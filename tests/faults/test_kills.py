@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,8 @@ def whole(commands, tmp_path_factory):
     def run(name: str) -> tuple[dict, int, float]:
         if name not in known:
             folder = tmp_path_factory.mktemp("whole") / name
-            begin = time.monotonic()
-            finish(*commands[name], folder)
-            known[name] = results(folder), int(Path(f"{folder}.writes").read_text()), time.monotonic() - begin
+            size = finish(*commands[name], folder)
+            known[name] = results(folder), *size
         return known[name]
 
     return run
