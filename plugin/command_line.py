@@ -38,10 +38,7 @@ def run_cli(main: Callable[[], Any]) -> None:
     try:
         main()
     except KeyboardInterrupt:
-        code, reason = (
-            130,
-            "interrupted; --resume_from_checkpoint last goes on from the last checkpoint, if there is one.",
-        )
+        code, reason = 130, "interrupted."
     except Terminated as stop:
         code, reason = 143, str(stop)
     except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:

@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -112,17 +113,20 @@ def runs(files: Mapping[str, Path]) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def start(script: str, argv: list[str], folder: Path, dies_at: int | None = None) -> Any:
+def start(
+    script: str, argv: list[str], folder: Path, dies_at: int | None = None, room: int = resource.RLIM_INFINITY
+) -> Any:
     """
     Starts a script with an output folder in a process of its own.
 
     Args:
         dies_at (`int`, *optional*): The process kills itself before this write to the folder, from 1.
+        room (`int`, *optional*): Writing more bytes to a file fails, as on a full disk.
     """
     os.environ.update(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*SCRIPTS, __name__])
-    process = context.Process(target=_run, args=(script, [*argv, "--output_dir", str(folder)], folder, dies_at))
+    process = context.Process(target=_run, args=(script, [*argv, "--output_dir", str(folder)], folder, dies_at, room))
     process.start()
     return process
 
@@ -176,7 +180,7 @@ def _timeless(content: Any) -> Any:
     return {name: _timeless(value) for name, value in content.items() if not any(word in name for word in timed)}
 
 
-def _run(script: str, argv: list[str], folder: Path, dies_at: int | None) -> None:
+def _run(script: str, argv: list[str], folder: Path, dies_at: int | None, room: int) -> None:
     begin = time.monotonic()
     log = os.open(f"{folder}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -193,6 +197,8 @@ def _run(script: str, argv: list[str], folder: Path, dies_at: int | None) -> Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(count)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     importlib.import_module(script).main()
     Path(f"{folder}.size").write_text(json.dumps([writes, time.monotonic() - begin]))
 

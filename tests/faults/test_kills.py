@@ -6,19 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import finish, kill, moments, results, runs, start, write_files
+from tests.faults.runs import finish, kill, moments, results, start
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.slow]
 
 LAST = ["--resume_from_checkpoint", "last"]
 NAMES = ("relations", "seeds", "study", "parser", "tagger", "ranking")
 # Nine for each of the six runs.
 KILLS = 9
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory):
-    return runs(write_files(tmp_path_factory.mktemp("files")))
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +43,6 @@ def resumed_after(moment: int | float, name: str, commands, folder: Path, second
     return code, results(folder)
 
 
-def test_killed_while_it_writes(commands, whole, tmp_path):
-    expected, writes, seconds = whole("tagger")
-    code, found = resumed_after(writes - 3, "tagger", commands, tmp_path / "run", seconds)
-    assert code == -9
-    assert found == expected
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_at_a_random_moment(name, number, commands, whole, tmp_path):
@@ -66,7 +53,6 @@ def test_killed_at_a_random_moment(name, number, commands, whole, tmp_path):
     assert found == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_twice(name, commands, whole, tmp_path):
     expected, writes, seconds = whole(name)
@@ -79,7 +65,6 @@ def test_killed_twice(name, commands, whole, tmp_path):
     assert results(tmp_path / "run") == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_finished_and_resumed_stays_as_it_is(name, commands, tmp_path):
     script, argv = commands[name]
