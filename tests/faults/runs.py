@@ -27,6 +27,8 @@ SCRIPTS = ("run_re", "run_glue", "run_parsing", "run_tagging", "run_ranking")
 NOUNS = ("author", "book", "house", "dog")
 # What is there to be counted: a process dies at one of these, if it is to die while it writes.
 WRITES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+# The most bytes of a log.
+LOG = 10_000
 
 
 def write_files(folder: Path) -> dict[str, Path]:
@@ -113,9 +115,7 @@ def runs(files: Mapping[str, Path]) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def start(
-    script: str, argv: list[str], folder: Path, dies_at: int | None = None, room: int = resource.RLIM_INFINITY
-) -> Any:
+def start(script: str, argv: list[str], folder: Path, dies_at: int | None = None, room: int = 1 << 40) -> Any:
     """
     Starts a script with an output folder in a process of its own.
 
@@ -182,7 +182,9 @@ def _timeless(content: Any) -> Any:
 
 def _run(script: str, argv: list[str], folder: Path, dies_at: int | None, room: int) -> None:
     begin = time.monotonic()
-    log = os.open(f"{folder}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    # The log is a file, too, and needs room.
+    path = os.devnull if room < LOG else f"{folder}.log"
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
     torch.set_num_threads(1)
