@@ -168,6 +168,13 @@ class Experiment:
             if "metric_for_best_model" not in str(error):
                 raise
             raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
+        except (RuntimeError, ValueError) as error:
+            # PyTorch's messages on weights and on an optimizer of another model.
+            if "loading state_dict" not in str(error) and "loaded state dict" not in str(error):
+                raise
+            raise UserError(
+                f"{checkpoint}: the checkpoint is one of another model; its weights do not fit."
+            ) from error
         trainer.save_model()
         trainer.save_state()
         if trainer.args.should_save:

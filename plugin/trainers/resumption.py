@@ -54,10 +54,11 @@ class ResumableMixin(_Trainer):
         self.add_callback(_Progress(self))
         self._resumed: dict[str, Any] = {}
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """As in [`Trainer`]. A checkpoint at the end of its training is not trained further."""
         self._resumed = {}
-        if isinstance(resume_from_checkpoint, str):
+        if isinstance(resume_from_checkpoint, (str, Path)):
+            resume_from_checkpoint = str(resume_from_checkpoint)
             # Otherwise early stopping would count from the beginning again.
             self.args.restore_callback_states_from_checkpoint = True
             before = read_fingerprint(Path(resume_from_checkpoint)) or {"run": {}}
@@ -90,7 +91,7 @@ class ResumableMixin(_Trainer):
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             files = [path for path in folder.rglob("*") if path.is_file() and path.name not in (UNFINISHED, NAME)]
-            write_fingerprint(folder, files, **self.fingerprint, progress=progress)
+            write_fingerprint(folder, files, **{"run": {}, **self.fingerprint}, progress=progress)
             (folder / UNFINISHED).unlink()
             rotate_checkpoints(
                 output_dir=str(folder.parent),

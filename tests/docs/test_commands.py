@@ -100,6 +100,7 @@ LIMITS = {
     "run_tagging.py": RUN,
     "--seeds": "--seeds 1 2",
     "--task_name": "--glue_dir GLUE",
+    "--mdg_weight": "--overwrite_output_dir",  # of README, where an encoder lies in the folder already
     "--mtl16_dir": "--domains MR",
     "probe": "--max_pairs 200 --n_estimators 10",
     "msattn.data.corpora.sts_ranking": "--negatives 9",

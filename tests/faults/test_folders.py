@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from msattn.errors import UserError
 from msattn.tasks.folder_lock import LOCK, OWNER, lock_folder
@@ -95,6 +96,18 @@ def test_other_results_are_replaced_when_asked(finished, tag, stops, commands, m
     left = {path.name for path in finished.iterdir()}
     assert {"notes.txt", "eval_old.txt", "checkpoint-2", "model.safetensors"} <= left
     assert not {"checkpoint-4", "checkpoint-6", "eval_results.json", "eval_predictions.conll"} & left
+
+
+def test_a_checkpoint_that_does_not_fit(finished, stops):
+    """The model of a checkpoint of version 0.1 is not known before its weights are read."""
+    (finished / "fingerprint.json").unlink()
+    shutil.rmtree(finished / "checkpoint-6")
+    newest = finished / "checkpoint-4"
+    (newest / "fingerprint.json").unlink()
+    weights = load_file(newest / "model.safetensors")
+    save_file({name: weight[:1].clone() for name, weight in weights.items()}, newest / "model.safetensors")
+    code, line = stops(finished, *LAST, "--resume_anyway")
+    assert (code, line) == (2, f"error: {newest}: the checkpoint is of another model; its weights do not fit.")
 
 
 def test_results_of_unknown_origin(finished, stops, tag):
