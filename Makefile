@@ -31,10 +31,10 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-min check lint types format bench clean
+.PHONY: help demo test test-quick test-slow test-faults test-min check lint types format bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@OMP_NUM_THREADS=1 $(RUN) run_re.py
@@ -48,6 +48,9 @@ test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests but those that t
 test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DATA=folder ENCODER=folder)
 	@data=$$(cd "$(DATA)" && pwd) && encoder=$$(cd "$(ENCODER)" && pwd) && \
 	MSATTN_DATA="$$data" MSATTN_ENCODER="$$encoder" $(PYTEST) -m slow
+
+test-faults: .venv/.tools .venv/.links-$(FILES) ## kill runs at random moments, fill the disk, tear checkpoints
+	@$(PYTEST) tests/faults tests/plugin/test_writing.py tests/plugin/tasks/test_checkpoints.py tests/scripts/test_resume.py
 
 test-min: VENV := .venv-min
 test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows

@@ -20,37 +20,41 @@ from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
 from transformers import HfArgumentParser, TrainingArguments
 from transformers.integrations import get_reporting_integration_callbacks
 
-from msattn.errors import UserError
-
-# Messages of torch.save, safetensors and tokenizers for a full disk, whose exception types are too generic.
-WRITE_FAILURES = ("PytorchStreamWriter", "unexpected pos", "iostream error", "os error")
+from msattn.errors import Terminated, UserError
+from msattn.writing import is_write_failure
 
 
 def run_cli(main: Callable[[], Any]) -> None:
     """
     Runs the `main` function of a script. User errors and a full disk become one line on stderr and exit code 2.
 
-    In distributed runs, only the local main process prints the message.
+    So does Ctrl-C, with exit code 130, and SIGTERM after the checkpoint is saved, with 143. In distributed runs, only
+    the local main process prints the message.
 
     Args:
         main (`Callable[[], Any]`): The function to run.
     """
+    code = 2
     try:
         main()
+    except KeyboardInterrupt:
+        code, reason = 130, "interrupted."
+    except Terminated as stop:
+        code, reason = 143, str(stop)
     except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:
-        reason = str(error)
+        reason = f"error: {error}"
     except Exception as error:
-        if not any(mark in str(error) for mark in WRITE_FAILURES):
+        if not is_write_failure(error):
             raise
-        reason = f"a file could not be written (is the disk full?): {error}"
+        reason = f"error: a file could not be written (is the disk full?): {error}"
     else:
         return
     if os.environ.get("LOCAL_RANK", "0") in ("0", "-1"):
-        print(f"error: {' '.join(reason.split())}", file=sys.stderr)
+        print(" ".join(reason.split()), file=sys.stderr)
     else:
         # Launchers kill all processes when one fails: give the main process time to print the message.
         time.sleep(5)
-    sys.exit(2)
+    sys.exit(code)
 
 
 class ArgumentParser(HfArgumentParser):

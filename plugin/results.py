@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msattn.errors import UserError
+from msattn.writing import write_whole
 
 # Scores of the MTL-16 domains.
 TEST_ACCURACY = ("test_accuracy", "test_accuracy_std")
@@ -253,7 +254,7 @@ def write_json(path: Path, content: Mapping) -> None:
         content (`Mapping`): The JSON object.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

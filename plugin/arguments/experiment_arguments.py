@@ -38,3 +38,13 @@ class ExperimentArguments:
             "table and a plot of the scores over the cosine of the attention maps."
         },
     )
+    resume_anyway: bool = field(
+        default=False,
+        metadata={
+            "help": "With --resume_from_checkpoint, go on from a checkpoint of other data, arguments or model. The "
+            "model card says so."
+        },
+    )
+    overwrite_output_dir: bool = field(
+        default=False, metadata={"help": "Replace the results of another run in --output_dir."}
+    )

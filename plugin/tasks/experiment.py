@@ -15,10 +15,13 @@ from msattn.arguments.experiment_arguments import ExperimentArguments
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.results import seed_table, summarize, write_json
-from msattn.tasks.checkpoints import last_checkpoint
+from msattn.tasks.checkpoints import Resumed, find_checkpoint
+from msattn.tasks.identity import arguments_of, identity_of, rows_hash, versions
 from msattn.tasks.map_measures import MapMeasures, measured_maps
 from msattn.tasks.model_card import write_model_card
+from msattn.tasks.run_folder import RunFolder, written_folder
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
+from msattn.writing import write_whole
 
 
 @dataclass
@@ -82,16 +85,18 @@ class Experiment:
         guiding = guiding or self.task.guiding
         if not experiment_args.seeds:
             return self._run(args, experiment_args, guiding)
-        runs = {}
-        for seed in experiment_args.seeds:
-            seeded = copy.copy(args)
-            seeded.seed = seed
-            seeded.output_dir = str(Path(args.output_dir) / f"seed-{seed}")
-            runs[seed] = self._run(seeded, experiment_args, guiding)
-        summary = summarize(list(runs.values()))
-        if args.should_save:
-            write_json(Path(args.output_dir) / "all_results.json", {**summary, "seeds": runs})
-            (Path(args.output_dir) / "results.md").write_text(seed_table(runs) + "\n", encoding="utf-8")
+        identity = {"holds": "seeds", **arguments_of(self.task, args, experiment_args, guiding)}
+        with written_folder(RunFolder(Path(args.output_dir), identity, args, experiment_args)):
+            runs = {}
+            for seed in experiment_args.seeds:
+                seeded = copy.copy(args)
+                seeded.seed = seed
+                seeded.output_dir = str(Path(args.output_dir) / f"seed-{seed}")
+                runs[seed] = self._run(seeded, experiment_args, guiding)
+            summary = summarize(list(runs.values()))
+            if args.should_save:
+                write_json(Path(args.output_dir) / "all_results.json", {**summary, "seeds": runs})
+                write_whole(Path(args.output_dir) / "results.md", seed_table(runs) + "\n")
         if args.should_log:
             print(seed_table(runs))
         return summary
@@ -101,25 +106,49 @@ class Experiment:
     ) -> dict[str, float]:
         set_seed(args.seed)
         trainer = self._trainer(args, experiment_args, guiding)
+        scored = self.datasets_of(*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
+        hashes = {prefix: rows_hash(dataset) for prefix, dataset in scored.items()}
+        identity = identity_of(self.task, trainer.model, args, self.datasets, experiment_args, guiding)
+        if not args.do_train:
+            identity |= {f"data.{prefix}": value for prefix, value in hashes.items()}
+        folder = RunFolder(
+            Path(args.output_dir), identity, args, experiment_args, self.task.model_args.model_name_or_path
+        )
+        finished = folder.finished()
         results: dict[str, float] = {}
-        if args.do_train and self.train_dataset is not None:
-            results |= self._train(trainer)
-        scored = (*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
+        if finished is not None:
+            results = folder.results()
+            scored = {name: data for name, data in scored.items() if finished["scored"].get(name) != hashes[name]}
+            if not scored:
+                if args.should_log:
+                    print(f"{folder.path}: finished before; these are its figures.", flush=True)
+                return results
+        resumed = Resumed()
+        if args.do_train and finished is None:
+            resumed = find_checkpoint(args, identity, experiment_args.resume_anyway)
+            folder.changed = resumed.changed
         measured = guiding.weights or experiment_args.guide_doses
-        for prefix, dataset in self.datasets_of(*scored).items():
-            with measured_maps(trainer.model) if measured else nullcontext(MapMeasures()) as maps:
-                output = trainer.predict(dataset, metric_key_prefix=prefix)
-            further = {f"{prefix}_{name}": value for name, value in self.task.further_metrics(trainer, prefix).items()}
-            diversity = maps.means(trainer, prefix) if measured else {}
-            metrics = {**output.metrics, **further, **diversity, f"{prefix}_samples": len(dataset)}
-            results |= _record(trainer, prefix, metrics)
-            if trainer.is_world_process_zero():
-                self.task.write_predictions(prefix, output.predictions, Path(args.output_dir))
-        if args.do_train:
-            if trainer.is_world_process_zero():
-                write_model_card(Path(args.output_dir), trainer, self.task.card(), results)
-            if args.push_to_hub:
-                trainer.push_to_hub()
+        with written_folder(folder, hashes):
+            trainer.fingerprint = {"run": identity, "versions": versions(), "resumed_anyway": folder.changed}
+            if finished is not None:
+                trainer.restore(folder.path)
+                self.task.recall(trainer, folder.path)
+            elif args.do_train and self.train_dataset is not None:
+                results |= self._train(trainer, resumed.folder)
+            for prefix, dataset in scored.items():
+                with measured_maps(trainer.model) if measured else nullcontext(MapMeasures()) as maps:
+                    output = trainer.predict(dataset, metric_key_prefix=prefix)
+                further = self.task.further_metrics(trainer, prefix)
+                metrics = output.metrics | {f"{prefix}_{name}": value for name, value in further.items()}
+                metrics |= maps.means(trainer, prefix) if measured else {}
+                results |= _record(trainer, prefix, metrics | {f"{prefix}_samples": len(dataset)})
+                if trainer.is_world_process_zero():
+                    self.task.write_predictions(prefix, output.predictions, folder.path)
+            if args.do_train:
+                if trainer.is_world_process_zero():
+                    write_model_card(folder.path, trainer, self.task.card(), results)
+                if args.push_to_hub:
+                    trainer.push_to_hub()
         return results
 
     def _trainer(
@@ -146,13 +175,20 @@ class Experiment:
             guiding=guiding,
         )
 
-    def _train(self, trainer: GuidedFineTuningTrainer) -> dict[str, float]:
+    def _train(self, trainer: GuidedFineTuningTrainer, checkpoint: str | None) -> dict[str, float]:
         try:
-            output = trainer.train(resume_from_checkpoint=last_checkpoint(trainer.args))
+            output = trainer.train(resume_from_checkpoint=checkpoint)
         except KeyError as error:
             if "metric_for_best_model" not in str(error):
                 raise
             raise UserError(f"--metric_for_best_model: {error.args[0]}") from error
+        except (RuntimeError, ValueError) as error:
+            # PyTorch's messages on weights and on an optimizer of another model.
+            if "loading state_dict" not in str(error) and "loaded state dict" not in str(error):
+                raise
+            raise UserError(
+                f"{checkpoint}: the checkpoint is one of another model; its weights do not fit."
+            ) from error
         if self.eval_dataset is not None:
             self.task.calibrate(trainer, self.eval_dataset)
         trainer.save_model()

@@ -23,7 +23,9 @@ from transformers.utils import logging
 from msattn.arguments.masked_lm_arguments import MaskedLMArguments
 from msattn.arguments.pretrained import ModelArguments, load_model
 from msattn.errors import UserError
-from msattn.tasks.checkpoints import is_complete
+from msattn.tasks.checkpoints import other_run, resumes
+from msattn.tasks.identity import changed_arguments, rows_hash, weights_hash
+from msattn.trainers.fingerprint import differences, read_fingerprint, torn_files, write_fingerprint
 
 logger = logging.get_logger(__name__)
 
@@ -40,7 +42,7 @@ def train_masked_lm(
     """
     Trains a checkpoint as a masked language model and saves it to the sub-folder `mlm` of the output folder.
 
-    It runs once for all seeds. A resumed run reuses a complete `mlm` folder.
+    It runs once for all seeds. A resumed run reuses a complete `mlm` folder of the same data and arguments.
 
     Args:
         model_args (`ModelArguments`): Names the checkpoint.
@@ -60,28 +62,37 @@ def train_masked_lm(
     if tokenizer.mask_token is None:
         raise UserError(f"--mlm_epochs: the tokenizer of {model_args.model_name_or_path} has no token for a mask.")
     folder = Path(args.output_dir) / "mlm"
-    if args.resume_from_checkpoint and is_complete(folder):
+    own = copy.copy(args)
+    own.output_dir = str(folder)
+    own.num_train_epochs, own.max_steps = mlm_args.mlm_epochs, -1
+    own.learning_rate = mlm_args.mlm_learning_rate
+    own.eval_strategy, own.save_strategy = IntervalStrategy.NO, SaveStrategy.NO
+    own.load_best_model_at_end = own.push_to_hub = False
+    texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
+    dataset = Dataset.from_dict(dict(texts))
+    identity = {
+        **changed_arguments(own),
+        "weights": weights_hash(model_args.model_name_or_path),
+        "data.train": rows_hash(dataset),
+    }
+    before = read_fingerprint(folder) if resumes(args) else None
+    changed = [] if before is None else differences(before["run"], identity)
+    if changed:
+        raise UserError(other_run(str(folder), changed, "give another --output_dir"))
+    if before is not None and not torn_files(folder, before):
         logger.info(f"{folder} is there already.")
     else:
-        own = copy.copy(args)
-        own.output_dir = str(folder)
-        own.num_train_epochs, own.max_steps = mlm_args.mlm_epochs, -1
-        own.learning_rate = mlm_args.mlm_learning_rate
-        own.eval_strategy, own.save_strategy = IntervalStrategy.NO, SaveStrategy.NO
-        own.load_best_model_at_end = own.push_to_hub = False
         set_seed(own.seed)
-        texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
         # Drop the fields of task-specific subclasses, which a masked language model does not have.
         source = ModelArguments(**{each.name: getattr(model_args, each.name) for each in fields(ModelArguments)})
         trainer = Trainer(
             model=load_model(AutoModelForMaskedLM, source, len(tokenizer)),
             args=own,
-            train_dataset=Dataset.from_dict(dict(texts)),
+            train_dataset=dataset,
             processing_class=tokenizer,
             data_collator=DataCollatorForLanguageModeling(tokenizer),
         )
         trainer.train()
         trainer.save_model()
-        # The state comes last: `is_complete` takes it as the sign of a finished training.
-        trainer.save_state()
+        write_fingerprint(folder, [path for path in folder.iterdir() if path.is_file()], run=identity)
     return replace(model_args, model_name_or_path=str(folder), model_revision="main")

@@ -115,6 +115,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         },
         history=make_markdown_table(history) if history else "",
         command=command_line(),
+        resumed_anyway=getattr(trainer, "fingerprint", {}).get("resumed_anyway", ()),
         versions={name: version(name) for name in ("msattn", "transformers", "torch", "datasets", "tokenizers")},
     )
     path = folder / "README.md"

@@ -162,6 +162,14 @@ class RelationExtraction(Task):
         if self.negative is not None:
             probabilities = softmax(logits.astype(np.float64) / self.temperature, axis=-1)
             self.threshold = fit_threshold(probabilities, references, self.labels.index(self.negative))
+        self._answer_as_calibrated(trainer)
+
+    def recall(self, trainer: GuidedFineTuningTrainer, folder: Path) -> None:
+        saved, _ = trainer.model.config_class.get_config_dict(folder)
+        self.temperature, self.threshold = saved.get("calibration_temperature") or 1.0, saved.get("decision_threshold")
+        self._answer_as_calibrated(trainer)
+
+    def _answer_as_calibrated(self, trainer: GuidedFineTuningTrainer) -> None:
         config = trainer.model.config
         config.calibration_temperature, config.decision_threshold = self.temperature, self.threshold
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,13 @@ from transformers import TrainingArguments
 from msattn.arguments.experiment_arguments import ExperimentArguments
 from msattn.errors import UserError
 from msattn.results import DomainStudy, Study, write_json
+from msattn.tasks.checkpoints import resumes, takes_last
 from msattn.tasks.experiment import Experiment, check_arguments
+from msattn.tasks.folder_lock import lock_folder
+from msattn.tasks.identity import arguments_of
+from msattn.tasks.run_folder import RunFolder, written_folder
 from msattn.tasks.task import Task
+from msattn.writing import write_whole
 
 # Fixed, so that runs with different seeds train on the same subset.
 PART_SEED = 42
@@ -32,7 +38,7 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
     Each point of a study has its own sub-folder, such as `fraction-0.2`, `layer-0`, `dose-0.1` or the name of a
     domain. After each
     point, the table, the numbers (JSON) and the plot of the study are updated; domains have no plot. A resumed study
-    skips the finished points.
+    keeps the figures of its finished points.
 
     Args:
         task (`Task`): The task.
@@ -40,11 +46,16 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
         draw (`Callable`): Plots a list of studies to a file; see [`~msattn.analysis.study_figure.plot_study`].
 
     Raises:
-        UserError: A study lacks `--do_train` or scores, varies two things at once or is pushed to the Hub, or an
-            argument of the experiment is invalid.
+        UserError: A study lacks `--do_train` or scores, varies two things at once or is pushed to the Hub, another run
+            writes to the folder, or an argument of the experiment is invalid.
     """
+    check_arguments(task.args, experiment_args)
+    with lock_folder(Path(task.args.output_dir)) if task.args.process_index == 0 else nullcontext():
+        _run_task(task, experiment_args, draw)
+
+
+def _run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> None:
     args, guiding = task.args, task.guiding
-    check_arguments(args, experiment_args)
     if task.domains:
         _run_domains(task, experiment_args, draw)
         return
@@ -68,10 +79,10 @@ def run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> No
             layer: partial(part.run, experiment_args=experiment_args, guiding=replace(guiding, guided_layers=[layer]))
             for layer in layers
         }
-        _run_study(Study("guided_layer"), guided, args, draw)
+        _run_study(Study("guided_layer"), guided, task, experiment_args, draw)
     elif len(parts) > 1:
         runs = {fraction: partial(part.run, experiment_args=experiment_args) for fraction, part in parts.items()}
-        _run_study(Study("train_fraction"), runs, args, draw)
+        _run_study(Study("train_fraction"), runs, task, experiment_args, draw)
     else:
         part.run(args, experiment_args)
 
@@ -84,7 +95,8 @@ def _run_domains(task: Task, experiment_args: ExperimentArguments, draw: Draw) -
     def run(domain: Task, placed: TrainingArguments) -> dict[str, float]:
         return Experiment.of(domain).run(placed, experiment_args)
 
-    _run_study(DomainStudy(), {name: partial(run, domain) for name, domain in task.domains.items()}, task.args, draw)
+    runs = {name: partial(run, domain) for name, domain in task.domains.items()}
+    _run_study(DomainStudy(), runs, task, experiment_args, draw)
 
 
 def _runs_of_doses(
@@ -134,43 +146,32 @@ def training_part(experiment: Experiment, fraction: float) -> Experiment:
 def _run_study(
     study: Study,
     runs: Mapping[Any, Callable[[TrainingArguments], dict[str, float]]],
-    args: TrainingArguments,
+    task: Task,
+    experiment_args: ExperimentArguments,
     draw: Draw,
 ) -> None:
+    args = task.args
     if args.push_to_hub:
         raise UserError("--push_to_hub takes one model, and a study has many.")
     if not (args.do_eval or args.do_predict):
         raise UserError("a study needs scores: give --do_eval or --do_predict.")
-    if str(args.resume_from_checkpoint).lower() not in ("none", "false", "true", "last"):
+    if resumes(args) and not takes_last(args):
         raise UserError("a study has many checkpoints: it is resumed with --resume_from_checkpoint last.")
     folder = Path(args.output_dir)
-    done = _finished(study, folder) if str(args.resume_from_checkpoint).lower() in ("true", "last") else {}
-    for number, (value, run) in enumerate(runs.items(), start=1):
-        if args.should_log:
-            print(
-                f"{study.variable} {value} ({number} of {len(runs)}){': done before' if value in done else ''}",
-                flush=True,
-            )
-        if value in done:
-            study.points.append(done[value])
-            continue
-        placed = copy.copy(args)
-        placed.output_dir = str(folder / study.point_folder(value))
-        study.points.append({study.variable: value, **run(placed)})
-        if not study.scores:
-            raise UserError("a study needs scores, and there are none without labels.")
-        if args.should_save:
-            write_json(folder / f"{study.stem}.json", study.to_dict())
-            (folder / f"{study.stem}.md").write_text(study.table() + "\n", encoding="utf-8")
-            if not isinstance(study, DomainStudy):
-                draw([study], folder / "study.png")
+    identity = {"holds": study.variable, **arguments_of(task, args, experiment_args)}
+    with written_folder(RunFolder(folder, identity, args, experiment_args)):
+        for number, (value, run) in enumerate(runs.items(), start=1):
+            if args.should_log:
+                print(f"{study.variable} {value} ({number} of {len(runs)})", flush=True)
+            placed = copy.copy(args)
+            placed.output_dir = str(folder / study.point_folder(value))
+            study.points.append({study.variable: value, **run(placed)})
+            if not study.scores:
+                raise UserError("a study needs scores, and there are none without labels.")
+            if args.should_save:
+                write_json(folder / f"{study.stem}.json", study.to_dict())
+                write_whole(folder / f"{study.stem}.md", study.table() + "\n")
+                if not isinstance(study, DomainStudy):
+                    draw([study], folder / "study.png")
     if args.should_log:
         print(study.table())
-
-
-def _finished(study: Study, folder: Path) -> dict[Any, dict[str, Any]]:
-    """The finished points of an interrupted study, by the value of its variable."""
-    if not (folder / f"{study.stem}.json").is_file():
-        return {}
-    before = type(study).from_folder(folder)
-    return {point[study.variable]: point for point in before.points} if before.variable == study.variable else {}

@@ -32,6 +32,13 @@ from msattn.trainers.guiding_mixin import GuidingMixin
 class GuidedFineTuningTrainer(GuidingMixin, FineTuningTrainer):
     """A [`FineTuningTrainer`] with attention guiding."""
 
+    def progress(self) -> dict[str, Any]:
+        return {**super().progress(), "guiding": self._guided.record.state()}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        super().go_on(progress)
+        self._guided.record.load_state(progress["guiding"], self.args.device)
+
 
 class Task(ABC):
     """
@@ -131,6 +138,10 @@ class Task(ABC):
 
     def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
         """Fits after training what turns the outputs of the model into answers, on the first validation set."""
+        return None
+
+    def recall(self, trainer: GuidedFineTuningTrainer, folder: Path) -> None:
+        """Takes what `calibrate` fitted from the folder of a finished run."""
         return None
 
     def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:

@@ -14,10 +14,11 @@ from transformers.trainer_utils import PredictionOutput
 
 from msattn.trainers.accumulation import AccumulationMixin
 from msattn.trainers.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+from msattn.trainers.resumption import ResumableMixin
 from msattn.trainers.unsaved_token import UnsavedToken
 
 
-class FineTuningTrainer(AccumulationMixin, Trainer):
+class FineTuningTrainer(AccumulationMixin, ResumableMixin, Trainer):
     r"""
     A [`Trainer`] with a separate learning rate for the randomly initialized layers above a pre-trained encoder.
 

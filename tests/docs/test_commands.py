@@ -115,6 +115,7 @@ LIMITS = {
     "--seeds": "--seeds 1 2",
     "--guide_doses": "--guide_doses 0.5 --seeds 1",
     "--task_name": "--glue_dir GLUE",
+    "--mdg_weight": "--overwrite_output_dir",  # of README, where an encoder lies in the folder already
     "--mtl16_dir": "--domains MR",
     "probe": "--max_pairs 200 --n_estimators 10",
     "importance": "--max_eval_samples 16",

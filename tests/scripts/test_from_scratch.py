@@ -100,11 +100,12 @@ def test_long_texts_are_not_truncated(run, tmp_path, caplog):
     again = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "again", "validation_file": path}
     assert run("do_eval", **again)["eval_accuracy"] == 1
     assert "truncated" not in caplog.text
-    assert run("do_eval", max_seq_length=600, **again)["eval_accuracy"] == 0.5
+    assert run("do_eval", "overwrite_output_dir", max_seq_length=600, **again)["eval_accuracy"] == 0.5
     assert "eval: 8 of 8 examples are longer than 600 tokens and were truncated" in caplog.text
 
     bert = ["hidden_size=16", "num_attention_heads=4", "num_hidden_layers=1", "intermediate_size=16"]
-    run("do_train", **{**FRESH, **options, "model_type": "bert", "config_overrides": bert, "max_steps": 1})
+    plain = {**FRESH, **options, "model_type": "bert", "config_overrides": bert, "max_steps": 1}
+    run("do_train", "overwrite_output_dir", **plain)
     assert isinstance(
         AutoModelForSequenceClassification.from_pretrained(tmp_path / "out"), BertForSequenceClassification
     )
@@ -203,10 +204,9 @@ def test_domains_that_are_done_are_not_run_again(run_domains, reviews, tmp_path,
     assert [point["domain"] for point in first] == ["books"]
 
     kept.write_bytes(content)
-    (reviews / "books.task.train").unlink()
     points = run_domains(resume_from_checkpoint="last")["points"]
     assert points[0] == first[0] and points[1]["domain"] == "magazines"
-    assert "domain books (1 of 2): done before" in capsys.readouterr().out
+    assert f"{tmp_path / 'out' / 'books'}: finished before; these are its figures." in capsys.readouterr().out
 
 
 def test_mistakes(fails, trees, reviews):

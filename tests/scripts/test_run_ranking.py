@@ -138,8 +138,9 @@ def test_guided_by_trees(run, fails, files, tmp_path):
     run("do_train", logging_steps=1, dependency_files=trees, **options)
     state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
     assert state["log_history"][0]["pattern_loss"] > 0
-    assert "name CoNLL-U files" in fails("do_train", **options)
-    assert "none.conllu: the file cannot be read" in fails("do_train", dependency_files="none.conllu", **options)
+    other = {**options, "output_dir": tmp_path / "other"}
+    assert "name CoNLL-U files" in fails("do_train", **other)
+    assert "none.conllu: the file cannot be read" in fails("do_train", dependency_files="none.conllu", **other)
 
 
 def test_chooses_by_a_held_out_part_in_every_seed(run, files, tmp_path):

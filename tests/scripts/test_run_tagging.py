@@ -186,7 +186,8 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
 
     # A word of three pieces, in rows with room for one.
     words = write("words.conll", "unpayers\tB-x\ndog\tO\n")
-    run("do_train", "do_eval", train_file=words, validation_file=words, max_seq_length=3)
+    other = {"train_file": words, "validation_file": words, "output_dir": tmp_path / "other"}
+    run("do_train", "do_eval", max_seq_length=3, **other)
     assert "eval: of 1 words only the first 3 tokens are read" in caplog.text
 
 
