@@ -2,6 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import reprlib
+from typing import Any
+
+# Most characters of a message, paths apart: one that a data file fills would hide what is wrong.
+MESSAGE = 500
+
 
 class UserError(ValueError):
-    """An error in the user's input. The message has the form `FILE:LINE: what is wrong; what would be right.`"""
+    """
+    An error in the user's input. The message has the form `FILE:LINE: what is wrong; what would be right.`
+
+    Args:
+        message (`str`):
+            The message. The middle of a long one is left out: it keeps at most 500 characters beside its paths.
+    """
+
+    def __init__(self, message: str = ""):
+        super().__init__(shortened(message))
+
+
+def shortened(message: str) -> str:
+    """The message with at most 500 characters and its paths; the middle of a longer one becomes `" ... "`."""
+    paths = sum(len(word) for word in message.split() if os.sep in word and len(word) < MESSAGE * 2)
+    most = MESSAGE + paths
+    if len(message) <= most:
+        return message
+    start = most * 2 // 3
+    return f"{message[:start]} ... {message[len(message) - (most - start - 5) :]}"
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: `repr`, of which deep, long and huge values show the beginning."""
+    try:
+        return _SHORT.repr(value)
+    except (ValueError, RecursionError):
+        return f"a value of the type {type(value).__name__}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 3, 80, 80, 40

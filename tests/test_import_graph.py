@@ -12,22 +12,24 @@ ROOT = Path(__file__).parents[1]
 # Each room may import itself and what is named behind it.
 ROOMS = {
     "errors": "",
+    "plain_numbers": "",
+    "argument_values": "errors",
     "configuration": "",
     "modeling": "configuration",
     "results": "errors",
-    "command_line": "errors",
-    "data.files": "errors",
-    "data.corpora": "errors command_line data.files",
+    "command_line": "errors argument_values plain_numbers",
+    "data.files": "errors plain_numbers",
+    "data.corpora": "errors plain_numbers argument_values command_line data.files",
     "data.inputs": "errors data.files",
     "data": "data.corpora data.files data.inputs",
     "trees": "errors modeling",
-    "guiding": "errors modeling data.files data.inputs",
+    "guiding": "errors argument_values modeling data.files data.inputs",
     "metrics": "errors trees",
     "trainers": "errors modeling data.inputs guiding",
-    "arguments": "errors configuration modeling data.corpora trees",
+    "arguments": "errors argument_values configuration modeling data.corpora trees",
     "tasks": (
-        "errors results command_line configuration modeling data.files data.corpora data.inputs trees guiding metrics "
-        "trainers arguments"
+        "errors plain_numbers results command_line configuration modeling data.files data.corpora data.inputs trees "
+        "guiding metrics trainers arguments"
     ),
     "pipelines": "errors modeling data.files data.corpora data.inputs trees",
     "analysis": (

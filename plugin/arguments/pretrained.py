@@ -11,6 +11,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from msattn.argument_values import NotNegative
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.errors import UserError
 
@@ -49,7 +50,7 @@ class ModelArguments:
         default=None,
         metadata={"help": "Attention implementation of the encoder: eager, sdpa, flash_attention_2, ..."},
     )
-    new_layers_learning_rate: float | None = field(
+    new_layers_learning_rate: NotNegative | None = field(
         default=None,
         metadata={"help": "Learning rate of the layers above the encoder. Default: --learning_rate."},
     )
@@ -57,6 +58,14 @@ class ModelArguments:
     def config_overrides(self) -> dict[str, Any]:
         """The configuration fields that were set on the command line."""
         return {}
+
+    def check(self, config: PreTrainedConfig) -> None:
+        """
+        Checks the arguments against the configuration of the checkpoint.
+
+        Raises:
+            UserError: A size cannot work with this checkpoint.
+        """
 
     def hub_options(self) -> dict[str, Any]:
         """Keyword arguments for `from_pretrained` of the model, the configuration and the tokenizer."""
@@ -88,7 +97,8 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
     name = args.tokenizer_name or args.model_name_or_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
-    except (OSError, ValueError) as error:
+    except Exception as error:
+        # The tokenizers library raises plain exceptions for damaged files.
         raise UserError(f"{name}: no tokenizer could be loaded ({error})") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         # If the vocabulary file is missing, Transformers silently maps every word to the unknown token.
@@ -122,7 +132,8 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
         `PreTrainedConfig`: The configuration.
 
     Raises:
-        UserError: `--model_name_or_path` is missing or names no folder, or the configuration cannot be loaded.
+        UserError: `--model_name_or_path` is missing or names no folder, the configuration cannot be loaded, or a size
+            cannot work with it.
     """
     name = args.model_name_or_path
     if name is None:
@@ -130,9 +141,13 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise UserError(f"--model_name_or_path {name}: there is no such folder.")
     try:
-        return AutoConfig.from_pretrained(name, **args.hub_options())
-    except (OSError, ValueError) as error:
+        config = AutoConfig.from_pretrained(name, **args.hub_options())
+    except StrictDataclassError as error:
+        raise UserError(f"{name}: the configuration is wrong ({error.__cause__ or error})") from error
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{name}: no configuration could be loaded ({error})") from error
+    args.check(config)
+    return config
 
 
 def load_model(

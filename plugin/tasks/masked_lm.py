@@ -24,10 +24,15 @@ from msattn.arguments.masked_lm_arguments import MaskedLMArguments
 from msattn.arguments.pretrained import ModelArguments, load_model
 from msattn.errors import UserError
 from msattn.tasks.checkpoints import is_complete
+from msattn.trainers.finite_mixin import FiniteMixin
 
 logger = logging.get_logger(__name__)
 
 Arguments = TypeVar("Arguments", bound=ModelArguments)
+
+
+class MaskedLMTrainer(FiniteMixin, Trainer):
+    """A [`Trainer`] that stops if the loss or a weight becomes NaN or infinite."""
 
 
 def train_masked_lm(
@@ -73,7 +78,7 @@ def train_masked_lm(
         texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
         # Drop the fields of task-specific subclasses, which a masked language model does not have.
         source = ModelArguments(**{each.name: getattr(model_args, each.name) for each in fields(ModelArguments)})
-        trainer = Trainer(
+        trainer = MaskedLMTrainer(
             model=load_model(AutoModelForMaskedLM, source, len(tokenizer)),
             args=own,
             train_dataset=Dataset.from_dict(dict(texts)),

@@ -331,6 +331,6 @@ def _has_gradient(outputs: Any) -> bool:
 
 def _outside_the_interface(model: nn.Module) -> str:
     return (
-        f"{type(model).__name__} gives nothing away through the attention interface of Transformers: load it with "
-        'attn_implementation="eager", and its full attention maps will be summed.'
+        f"{type(model).__name__} does not return its attention through Transformers' attention interface: "
+        'load it with attn_implementation="eager", and its full attention maps will be summed.'
     )

@@ -383,7 +383,7 @@ def test_mistakes(fails, glue_dir, tmp_path):
     assert "--glue_dir needs the task" in fails("do_train", glue_dir=glue_dir)
     assert "leave out --train_file" in fails("do_train", train_file=train, **task)
     assert "no room for a word" in fails("do_train", max_seq_length=3, **task)
-    assert "at least one example" in fails("do_train", max_train_samples=0, **task)
+    assert "--max_train_samples must be a whole number" in fails("do_train", max_train_samples=0, **task)
     assert "between 0 and 100" in fails("do_train", validation_split_percentage=100, **task)
     assert "there is no such folder" in fails("do_train", model_name_or_path=tmp_path / "none", **task)
     assert "pooling" in fails("do_train", pooling="entity_start", **task)

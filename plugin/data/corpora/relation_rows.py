@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msattn.errors import UserError
+from msattn.data.files.text_lines import check_cell, check_text
+from msattn.errors import UserError, shown
+from msattn.plain_numbers import plain_int
 
 TAG = re.compile(r"(</?e[12]>)")
 
@@ -59,10 +61,9 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
 
     identifier = _string(row.get("id"), "id", where)
     label = _string(_first(row, "relation", "label"), "label", where)
-    try:
-        f"{identifier}{text}{label}".encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
+    check_text(text, where)
+    for name, value in (("id", identifier), ("label", label)):
+        check_cell(value, name, where)
     return {"id": identifier, "text": text, "head": head, "tail": tail, "label": label}
 
 
@@ -74,7 +75,7 @@ def _string(value: Any, name: str, where: str) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{where}: the {name} must be a string, not {value!r}.")
+        raise UserError(f"{where}: the {name} must be a string, not {shown(value)}.")
     return value or None
 
 
@@ -99,9 +100,11 @@ def _span(value: Any, role: str, tokens: list[str] | None, text: str, where: str
     try:
         if isinstance(value, str) or bool in map(type, value):
             raise TypeError
-        start, end = [int(bound) if isinstance(bound, str) else operator.index(bound) for bound in value]
+        start, end = [plain_int(bound) if isinstance(bound, str) else operator.index(bound) for bound in value]
     except (TypeError, ValueError):
-        raise UserError(f"{where}: the {role} needs two whole numbers, [start, end), but has {value!r}.") from None
+        raise UserError(
+            f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
+        ) from None
     if not 0 <= start < end <= size:
         raise UserError(
             f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "

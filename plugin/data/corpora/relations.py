@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.records import Located, csv_rows, guess_format, json_file, json_lines, parquet_rows, tsv_rows
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
@@ -107,11 +107,13 @@ def to_relations(dataset: Iterable, source: str = "dataset", labels: Sequence[st
 
     def located() -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False), start=1):
-            # Hub datasets use -1 for "no label".
-            named = {
-                name: None if row[name] in (None, -1) else names[row[name]] for name, names in class_labels.items()
-            }
-            yield f"{source}, row {number}", {**row, **named}
+            where = f"{source}, row {number}"
+            if isinstance(row, Mapping):
+                row = {
+                    **row,
+                    **{name: _class_name(row.get(name), names, where) for name, names in class_labels.items()},
+                }
+            yield where, row
 
     return _relations(located(), source, labels)
 
@@ -131,6 +133,15 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
     if every - trained:
         logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
     return sorted(every)
+
+
+def _class_name(value: Any, names: Sequence[str], where: str) -> str | None:
+    """The name of a `ClassLabel` id; `None` for -1, by which datasets on the Hub say "no label"."""
+    if value in (None, -1):
+        return None
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise UserError(f"{where}: {shown(value)} is not the id of a class; there are 0 to {len(names) - 1}.")
+    return names[value]
 
 
 def _relations(rows: Located, source: str, labels: Sequence[str] | None) -> Dataset:
