@@ -25,7 +25,7 @@ class UserError(ValueError):
 
 def shortened(message: str) -> str:
     """The message with at most 500 characters and its paths; the middle of a longer one becomes `" ... "`."""
-    paths = sum(len(word) for word in message.split() if os.sep in word and len(word) < MESSAGE * 2)
+    paths = sum(len(word) for word in message.split() if os.sep in word and not word.startswith("--"))
     most = MESSAGE + paths
     if len(message) <= most:
         return message

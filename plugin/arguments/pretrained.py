@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from msattn.argument_values import NotNegative
+from msattn.arguments.checkpoint_kinds import checkpoint_kind, expected_kind
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.errors import UserError
 
@@ -25,6 +34,9 @@ OFFSET_POSITIONS = (
     "xlm-roberta",
     "xlm-roberta-xl",
 )
+
+# What Transformers says of a checkpoint of another kind: heads of other sizes, a family without the class.
+OTHER_KIND = ("ignore_mismatched_sizes", "Unrecognized configuration class", "is a checkpoint of the family")
 
 # Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
 FLAG = {"nargs": "?", "const": True}
@@ -188,8 +200,21 @@ def load_model(
         raise UserError(str(error.__cause__ or error)) from error
     except SafetensorError as error:
         raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{name}: the model could not be loaded ({error})") from error
+    except (AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        if not any(mark in str(error) for mark in OTHER_KIND):
+            raise UserError(f"{name}: the model could not be loaded ({error})") from error
+        raise _other_kind(model_class, args, overrides) from error
+    # The Auto class also loads the relation classifier of pairwise attention, which cannot do without pairs.
+    if "entity_pieces" in signature(model.forward).parameters and model_class is AutoModelForSequenceClassification:
+        raise _other_kind(model_class, args, overrides)
     if vocabulary > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(vocabulary)
     return model
+
+
+def _other_kind(model_class: type, args: ModelArguments, overrides: dict[str, Any]) -> UserError:
+    new_head = ", or --ignore_mismatched_sizes for a new head" if "ignore_mismatched_sizes" in overrides else ""
+    return UserError(
+        f"{args.model_name_or_path}: the checkpoint is {checkpoint_kind(load_config(args))}; expected is one for "
+        f"{expected_kind(model_class, overrides)}. Give an encoder{new_head}."
+    )

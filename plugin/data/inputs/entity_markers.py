@@ -228,7 +228,7 @@ def _marked(
     if None in markers or tokenizer.unk_token_id in markers:
         raise ValueError("the tokenizer lacks the entity markers; call add_entity_markers(tokenizer) first")
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-        raise ValueError("the tokenizer needs a classification and a separator token")
+        raise UserError("the tokenizer needs a classification and a separator token")
     if not texts:
         # The tokenizer fails on an empty batch.
         return []
