@@ -1,6 +1,7 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 DATA ?= ../shared/data
+SEED ?= 0
 ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 
 # Every path is relative, so that the path of the checkout may hold spaces.
@@ -31,7 +32,7 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-min check lint types format bench clean
+.PHONY: help demo test test-quick test-slow test-fuzz test-min check lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +49,9 @@ test-quick: .venv/.tools .venv/.links-$(FILES) ## run the tests but those that t
 test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DATA=folder ENCODER=folder)
 	@data=$$(cd "$(DATA)" && pwd) && encoder=$$(cd "$(ENCODER)" && pwd) && \
 	MSATTN_DATA="$$data" MSATTN_ENCODER="$$encoder" $(PYTEST) -m slow
+
+test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files, inputs and arguments in ten thousand ways (SEED=number)
+	@MSATTN_FUZZ_CASES=10000 MSATTN_FUZZ_SEED=$(SEED) $(PYTEST) --dist load tests/fuzz
 
 test-min: VENV := .venv-min
 test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows

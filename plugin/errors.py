@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from typing import Any
 
 # Most characters of a message, paths apart: one that a data file fills would hide what is wrong.
 MESSAGE = 500
+LINE_END = re.compile(r"\s*[\r\n]\s*")
 
 
 class UserError(ValueError):
@@ -16,11 +18,12 @@ class UserError(ValueError):
 
     Args:
         message (`str`):
-            The message. The middle of a long one is left out: it keeps at most 500 characters beside its paths.
+            The message. It becomes one line; the middle of a long one is left out, which keeps 500 characters beside
+            its paths.
     """
 
     def __init__(self, message: str = ""):
-        super().__init__(shortened(message))
+        super().__init__(shortened(LINE_END.sub(" ", message)))
 
 
 def shortened(message: str) -> str:

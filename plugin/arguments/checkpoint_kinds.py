@@ -13,8 +13,8 @@ SCRIPTS = {
     "ForRelationExtraction": "run_re.py",
     "ForRelationClassification": "run_re.py",
     "Parser": "run_parsing.py",
-    "ForTokenClassification": "run_tagging.py",
-    "ForSequenceClassification": "run_glue.py or run_ranking.py",
+    "TokenClassification": "run_tagging.py",
+    "SequenceClassification": "run_glue.py or run_ranking.py",
 }
 
 

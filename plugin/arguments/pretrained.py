@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -200,6 +201,8 @@ def load_model(
         raise UserError(str(error.__cause__ or error)) from error
     except SafetensorError as error:
         raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
+    except UnpicklingError as error:
+        raise UserError(f"{name}: the weights are damaged, or pickled with code; only plain weights load.") from error
     except (AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         if not any(mark in str(error) for mark in OTHER_KIND):
             raise UserError(f"{name}: the model could not be loaded ({error})") from error

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers.pipelines.base import ChunkPipeline
 
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 from msattn.pipelines.length_sorted import LengthSortedPipeline
 from msattn.trees.parses import DECODERS, Parses, RankedTree, parse_batch, ranked_trees, sentence_parses
 
@@ -265,14 +265,18 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
 
 def _words(inputs: Any) -> list[str]:
+    from msattn.data.files.text_lines import check_text
+
     words = inputs.get("words") if isinstance(inputs, Mapping) else inputs
     if isinstance(words, str):
+        check_text(words, "the input")
         from msattn.data.inputs.words import split_words
 
         return split_words(words)
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {inputs!r}.')
+        raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {shown(inputs)}.')
     for word in words:
         if not word or set(word) & set("\t\r\n"):
-            raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {word!r} is none.")
+            raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {shown(word)} is none.")
+        check_text(word, "the input")
     return list(words)

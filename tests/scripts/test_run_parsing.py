@@ -231,7 +231,7 @@ def test_errors(fails, write):
     assert "--mlm_epochs trains on the text of the training data" in fails(
         "do_eval", validation_file=train, mlm_epochs=1
     )
-    assert "--mlm_epochs must be above 0" in fails("do_train", train_file=train, mlm_epochs=0)
+    assert "--mlm_epochs must be a number above 0" in fails("do_train", train_file=train, mlm_epochs=0)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
     assert "--max_train_samples must be a whole number of at least 1, not 0" in fails(
         "do_train", train_file=train, max_train_samples=0

@@ -235,7 +235,7 @@ def test_mistakes(run, fails, write, tmp_path):
     fresh["config_overrides"] = ["crf=true"]
     assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **fresh)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
-    assert "between 0 and 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
+    assert "above 0 and below 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
     assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)
     run("do_train", train_file=train)
     error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)
