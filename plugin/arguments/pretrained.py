@@ -19,11 +19,14 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from msattn.argument_values import NotNegative
 from msattn.arguments.checkpoint_kinds import checkpoint_kind, expected_kind
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
 
 # Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
 OFFSET_POSITIONS = (
@@ -210,6 +213,7 @@ def load_model(
     # The Auto class also loads the relation classifier of pairwise attention, which cannot do without pairs.
     if "entity_pieces" in signature(model.forward).parameters and model_class is AutoModelForSequenceClassification:
         raise _other_kind(model_class, args, overrides)
+    _warn_of_other_labels(load_config(args), model)
     if vocabulary > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(vocabulary)
     return model
@@ -221,3 +225,14 @@ def _other_kind(model_class: type, args: ModelArguments, overrides: dict[str, An
         f"{args.model_name_or_path}: the checkpoint is {checkpoint_kind(load_config(args))}; expected is one for "
         f"{expected_kind(model_class, overrides)}. Give an encoder{new_head}."
     )
+
+
+def _warn_of_other_labels(config: PreTrainedConfig, model: PreTrainedModel) -> None:
+    """Warns if a classifier of the same size goes on with other labels, or the same ones in another order."""
+    before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
+    same_head = type(model).__name__ in (config.architectures or ())
+    old, new = (", ".join(map(str, labels[:10])) for labels in (before, after))
+    if same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0":
+        logger.warning(
+            f"{config.name_or_path}: the classifier was trained for the labels {old}, and goes on with {new}."
+        )
