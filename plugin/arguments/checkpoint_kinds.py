@@ -34,6 +34,6 @@ def expected_kind(model_class: type, overrides: Mapping[str, Any]) -> str:
 
 def _labels(names: Mapping[Any, str] | None) -> str:
     labels = list(map(str, (names or {}).values()))
-    shown = ", ".join(label[:20] for label in labels[:3])
+    shown = ", ".join(label[:30] for label in labels[:3])
     more = ", ..." if len(labels) > 3 else ""
     return f"with {len(labels)} label{'s' * (len(labels) != 1)} ({shown}{more})"

@@ -147,6 +147,11 @@ OPTIONS = {
         {"validation_split_percentage": 0},
         "--validation_split_percentage must be a number above 0 and below 100, not 0.0.",
     ),
+    "no epoch": ({"num_train_epochs": 0}, "--num_train_epochs must be a number above 0, not 0.0."),
+    "no rate": ({"learning_rate": "nan"}, "argument --learning_rate/--learning-rate: invalid float value: 'nan'"),
+    "no batch": ({"per_device_train_batch_size": 0}, "--per_device_train_batch_size must be a whole number of at least"),
+    "a phrase too long": ({"scales": [100_000]}, "--scales 100000: a phrase cannot be longer than the 128 tokens that"),
+    "one process": ({"fsdp": "full_shard"}, "training arguments: Using fsdp only works in distributed training."),
     "a seed twice": ({"seeds": [1, 2, 1]}, "--seeds 1 2 1: one is named twice."),
     "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
     "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
@@ -204,7 +209,7 @@ def test_a_checkpoint_of_another_family(checkpoint, demo, tmp_path, complaint):
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
     line = complaint(arguments(demo, tmp_path / "model", "do_train", model_name_or_path=checkpoint))
-    assert line.startswith(f"{checkpoint}: ") and "a checkpoint of the family 'roberta'" in line
+    assert line.startswith(f"{checkpoint}: ") and "of the family roberta; expected is one for" in line
 
 
 @pytest.mark.parametrize("kept", [5, 10_000, -1])
