@@ -48,10 +48,11 @@ class FiniteMixin(Trainer):
             UserError: A weight is NaN or infinite. Nothing is written.
         """
         with torch.no_grad():
-            finite = [weight.isfinite().all() for weight in self.model.parameters() if weight.is_floating_point()]
+            # Under FSDP a process looks at its own part.
+            parts = (getattr(weight, "to_local", lambda weight=weight: weight)() for weight in self.model.parameters())
+            finite = [part.isfinite().all().to(self.args.device) for part in parts if part.is_floating_point()]
             # One value crosses from the device, and all processes stop together.
-            every = torch.stack([each.to(self.args.device) for each in finite]).all()
-            every = self.accelerator.gather(every.reshape(1)).all()
+            every = self.accelerator.gather(torch.stack(finite).all().reshape(1)).all()
         if not every:
             raise UserError(self._diverged("a weight is NaN or infinite"))
         super().save_model(*args, **kwargs)

@@ -149,8 +149,14 @@ OPTIONS = {
     ),
     "no epoch": ({"num_train_epochs": 0}, "--num_train_epochs must be a number above 0, not 0.0."),
     "no rate": ({"learning_rate": "nan"}, "argument --learning_rate/--learning-rate: invalid float value: 'nan'"),
-    "no batch": ({"per_device_train_batch_size": 0}, "--per_device_train_batch_size must be a whole number of at least"),
-    "a phrase too long": ({"scales": [100_000]}, "--scales 100000: a phrase cannot be longer than the 128 tokens that"),
+    "no batch": (
+        {"per_device_train_batch_size": 0},
+        "--per_device_train_batch_size must be a whole number of at least",
+    ),
+    "a phrase too long": (
+        {"scales": [100_000]},
+        "--scales 100000: a phrase cannot be longer than the 128 tokens that",
+    ),
     "one process": ({"fsdp": "full_shard"}, "training arguments: Using fsdp only works in distributed training."),
     "a seed twice": ({"seeds": [1, 2, 1]}, "--seeds 1 2 1: one is named twice."),
     "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
