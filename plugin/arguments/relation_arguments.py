@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +21,13 @@ HEADS: dict[str, dict[str, Any]] = {
 # Selects the pairwise-attention relation classifier, a different model class.
 PAIRWISE = "pairwise"
 NEGATIVE_LABELS = ("Other", "no_relation", "NA", "NONE")
+
+
+def find_negative_label(labels: Sequence[str]) -> str | None:
+    """The label for no relation: one of `NEGATIVE_LABELS`, whatever its case and punctuation, or `None`."""
+    plain = {re.sub(r"[\W_]+", "", label).lower(): label for label in reversed(labels)}
+    names = (re.sub(r"[\W_]+", "", name).lower() for name in NEGATIVE_LABELS)
+    return next((plain[name] for name in names if name in plain), None)
 
 
 @dataclass
@@ -72,6 +81,6 @@ class RelationDataArguments(HubDataArguments):
         default=None,
         metadata={
             "help": "Label that stands for no relation; micro-F1 ignores it. Default: the first of "
-            f"{', '.join(NEGATIVE_LABELS)} among the labels."
+            f"{', '.join(NEGATIVE_LABELS)} among the labels, in any case and punctuation."
         },
     )

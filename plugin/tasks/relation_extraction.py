@@ -14,6 +14,7 @@ from datasets import Dataset, DatasetDict
 from scipy.special import softmax
 from sklearn.metrics import classification_report
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, TrainingArguments
+from transformers.utils import logging
 
 from msattn import metrics
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
@@ -21,10 +22,10 @@ from msattn.arguments.pairwise_arguments import PAIRWISE_FIELDS
 from msattn.arguments.pretrained import load_config, load_model, load_tokenizer
 from msattn.arguments.relation_arguments import (
     HEADS,
-    NEGATIVE_LABELS,
     PAIRWISE,
     RelationDataArguments,
     RelationModelArguments,
+    find_negative_label,
 )
 from msattn.command_line import existing_file
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
@@ -45,6 +46,8 @@ from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import Task
+
+logger = logging.get_logger(__name__)
 
 
 class RelationExtraction(Task):
@@ -103,7 +106,12 @@ class RelationExtraction(Task):
             )
         if given and given not in self.labels:
             raise UserError(f"--negative_label {given}: not one of the labels {', '.join(self.labels)}.")
-        self.negative = given or next((label for label in NEGATIVE_LABELS if label in self.labels), None)
+        self.negative = given or find_negative_label(self.labels)
+        logger.warning(
+            f"The label {self.negative!r} stands for no relation (--negative_label)."
+            if self.negative
+            else "No label stands for no relation: give --negative_label if one does."
+        )
 
     def strata(self, data: Dataset) -> Sequence[str]:
         return data["label"][:]
