@@ -1,6 +1,7 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 DATA ?= ../shared/data
+SEED ?= 0
 ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 
 # Every path is relative, so that the path of the checkout may hold spaces.
@@ -31,7 +32,7 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-faults test-min check lint types format bench clean
+.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-min check lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +52,8 @@ test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DAT
 
 test-faults: .venv/.tools .venv/.links-$(FILES) ## kill runs at random moments, fill the disk, tear checkpoints
 	@$(PYTEST) tests/faults tests/plugin/test_writing.py tests/plugin/tasks/test_checkpoints.py tests/scripts/test_resume.py
+test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files, inputs and arguments in ten thousand ways (SEED=number)
+	@MSATTN_FUZZ_CASES=10000 MSATTN_FUZZ_SEED=$(SEED) $(PYTEST) --dist load tests/fuzz
 
 test-min: VENV := .venv-min
 test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows

@@ -20,13 +20,17 @@ from huggingface_hub.errors import HfHubHTTPError, StrictDataclassError
 from transformers import HfArgumentParser, TrainingArguments
 from transformers.integrations import get_reporting_integration_callbacks
 
-from msattn.errors import Terminated, UserError
+from msattn.argument_values import check_values
+from msattn.errors import Terminated, UserError, shortened, shown
+from msattn.plain_numbers import plain_float, plain_int
 from msattn.writing import is_write_failure
 
 
 def run_cli(main: Callable[[], Any]) -> None:
     """
-    Runs the `main` function of a script. User errors and a full disk become one line on stderr and exit code 2.
+    Runs the `main` function of a script.
+
+    User errors, a missing package and a full disk become one line on stderr and exit code 2.
 
     So does Ctrl-C, with exit code 130, and SIGTERM after the checkpoint is saved, with 143. In distributed runs, only
     the local main process prints the message.
@@ -41,16 +45,19 @@ def run_cli(main: Callable[[], Any]) -> None:
         code, reason = 130, "interrupted."
     except Terminated as stop:
         code, reason = 143, str(stop)
-    except (UserError, StrictDataclassError, HfHubHTTPError, OSError) as error:
+    except (UserError, StrictDataclassError, HfHubHTTPError, ImportError, OSError) as error:
         reason = f"error: {error}"
     except Exception as error:
-        if not is_write_failure(error):
+        if type(error).__module__.startswith("httpx"):
+            reason = f"error: the Hub cannot be reached ({error})"
+        elif is_write_failure(error):
+            reason = f"error: a file could not be written (is the disk full?): {error}"
+        else:
             raise
-        reason = f"error: a file could not be written (is the disk full?): {error}"
     else:
         return
     if os.environ.get("LOCAL_RANK", "0") in ("0", "-1"):
-        print(" ".join(reason.split()), file=sys.stderr)
+        print(shortened(" ".join(reason.split())), file=sys.stderr)
     else:
         # Launchers kill all processes when one fails: give the main process time to print the message.
         time.sleep(5)
@@ -58,7 +65,21 @@ def run_cli(main: Callable[[], Any]) -> None:
 
 
 class ArgumentParser(HfArgumentParser):
-    """An [`HfArgumentParser`] that raises `UserError` instead of printing a usage of some two hundred arguments."""
+    """
+    An [`HfArgumentParser`] that checks the values by [`~msattn.argument_values.check_values`], and that raises
+    `UserError` instead of printing a usage of some two hundred arguments.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.register("type", int, plain_int)
+        self.register("type", float, plain_float)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As in [`HfArgumentParser`]. The dataclasses are made from the values afterwards."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        check_values(tuple(self.dataclass_types), vars(parsed))
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raises `UserError` with the message."""
@@ -98,15 +119,16 @@ def parse_arguments(
             if name not in names:
                 raise UserError(f"{source}{_unknown(str(name), names)}")
             content[names[name]] = value
-        # All other values go through the command-line parser, which validates them.
+        # All other values go through the command-line parser, which reads numbers and choices.
         parser.set_defaults(**{name: value for name, value in content.items() if isinstance(value, (list, dict))})
         argv = [
             f"--{name}={value}" for name, value in content.items() if not isinstance(value, (list, dict, type(None)))
         ]
     try:
         *parsed, unknown = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{source}{error}") from error
+    except Exception as error:
+        # What the dataclasses of Transformers raise depends on the argument: they interpret values, nothing else.
+        raise UserError(f"{source}{error or type(error).__name__}") from error
     if unknown:
         raise UserError(_unknown(unknown[0].partition("=")[0], names))
     return tuple(parsed)
@@ -115,17 +137,37 @@ def parse_arguments(
 def _argument_file(path: str) -> dict[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+        json_file = path.endswith(".json")
+        content = json.loads(text, object_pairs_hook=_distinct) if json_file else yaml.load(text, DistinctLoader)
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; give arguments, or a JSON or YAML file of them.") from None
-    except (ValueError, yaml.YAMLError) as error:
+    except RecursionError:
+        raise UserError(f"{path}: the values are nested too deeply; an argument takes a value or a list.") from None
+    except (ValueError, OSError, yaml.YAMLError) as error:
         raise UserError(f"{path}: the file cannot be read ({error}).") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected an object with the arguments' names and values.")
     return content
 
 
+class DistinctLoader(yaml.SafeLoader):
+    """A safe YAML loader that refuses a name that is there twice; `yaml.safe_load` takes the last value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """As in [`yaml.SafeLoader`]; raises `ValueError` for a repeated name."""
+        _distinct([(str(key.value), None) for key, _ in node.value])
+        return super().construct_mapping(node, deep)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"{shown(twice[0])} is there twice")
+    return dict(pairs)
+
+
 def _unknown(name: str, known: Iterable[str]) -> str:
+    name = name[:80]
     close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
     return f"there is no argument {name}" + (f"; did you mean {close[0]}?" if close else " (--help lists them).")
 

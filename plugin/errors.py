@@ -2,10 +2,51 @@
 
 from __future__ import annotations
 
+import os
+import re
+import reprlib
+from typing import Any
+
+# Most characters of a message, paths apart: one that a data file fills would hide what is wrong.
+MESSAGE = 500
+LINE_END = re.compile(r"\s*[\r\n]\s*")
+
 
 class UserError(ValueError):
-    """An error in the user's input. The message has the form `FILE:LINE: what is wrong; what would be right.`"""
+    """
+    An error in the user's input. The message has the form `FILE:LINE: what is wrong; what would be right.`
+
+    Args:
+        message (`str`):
+            The message. It becomes one line; the middle of a long one is left out, which keeps 500 characters beside
+            its paths.
+    """
+
+    def __init__(self, message: str = ""):
+        super().__init__(shortened(LINE_END.sub(" ", message)))
 
 
 class Terminated(Exception):
     """The end of a run that was told to stop (SIGTERM), after it has saved a checkpoint."""
+
+
+def shortened(message: str) -> str:
+    """The message with at most 500 characters and its paths; the middle of a longer one becomes `" ... "`."""
+    paths = sum(len(word) for word in message.split() if os.sep in word and not word.startswith("--"))
+    most = MESSAGE + paths
+    if len(message) <= most:
+        return message
+    start = most * 2 // 3
+    return f"{message[:start]} ... {message[len(message) - (most - start - 5) :]}"
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: `repr`, of which deep, long and huge values show the beginning."""
+    try:
+        return _SHORT.repr(value)
+    except (ValueError, RecursionError):
+        return f"a value of the type {type(value).__name__}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 3, 80, 80, 40

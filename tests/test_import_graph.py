@@ -13,22 +13,24 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     "errors": "",
     "writing": "errors",
+    "plain_numbers": "",
+    "argument_values": "errors",
     "configuration": "",
     "modeling": "configuration",
     "results": "errors writing",
-    "command_line": "errors writing",
-    "data.files": "errors",
-    "data.corpora": "errors command_line data.files",
+    "command_line": "errors writing argument_values plain_numbers",
+    "data.files": "errors plain_numbers",
+    "data.corpora": "errors plain_numbers argument_values command_line data.files",
     "data.inputs": "errors data.files",
     "data": "data.corpora data.files data.inputs",
     "trees": "errors modeling",
-    "guiding": "errors modeling data.files data.inputs",
+    "guiding": "errors argument_values modeling data.files data.inputs",
     "metrics": "errors trees",
     "trainers": "errors writing modeling data.inputs guiding",
-    "arguments": "errors configuration modeling data.corpora trees",
+    "arguments": "errors argument_values configuration modeling data.corpora trees",
     "tasks": (
-        "errors writing results command_line configuration modeling data.files data.corpora data.inputs trees guiding "
-        "metrics trainers arguments"
+        "errors writing plain_numbers results command_line configuration modeling data.files data.corpora data.inputs "
+        "trees guiding metrics trainers arguments"
     ),
     "pipelines": "errors configuration modeling data.files data.corpora data.inputs trees",
     "analysis": (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msattn.argument_values import Count, Range, Seed
 
 
 @dataclass
@@ -12,21 +15,21 @@ class DataArguments:
     train_file: str | None = field(default=None, metadata={"help": "File with the training data."})
     validation_file: str | None = field(default=None, metadata={"help": "File with the validation data."})
     test_file: str | None = field(default=None, metadata={"help": "File with the test data, with or without labels."})
-    validation_split_percentage: float | None = field(
+    validation_split_percentage: Annotated[float, Range(0, 100, above=True, below=True)] | None = field(
         default=None,
         metadata={
             "help": "Hold out this percentage of the training data for validation and model selection, stratified by "
             "label for classification. Its metrics are named eval_*, those of --validation_file dev_*."
         },
     )
-    split_seed: int = field(
+    split_seed: Seed = field(
         default=42,
         metadata={"help": "Random seed for --validation_split_percentage; one split for all --seeds."},
     )
-    max_train_samples: int | None = field(default=None, metadata={"help": "Maximum number of training examples."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of validation examples."})
-    max_predict_samples: int | None = field(default=None, metadata={"help": "Maximum number of test examples."})
-    preprocessing_num_workers: int | None = field(
+    max_train_samples: Count | None = field(default=None, metadata={"help": "Maximum number of training examples."})
+    max_eval_samples: Count | None = field(default=None, metadata={"help": "Maximum number of validation examples."})
+    max_predict_samples: Count | None = field(default=None, metadata={"help": "Maximum number of test examples."})
+    preprocessing_num_workers: Annotated[int, Range(1, 1024)] | None = field(
         default=None, metadata={"help": "Number of processes for tokenization."}
     )
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msattn.argument_values import Count, Range, Seed
 
 
 @dataclass
 class ExperimentArguments:
     """Seeds, early stopping and studies over training size, guided layer or dose of guiding."""
 
-    seeds: list[int] | None = field(
+    seeds: list[Seed] | None = field(
         default=None,
         metadata={"help": "Train one model per seed, in sub-folders seed-N, and report mean and standard deviation."},
     )
-    early_stopping_patience: int | None = field(
+    early_stopping_patience: Count | None = field(
         default=None,
         metadata={"help": "Stop training when --metric_for_best_model has not improved for this many evaluations."},
     )
-    train_fraction: list[float] | None = field(
+    train_fraction: list[Annotated[float, Range(0, 1, above=True)]] | None = field(
         default=None,
         metadata={
             "help": "Train on this fraction of the training data, such as 0.2. Several values start a study: one run "

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from transformers import PreTrainedConfig
+
+from msattn.argument_values import Count, Positive, Range
+from msattn.arguments.memory import refuse_too_large
 from msattn.arguments.pretrained import FLAG, ModelArguments, load_config
+from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
 
 MULTISCALE_FIELDS = (
@@ -29,7 +34,7 @@ class MultiScaleArguments(ModelArguments):
     Omitted hyperparameters come from the checkpoint; for an encoder, from the multi-scale fusion paper.
     """
 
-    scales: list[int] | None = field(default=None, metadata={"help": "Phrase lengths in words, such as 3 or 3 5."})
+    scales: list[Count] | None = field(default=None, metadata={"help": "Phrase lengths in words, such as 3 or 3 5."})
     mask_mode: str | None = field(
         default=None,
         metadata={
@@ -38,7 +43,7 @@ class MultiScaleArguments(ModelArguments):
             "choices": ["hard", "ste", "sigmoid", "entmax", "none"],
         },
     )
-    mask_temperature: float | None = field(
+    mask_temperature: Positive | None = field(
         default=None, metadata={"help": "Temperature of the ste and sigmoid masks."}
     )
     conv_alignment: str | None = field(
@@ -48,10 +53,10 @@ class MultiScaleArguments(ModelArguments):
             "choices": ["causal", "same"],
         },
     )
-    fusion_heads: int | None = field(
+    fusion_heads: Count | None = field(
         default=None, metadata={"help": "Number of attention heads in each fusion layer."}
     )
-    fusion_layers: int | None = field(
+    fusion_layers: Annotated[int, Range(0, 1000)] | None = field(
         default=None, metadata={"help": "Number of fusion layers; 0 for the encoder alone."}
     )
     fusion_residual: bool | None = field(
@@ -72,6 +77,26 @@ class MultiScaleArguments(ModelArguments):
         """The configuration fields that were set on the command line."""
         values = {name: getattr(self, name) for name in MULTISCALE_FIELDS}
         return {name: value for name, value in values.items() if value is not None}
+
+    def check(self, config: PreTrainedConfig) -> None:
+        """
+        Checks that phrases are no longer than the model's input, and that the fusion layers fit into memory.
+
+        Raises:
+            UserError: One of `--scales` is longer, or the layers do not fit.
+        """
+        if not self.scales and not self.fusion_layers:
+            return
+        scales = self.scales or getattr(config, "scales", None) or []
+        size = getattr(config.get_text_config(), "hidden_size", 0)
+        most, longest = most_tokens(config), max(scales, default=0)
+        if most is not None and longest > most:
+            raise UserError(
+                f"--scales {longest}: a phrase cannot be longer than the {most} tokens that the model reads; its "
+                f"convolution alone would take {4 * longest * size**2 / 1e9:,.1f} GB."
+            )
+        layers = max(1, self.fusion_layers or getattr(config, "fusion_layers", 1))
+        refuse_too_large(layers * (sum(scales) + 6) * size**2, "--scales and --fusion_layers")
 
 
 def head_fields(args: MultiScaleArguments, fields: dict[str, Any]) -> dict[str, Any]:

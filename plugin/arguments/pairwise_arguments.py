@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msattn.argument_values import Positive, Size
 from msattn.arguments.pretrained import FLAG
 
 # Configuration fields that the relation classifier exposes as arguments.
@@ -34,11 +35,11 @@ class PairwiseArguments:
             "choices": ["linear", "biaffine"],
         },
     )
-    relation_size: int | None = field(default=None, metadata={"help": "Hidden size of the biaffine relation scorer."})
+    relation_size: Size | None = field(default=None, metadata={"help": "Hidden size of the biaffine relation scorer."})
     freeze_encoder: bool | None = field(
         default=None, metadata={"help": "Freeze the encoder and train only the layers above it.", **FLAG}
     )
-    attention_scale: float | None = field(
+    attention_scale: Positive | None = field(
         default=None, metadata={"help": "Factor that the attention features are multiplied by."}
     )
     layer_mix: int | None = field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msattn.argument_values import Count, NotNegative, Size
 from msattn.arguments.data_arguments import DataArguments
 from msattn.arguments.pairwise_arguments import PairwiseArguments
 from msattn.arguments.pretrained import ModelArguments
@@ -41,7 +42,7 @@ class ParserArguments(PairwiseArguments, ModelArguments):
             "choices": ["pairs", "head_select"],
         },
     )
-    arc_size: int | None = field(default=None, metadata={"help": "Hidden size of the biaffine arc scorer."})
+    arc_size: Size | None = field(default=None, metadata={"help": "Hidden size of the biaffine arc scorer."})
     word_state: str | None = field(
         default=None,
         metadata={
@@ -49,7 +50,7 @@ class ParserArguments(PairwiseArguments, ModelArguments):
             "choices": ["first", "mean"],
         },
     )
-    none_weight: float | None = field(
+    none_weight: NotNegative | None = field(
         default=None, metadata={"help": "Loss weight of the word pairs without a relation (--objective pairs)."}
     )
 
@@ -81,7 +82,7 @@ class ParsingDataArguments(DataArguments):
             "choices": list(DECODERS),
         },
     )
-    max_seq_length: int | None = field(
+    max_seq_length: Count | None = field(
         default=None,
         metadata={"help": "Maximum number of tokens per encoder input. Default: the limit of the encoder."},
     )

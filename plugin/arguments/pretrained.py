@@ -6,17 +6,34 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
 
+from msattn.argument_values import NotNegative
+from msattn.arguments.checkpoint_kinds import checkpoint_kind, expected_kind
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# What Transformers says of a checkpoint of another kind: heads of other sizes, a family without the class.
+OTHER_KIND = ("ignore_mismatched_sizes", "Unrecognized configuration class", "is a checkpoint of the family")
 
 # Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
 FLAG = {"nargs": "?", "const": True}
@@ -42,7 +59,7 @@ class ModelArguments:
         default=None,
         metadata={"help": "Attention implementation of the encoder: eager, sdpa, flash_attention_2, ..."},
     )
-    new_layers_learning_rate: float | None = field(
+    new_layers_learning_rate: NotNegative | None = field(
         default=None,
         metadata={"help": "Learning rate of the layers above the encoder. Default: --learning_rate."},
     )
@@ -50,6 +67,14 @@ class ModelArguments:
     def config_overrides(self) -> dict[str, Any]:
         """The configuration fields that were set on the command line."""
         return {}
+
+    def check(self, config: PreTrainedConfig) -> None:
+        """
+        Checks the arguments against the configuration of the checkpoint.
+
+        Raises:
+            UserError: A size cannot work with this checkpoint.
+        """
 
     def hub_options(self) -> dict[str, Any]:
         """Keyword arguments for `from_pretrained` of the model, the configuration and the tokenizer."""
@@ -82,7 +107,8 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig | None = None)
     name = args.tokenizer_name or args.model_name_or_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **args.hub_options())
-    except (OSError, ValueError) as error:
+    except Exception as error:
+        # The tokenizers library raises plain exceptions for damaged files.
         raise UserError(f"{name}: no tokenizer could be loaded ({error})") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         # If the vocabulary file is missing, Transformers silently maps every word to the unknown token.
@@ -108,7 +134,8 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
         `PreTrainedConfig`: The configuration.
 
     Raises:
-        UserError: `--model_name_or_path` is missing or names no folder, or the configuration cannot be loaded.
+        UserError: `--model_name_or_path` is missing or names no folder, the configuration cannot be loaded, or a size
+            cannot work with it.
     """
     name = args.model_name_or_path
     if name is None:
@@ -116,9 +143,13 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise UserError(f"--model_name_or_path {name}: there is no such folder.")
     try:
-        return AutoConfig.from_pretrained(name, **args.hub_options())
-    except (OSError, ValueError) as error:
+        config = AutoConfig.from_pretrained(name, **args.hub_options())
+    except StrictDataclassError as error:
+        raise UserError(f"{name}: the configuration is wrong ({error.__cause__ or error})") from error
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{name}: no configuration could be loaded ({error})") from error
+    args.check(config)
+    return config
 
 
 def family_class(
@@ -160,7 +191,7 @@ def check_model(model_class: type[PreTrainedModel], args: ModelArguments, **over
             `overrides`.
     """
     fields = _merged(args, overrides)
-    with _loading(args):
+    with _loading(model_class, args, fields):
         config = model_class.config_class.from_pretrained(args.model_name_or_path, **args.hub_options(), **fields)
         config._attn_implementation = args.attn_implementation
         with torch.device("meta"):
@@ -187,10 +218,14 @@ def load_model(
             or an argument contradicts `overrides`.
     """
     fields = _merged(args, overrides)
-    with _loading(args):
+    with _loading(model_class, args, fields):
         model = model_class.from_pretrained(
             args.model_name_or_path, attn_implementation=args.attn_implementation, **args.hub_options(), **fields
         )
+    # The Auto class also loads the relation classifier of pairwise attention, which cannot do without pairs.
+    if "entity_pieces" in signature(model.forward).parameters and model_class is AutoModelForSequenceClassification:
+        raise _other_kind(model_class, args, fields)
+    _warn_of_other_labels(load_config(args), model)
     if vocabulary > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(vocabulary)
     return model
@@ -209,7 +244,7 @@ def _merged(args: ModelArguments, overrides: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _loading(args: ModelArguments) -> Iterator[None]:
+def _loading(model_class: type, args: ModelArguments, fields: dict[str, Any]) -> Iterator[None]:
     """Turns the errors of Transformers into a `UserError`."""
     name = args.model_name_or_path
     try:
@@ -218,5 +253,28 @@ def _loading(args: ModelArguments) -> Iterator[None]:
         raise UserError(str(error.__cause__ or error)) from error
     except SafetensorError as error:
         raise UserError(f"{name}: the weights are damaged or not all there ({error}); fetch them again.") from error
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{name}: the model could not be loaded ({error})") from error
+    except UnpicklingError as error:
+        raise UserError(f"{name}: the weights are damaged, or pickled with code; only plain weights load.") from error
+    except (AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        if not any(mark in str(error) for mark in OTHER_KIND):
+            raise UserError(f"{name}: the model could not be loaded ({error})") from error
+        raise _other_kind(model_class, args, fields) from error
+
+
+def _other_kind(model_class: type, args: ModelArguments, overrides: dict[str, Any]) -> UserError:
+    new_head = ", or --ignore_mismatched_sizes for a new head" if "ignore_mismatched_sizes" in overrides else ""
+    return UserError(
+        f"{args.model_name_or_path}: the checkpoint is {checkpoint_kind(load_config(args))}; expected is one for "
+        f"{expected_kind(model_class, overrides)}. Give an encoder{new_head}."
+    )
+
+
+def _warn_of_other_labels(config: PreTrainedConfig, model: PreTrainedModel) -> None:
+    """Warns if a classifier of the same size goes on with other labels, or the same ones in another order."""
+    before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
+    same_head = type(model).__name__ in (config.architectures or ())
+    old, new = (", ".join(map(str, labels[:10])) for labels in (before, after))
+    if same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0":
+        logger.warning(
+            f"{config.name_or_path}: the classifier was trained for the labels {old}, and goes on with {new}."
+        )

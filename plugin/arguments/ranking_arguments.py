@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msattn.argument_values import Count, Seed, Whole
 from msattn.arguments.data_arguments import DataArguments
 
 
@@ -34,17 +35,17 @@ class RankingDataArguments(DataArguments):
         default=None,
         metadata={"help": "Relevance judgements: TREC qrels, or BEIR .tsv. One or more files."},
     )
-    relevance_level: int = field(
+    relevance_level: Whole = field(
         default=1, metadata={"help": "Minimum relevance in --qrels_file of a relevant document."}
     )
-    train_negatives: int | None = field(
+    train_negatives: Count | None = field(
         default=None,
         metadata={"help": "Maximum number of non-relevant candidates (negatives) per training query."},
     )
-    sampling_seed: int = field(
+    sampling_seed: Seed = field(
         default=42, metadata={"help": "Random seed for --train_negatives; one sample for all --seeds."}
     )
-    max_seq_length: int = field(
+    max_seq_length: Count = field(
         default=512,
         metadata={
             "help": "Maximum number of tokens per query-candidate pair; longer pairs are truncated, with a warning."

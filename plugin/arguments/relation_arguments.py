@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msattn.argument_values import Count
 from msattn.arguments.data_arguments import HubDataArguments
 from msattn.arguments.pairwise_arguments import PairwiseArguments
 
@@ -61,7 +62,7 @@ class RelationDataArguments(HubDataArguments):
             "training data."
         },
     )
-    max_seq_length: int | None = field(
+    max_seq_length: Count | None = field(
         default=None,
         metadata={
             "help": "Maximum number of tokens per example; longer ones are cut to a window around the entities.",

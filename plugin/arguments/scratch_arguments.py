@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msattn.argument_values import Count
+
 # Arguments that only apply when a vocabulary is built.
 VOCABULARY = ("vocabulary_size", "min_word_frequency", "cased", "raw_text")
 
@@ -31,14 +33,16 @@ class ScratchArguments:
             "help": "Pre-trained word vectors for the embeddings: GloVe or word2vec text format, optionally gzipped."
         },
     )
-    vocabulary_size: int = field(
+    vocabulary_size: Count = field(
         default=30000,
         metadata={
             "help": "Maximum size of the vocabulary: the words of the training data by frequency, then those of "
             "--word_vectors in file order. Not used with --tokenizer_name."
         },
     )
-    min_word_frequency: int = field(default=1, metadata={"help": "Minimum frequency of a word in the training data."})
+    min_word_frequency: Count = field(
+        default=1, metadata={"help": "Minimum frequency of a word in the training data."}
+    )
     cased: bool = field(default=False, metadata={"help": "Keep upper case; without it, text is lower-cased."})
     raw_text: bool = field(
         default=False,

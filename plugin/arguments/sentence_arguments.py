@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msattn.argument_values import Count
 from msattn.arguments.data_arguments import HubDataArguments
 from msattn.data.corpora.glue import GLUE_TASKS
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS
@@ -75,7 +76,7 @@ class SentenceDataArguments(HubDataArguments):
         metadata={"help": "One or two text columns of the data. Default: the first columns that hold text."},
     )
     label_column_name: str = field(default="label", metadata={"help": "Label column of the data."})
-    max_seq_length: int | None = field(
+    max_seq_length: Count | None = field(
         default=None,
         metadata={
             "help": "Maximum number of tokens per example; longer ones are truncated, with a warning. Default: "

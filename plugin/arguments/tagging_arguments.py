@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msattn.argument_values import Count
 from msattn.arguments.data_arguments import HubDataArguments
 
 
@@ -33,7 +34,7 @@ class TaggingDataArguments(HubDataArguments):
             "last), or its name in a Hub dataset (default: the only column of class labels)."
         },
     )
-    max_seq_length: int = field(
+    max_seq_length: Count = field(
         default=512,
         metadata={
             "help": "Maximum number of tokens per input; longer sentences are split between words, with a warning."

@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers.utils import logging
 
+from msattn.argument_values import Count, NotNegative, Positive, Whole
 from msattn.errors import UserError
 from msattn.guiding.pattern_sources import PATTERNS, WORD_PATTERNS
 from msattn.modeling.attention_patterns import POSITIONS
@@ -70,14 +71,14 @@ class GuidingArguments:
             "choices": list(PRESETS),
         },
     )
-    mdg_weight: float = field(
+    mdg_weight: NotNegative = field(
         default=0.0, metadata={"help": "Weight of MDG (alpha), which makes attention maps differ."}
     )
-    pdg_weight: float = field(
+    pdg_weight: NotNegative = field(
         default=0.0,
         metadata={"help": "Weight of PDG (beta), which makes attention maps attend to different tokens."},
     )
-    guiding_temperature: float | None = field(default=None, metadata={"help": "Softmax temperature of MDG."})
+    guiding_temperature: Positive | None = field(default=None, metadata={"help": "Softmax temperature of MDG."})
     guided_layers: list[int] | None = field(
         default=None, metadata={"help": "Layers to guide, from 0, or from -1 for the last one. Default: all."}
     )
@@ -122,15 +123,15 @@ class GuidingArguments:
             "choices": list(PATTERNS),
         },
     )
-    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
-    pattern_heads: list[int] | None = field(
+    pattern_weight: NotNegative = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
+    pattern_heads: list[Count] | None = field(
         default=None,
         metadata={
             "help": "Number of heads per layer for each pattern, one number per pattern or one for all. Heads are "
             "assigned in order from the first one. Default: half of the heads, divided equally, at least one each."
         },
     )
-    pattern_decay_steps: int | None = field(
+    pattern_decay_steps: Whole | None = field(
         default=None,
         metadata={
             "help": "Keep --pattern_weight constant for this many steps, then decay it linearly to 0 at the end of "

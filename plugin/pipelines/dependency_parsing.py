@@ -18,7 +18,7 @@ from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text, w
 from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_rules import language_of, word_spans
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
 from msattn.pipelines.piece_batches import piece_batches
 from msattn.trees.parse_results import is_sentence, named_sentences
@@ -213,13 +213,13 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         limit = min(limit for limit in limits if limit is not None)
         windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
         for words, parts in zip(sentences, windows, strict=True):
-            shown = " ".join(word.text for word in words)[:80]
+            text = " ".join(word.text for word in words)
             if long_sentences == "error" and (len(parts) > 1 or (parts and parts[0].cut)):
-                raise UserError(f"the sentence has more than {limit} tokens: {shown!r}.")
+                raise UserError(f"the sentence has more than {limit} tokens: {shown(text)}.")
             if whole and len(parts) > 1:
                 raise UserError(
                     f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
-                    f"need it as a whole: {shown!r}."
+                    f"need it as a whole: {shown(text)}."
                 )
         return {
             "sentences": sentences,
@@ -369,9 +369,9 @@ def _is_one_word(item: Any) -> bool:
 def _words(inputs: Any) -> list[Word]:
     words = inputs.get("words") if isinstance(inputs, Mapping) else inputs
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {inputs!r}.')
+        raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {shown(inputs)}.')
     for word in words:
         refuse_surrogates(word)
         if len(f"{word}|".splitlines()) > 1 or not word or "\t" in word:
-            raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {word!r} is none.")
+            raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {shown(word)} is none.")
     return [Word(word) for word in words]

@@ -26,10 +26,15 @@ from msattn.errors import UserError
 from msattn.tasks.checkpoints import other_run, resumes
 from msattn.tasks.identity import changed_arguments, rows_hash, weights_hash
 from msattn.trainers.fingerprint import differences, read_fingerprint, torn_files, write_fingerprint
+from msattn.trainers.finite_mixin import FiniteMixin
 
 logger = logging.get_logger(__name__)
 
 Arguments = TypeVar("Arguments", bound=ModelArguments)
+
+
+class MaskedLMTrainer(FiniteMixin, Trainer):
+    """A [`Trainer`] that stops if the loss or a weight becomes NaN or infinite."""
 
 
 def train_masked_lm(
@@ -85,7 +90,7 @@ def train_masked_lm(
         set_seed(own.seed)
         # Drop the fields of task-specific subclasses, which a masked language model does not have.
         source = ModelArguments(**{each.name: getattr(model_args, each.name) for each in fields(ModelArguments)})
-        trainer = Trainer(
+        trainer = MaskedLMTrainer(
             model=load_model(AutoModelForMaskedLM, source, len(tokenizer)),
             args=own,
             train_dataset=dataset,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shlex
@@ -100,27 +101,44 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         ]
         or None,
     )
+    usage = facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder))
     history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
+    hyperparameters = {
+        **{name: getattr(config, name) for name in facts.config_fields},
+        **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
+        **extract_hyperparameters_from_trainer(trainer),
+    }
     card = ModelCard.from_template(
         data,
         template_str=(resources.files("msattn.model_cards") / "TEMPLATE.md").read_text(encoding="utf-8"),
-        name=folder.resolve().name,
-        facts=facts,
-        usage=facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder)),
+        name=markdown_text(folder.resolve().name),
+        description=markdown_text(facts.description),
+        dataset_name=markdown_text(facts.dataset_name),
+        carries_code=facts.carries_code,
+        usage=code_block(usage, "python"),
         rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
-        hyperparameters={
-            **{name: getattr(config, name) for name in facts.config_fields},
-            **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
-            **extract_hyperparameters_from_trainer(trainer),
-        },
+        hyperparameters={key: markdown_text(str(value)) for key, value in hyperparameters.items()},
         history=make_markdown_table(history) if history else "",
-        command=command_line(),
-        resumed_anyway=getattr(trainer, "fingerprint", {}).get("resumed_anyway", ()),
+        command=code_block(command_line()),
+        resumed_anyway=[markdown_text(each) for each in getattr(trainer, "fingerprint", {}).get("resumed_anyway", ())],
         versions={name: version(name) for name in ("msattn", "transformers", "torch", "datasets", "tokenizers")},
     )
     path = folder / "README.md"
     card.save(path)
     return path
+
+
+def markdown_text(text: str) -> str:
+    """Text that Markdown shows as it is: no HTML, links, images, code or table cells. Line ends become spaces."""
+    text = html.escape(" ".join(text.split()), quote=False)
+    # The description has code of its own, so only a fence is taken apart.
+    return re.sub(r"([\[\]|])", r"\\\1", text).replace("```", "` ` `")
+
+
+def code_block(code: str, language: str = "") -> str:
+    """A fenced block, whose fence is longer than any in the code."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
+    return f"{fence}{language}\n{code}\n{fence}"
 
 
 def command_line() -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError, StrictDataclassFieldValidationError
-from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from msattn.arguments.memory import refuse_too_large
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.arguments.scratch_arguments import VOCABULARY, ScratchArguments
 from msattn.command_line import existing_file
@@ -53,9 +54,10 @@ class ModelSource:
         config (`PreTrainedConfig`): The configuration, before vocabulary and labels are set from the data.
 
     Raises:
-        UserError: Both or neither of `--model_name_or_path` and `--model_type` are given, `--model_type` is unknown or
-            used without training, a field of `--config_overrides` is unknown or invalid, or an argument for training
-            from scratch is combined with a checkpoint or, for the vocabulary, with `--tokenizer_name`.
+        UserError: The model does not fit into memory, both or neither of `--model_name_or_path` and `--model_type`
+            are given, `--model_type` is unknown or used without training, a field of `--config_overrides` is unknown
+            or invalid, or an argument for training from scratch is combined with a checkpoint or, for the vocabulary,
+            with `--tokenizer_name`.
     """
 
     def __init__(self, model_args: ModelArguments, scratch_args: ScratchArguments, do_train: bool = True):
@@ -78,6 +80,8 @@ class ModelSource:
         if self.fresh:
             self.overrides = self._overrides()
         self.config = self._config() if self.fresh else load_config(model_args)
+        if self.fresh:
+            self._check_size()
         self.vocabulary = 0
         self.vectors: torch.Tensor | None = None
         self.pad_token_id: int | None = None
@@ -190,6 +194,18 @@ class ModelSource:
             raise UserError(f"--config_overrides: {reason}; values are JSON, such as 'scales=[1, 3]'.") from error
         except (StrictDataclassError, TypeError, ValueError) as error:
             raise UserError(f"--config_overrides: {error.__cause__ or error}") from error
+
+    def _check_size(self) -> None:
+        layers = getattr(self.config, "num_hidden_layers", 0)
+        if not isinstance(layers, int) or layers > 1000:
+            raise UserError(f"--config_overrides num_hidden_layers={layers}: a model has at most 1000 layers.")
+        try:
+            # Shapes without memory.
+            with torch.device("meta"):
+                model = AutoModel.from_config(self._config(vocab_size=self.args.vocabulary_size))
+        except (ImportError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"--model_type {self.args.model_type}: no model can be made ({error})") from error
+        refuse_too_large(model.num_parameters(), "--config_overrides and --vocabulary_size")
 
     def _overrides(self) -> dict[str, Any]:
         family = str(self.args.model_type)

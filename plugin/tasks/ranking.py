@@ -64,8 +64,7 @@ class Ranking(TextTask):
     Re-ranking of the candidates of a query by a cross-encoder: any sequence classification model.
 
     Raises:
-        UserError: `--label_smoothing_factor` is set, `--train_negatives` is below 1, or `--max_seq_length` leaves no
-            room for a word.
+        UserError: `--label_smoothing_factor` is set, or `--max_seq_length` leaves no room for a word.
     """
 
     argument_classes = (ModelArguments, ClassifierArguments, RankingDataArguments)
@@ -87,8 +86,6 @@ class Ranking(TextTask):
             raise UserError(
                 "--label_smoothing_factor: relevance is one logit, whose labels are not smoothed; leave it out."
             )
-        if data_args.train_negatives is not None and data_args.train_negatives < 1:
-            raise UserError(f"--train_negatives must be at least 1, not {data_args.train_negatives}.")
         self.classifier_args = classifier_args
         self.tokenizer = load_tokenizer(model_args)
         if data_args.max_seq_length <= self.tokenizer.num_special_tokens_to_add(pair=True):

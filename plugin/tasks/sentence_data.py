@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from msattn.data.corpora.sentences import read_sentences, to_sentences
 from msattn.data.corpora.sentiment_trees import SENTIMENTS
 from msattn.data.corpora.snli import SNLI_LABELS
 from msattn.errors import UserError
+from msattn.plain_numbers import plain_float
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels
 
@@ -203,10 +205,11 @@ def _with_numbers(dataset: Dataset, labels: Sequence[str] | None, prefix: str) -
 
 def _is_number(label: str) -> bool:
     try:
-        return bool(np.isfinite(float(label)))
+        plain_float(label)
     except ValueError:
         return False
+    return True
 
 
 def _is_whole(label: str) -> bool:
-    return label.removeprefix("-").isdecimal()
+    return re.fullmatch("-?[0-9]{1,4000}", label) is not None

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import Trainer
 from transformers.trainer_utils import PredictionOutput
 
+from msattn.errors import UserError
 from msattn.trainers.accumulation import AccumulationMixin
+from msattn.trainers.finite_mixin import FiniteMixin
 from msattn.trainers.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
 from msattn.trainers.resumption import ResumableMixin
 from msattn.trainers.unsaved_token import UnsavedToken
 
 
-class FineTuningTrainer(AccumulationMixin, ResumableMixin, Trainer):
+class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer):
     r"""
     A [`Trainer`] with a separate learning rate for the randomly initialized layers above a pre-trained encoder.
+
+    It stops if the loss or a weight becomes NaN or infinite; see [`FiniteMixin`].
 
     Args:
         *args: Positional arguments of [`Trainer`].
@@ -29,20 +35,33 @@ class FineTuningTrainer(AccumulationMixin, ResumableMixin, Trainer):
             in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
             parameters. Default: `args.learning_rate`.
         **kwargs: Keyword arguments of [`Trainer`].
+
+    Raises:
+        UserError: Transformers or Accelerate refuse a training argument, or the package that it needs is missing.
     """
 
     def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+        with _refused_arguments():
+            super().__init__(*args, **kwargs)
         self.new_layers_learning_rate = new_layers_learning_rate
         if self.args.hub_token is not None:
             self.args.hub_token = UnsavedToken(self.args.hub_token)
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
         fresh = self.optimizer is None
-        optimizer = super().create_optimizer(*args)
+        with _refused_arguments():
+            optimizer = super().create_optimizer(*args)
         if fresh and self.new_layers_learning_rate is not None:
             self._split_groups(optimizer, *args or (self.model,))
         return optimizer
+
+    def create_scheduler(self, *args: Any, **kwargs: Any) -> torch.optim.lr_scheduler.LRScheduler:
+        with _refused_arguments():
+            return super().create_scheduler(*args, **kwargs)
+
+    def get_train_dataloader(self) -> DataLoader:
+        with _refused_arguments():
+            return super().get_train_dataloader()
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -86,6 +105,15 @@ class FineTuningTrainer(AccumulationMixin, ResumableMixin, Trainer):
             if moved:
                 group["params"] = [parameter for parameter in group["params"] if parameter not in new]
                 optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
+
+
+@contextmanager
+def _refused_arguments() -> Iterator[None]:
+    """Turns what Transformers and its libraries raise for wrong training arguments into a `UserError`."""
+    try:
+        yield
+    except (ImportError, TypeError, ValueError) as error:
+        raise UserError(str(error) if isinstance(error, UserError) else f"training arguments: {error}") from error
 
 
 def _is_new(name: str, model: torch.nn.Module) -> bool:

@@ -231,9 +231,11 @@ def test_errors(fails, write):
     assert "--mlm_epochs trains on the text of the training data" in fails(
         "do_eval", validation_file=train, mlm_epochs=1
     )
-    assert "--mlm_epochs must be above 0" in fails("do_train", train_file=train, mlm_epochs=0)
+    assert "--mlm_epochs must be a number above 0" in fails("do_train", train_file=train, mlm_epochs=0)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
-    assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
+    assert "--max_train_samples must be a whole number of at least 1, not 0" in fails(
+        "do_train", train_file=train, max_train_samples=0
+    )
     assert "--train_file none.conllu: there is no such file" in fails("do_train", train_file="none.conllu")
     broken = write("broken.conllu", conllu([*TREES]).replace("\t3\tnsubj", "\t30\tnsubj", 1))
     assert "broken.conllu:5: the head of word 2 has to be 0 or" in fails("do_train", train_file=broken)

@@ -227,14 +227,16 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "no room for a word" in fails("do_train", train_file=train, max_seq_length=2)
     assert f"{bare}: the words have no tags" in fails("do_train", train_file=bare)
     assert "more than one tag, and every word has 'O'" in fails("do_train", train_file=same)
-    assert "at least one sentence has to be left, not 0" in fails("do_train", train_file=train, max_train_samples=0)
+    assert "--max_train_samples must be a whole number of at least 1, not 0" in fails(
+        "do_train", train_file=train, max_train_samples=0
+    )
     assert "the tags are not known" in fails("do_eval", validation_file=train)
     fresh = {"model_name_or_path": None, "model_type": "bilstm"}
     assert "fresh weights need --do_train" in fails("do_eval", validation_file=train, **fresh)
     fresh["config_overrides"] = ["crf=true"]
     assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **fresh)
     assert "needs training data" in fails("do_eval", validation_file=train, validation_split_percentage=10)
-    assert "between 0 and 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
+    assert "above 0 and below 100" in fails("do_train", "do_eval", train_file=train, validation_split_percentage=100)
     assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)
     run("do_train", train_file=train)
     error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)

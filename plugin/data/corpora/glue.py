@@ -14,10 +14,13 @@ from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
+from msattn.plain_numbers import plain_float
 
 logger = logging.get_logger(__name__)
 
+# The range of STS-B, the only task with scores.
+SCORES = (0, 5)
 COLA_HEADER = ("source", "label", "mark", "sentence")
 
 
@@ -197,12 +200,16 @@ def _label(spec: GlueTask, value: str | None, where: str) -> int | float:
     if value is None:
         return -1
     if spec.labels is None:
+        low, high = SCORES
         try:
-            return float(value)
+            score = plain_float(value)
         except ValueError:
-            raise UserError(f"{where}: the score {value!r} is not a number.") from None
+            raise UserError(f"{where}: the score {shown(value)} is not a number.") from None
+        if not low <= score <= high:
+            raise UserError(f"{where}: the score {value} is out of range; {spec.folder} has {low} to {high}.")
+        return score
     if value in spec.labels:
         return spec.labels.index(value)
     if value in map(str, range(len(spec.labels))):
         return int(value)
-    raise UserError(f"{where}: {value!r} is not a label of {spec.folder}; it has {', '.join(spec.labels)}.")
+    raise UserError(f"{where}: {shown(value)} is not a label of {spec.folder}; it has {', '.join(spec.labels)}.")

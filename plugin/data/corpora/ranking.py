@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import check_text, text_lines
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -212,11 +212,7 @@ def filled_text(value: Any, where: str, problem: str) -> str:
     """
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{where}: {problem}.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
-    return value
+    return check_text(value, where)
 
 
 def _identifier(value: Any, where: str) -> str | None:

@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msattn.errors import UserError
+from msattn.data.files.text_lines import check_cell, check_text
+from msattn.errors import UserError, shown
+from msattn.plain_numbers import plain_float
 
 TAG = re.compile(r"(</?e[12]>)")
 BOUNDS = re.compile(r"[\[(]\s*([\d.]+)\s*,\s*([\d.]+)\s*[\])]")
@@ -64,25 +66,22 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
     tail = character_span(tail, "tail", tokens, text, where)
     if head == tail:
         raise UserError(f"{where}: both entities are at characters {head}; a relation is between two.")
-    example = {
-        "id": _string(row.get("id"), "id", where),
-        "text": text,
-        "head": head,
-        "tail": tail,
-        "head_type": _string(_type_field(row, "head"), "head type", where),
-        "tail_type": _string(_type_field(row, "tail"), "tail type", where),
-        "label": _string(_first(row, "relation", "label"), "label", where),
+    check_text(text, where)
+    cells = {
+        "id": row.get("id"),
+        "head type": _type_field(row, "head"),
+        "tail type": _type_field(row, "tail"),
+        "label": _first(row, "relation", "label"),
     }
-    try:
-        "".join(value for value in example.values() if isinstance(value, str)).encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
-    return example
+    found = {name: _string(value, name, where) for name, value in cells.items()}
+    for name, value in found.items():
+        check_cell(value, name, where)
+    return {"text": text, "head": head, "tail": tail} | {name.replace(" ", "_"): each for name, each in found.items()}
 
 
 def _seen(row: Mapping) -> str:
     """The end of an error message: the fields of a row."""
-    return f"it has {', '.join(map(repr, row)) or 'none'}"
+    return f"it has {', '.join(map(shown, row)) or 'none'}"
 
 
 def _first(row: Mapping, *names: str) -> Any:
@@ -93,7 +92,7 @@ def _string(value: Any, name: str, where: str) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{where}: the {name} must be a string, not {value!r}.")
+        raise UserError(f"{where}: the {name} must be a string, not {shown(value)}.")
     return value or None
 
 
@@ -152,7 +151,9 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
             raise TypeError
         start, end = map(_whole, value)
     except (TypeError, ValueError, OverflowError):
-        raise UserError(f"{where}: the {role} needs two whole numbers, [start, end), but has {value!r}.") from None
+        raise UserError(
+            f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
+        ) from None
     if not 0 <= start < end <= size:
         raise UserError(
             f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "
@@ -170,7 +171,7 @@ def _whole(bound: Any) -> int:
     if isinstance(bound, bool):
         raise TypeError
     if isinstance(bound, (str, float)):
-        number = float(bound)
+        number = plain_float(bound) if isinstance(bound, str) else bound
         if number != int(number):
             raise ValueError
         return int(number)

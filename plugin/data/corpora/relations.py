@@ -20,7 +20,7 @@ from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.records import Located, csv_rows, guess_format, json_file, json_lines, parquet_rows, tsv_rows
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
@@ -131,11 +131,13 @@ def to_relations(
 
     def located() -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False), start=1):
-            # Hub datasets use -1 for "no label".
-            named = {
-                name: None if row[name] in (None, -1) else names[row[name]] for name, names in class_labels.items()
-            }
-            yield f"{source}, row {number}", {**row, **named}
+            where = f"{source}, row {number}"
+            if isinstance(row, Mapping):
+                row = {
+                    **row,
+                    **{name: _class_name(row.get(name), names, where) for name, names in class_labels.items()},
+                }
+            yield where, row
 
     return _relations(located(), source, labels, label_names, negatives)
 
@@ -174,6 +176,15 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
     pairs = (pair for example in dataset if (pair := random_pair(example, draw)) is not None)
     found = rows_to_dataset(islice(pairs, most), RELATION_FEATURES)
     return found if len(found) else None
+
+
+def _class_name(value: Any, names: Sequence[str], where: str) -> str | None:
+    """The name of a `ClassLabel` id; `None` for -1, by which datasets on the Hub say "no label"."""
+    if value in (None, -1):
+        return None
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise UserError(f"{where}: {shown(value)} is not the id of a class; there are 0 to {len(names) - 1}.")
+    return names[value]
 
 
 def _relations(

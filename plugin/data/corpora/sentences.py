@@ -18,8 +18,9 @@ from msattn.data.corpora.sentiment_trees import read_sentiment_trees
 from msattn.data.corpora.snli import read_snli
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.data.files.text_lines import check_cell, check_text, text_lines
+from msattn.errors import UserError, shown
+from msattn.plain_numbers import is_odd_number
 
 NOT_TEXTS = ("label", "id", "idx", "index")
 
@@ -152,15 +153,21 @@ def _checked(
                 raise UserError(f"{where}: the row has no text in {column!r}.")
         label = row.get(label_column)
         if isinstance(label, (list, dict)):
-            raise UserError(f"{where}: the label must be a string or a number, not {label!r}.")
-        label = None if label in (None, "") else str(label)
-        example = {**{column: row[column] for column in columns}, "label": label}
-        try:
-            "".join(filter(None, example.values())).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{where}: an escape such as \\ud800 is half a character; write the whole one.") from None
+            raise UserError(f"{where}: the label must be a string or a number, not {shown(label)}.")
+        label = None if label in (None, "") else _label(label, where)
+        if label is not None and is_odd_number(label):
+            raise UserError(f"{where}: the label {shown(label)} is not a plain, finite number; write 10 or 0.5.")
+        check_cell(label, "label", where)
+        example = {**{column: check_text(row[column], where) for column in columns}, "label": label}
         if labelled is None:
             labelled = label is not None
         if labelled != (label is not None):
             raise UserError(f"{where}: the example has {'no' if labelled else 'a'} label, unlike those before it.")
         yield example
+
+
+def _label(value: Any, where: str) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise UserError(f"{where}: the label is a number of over 4,300 digits.") from None

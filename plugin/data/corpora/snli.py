@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
@@ -62,10 +62,7 @@ def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 
 
 def _json_row(line: str, where: str) -> tuple[str, str, str]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{where}: the line is not a JSON object ({error}).") from None
+    row = parse_json(line.strip(), where)
     cells = [row.get(name) for name in ("sentence1", "sentence2", "gold_label")]
     if not all(isinstance(cell, str) for cell in cells):
         raise UserError(f"{where}: the row must have the strings sentence1, sentence2 and gold_label.")

@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msattn.argument_values import Count, Range, Seed
 from msattn.command_line import parse_arguments, run_cli
 from msattn.data.corpora.glue import read_glue
 from msattn.errors import UserError
@@ -26,17 +27,17 @@ class StsRankingArguments:
         default=None,
         metadata={"help": "Folder with the official GLUE TSV files (glue_dir/STS-B/train.tsv). Default: the Hub."},
     )
-    threshold: float = field(
+    threshold: Annotated[float, Range(0, 5)] = field(
         default=4.0, metadata={"help": "Minimum similarity of a relevant candidate (paraphrase), from 0 to 5."}
     )
-    negatives: int | None = field(
+    negatives: Count | None = field(
         default=None,
         metadata={
             "help": "Maximum number of non-relevant candidates (negatives) per query: annotated pairs first, then a "
             "random sample. Default: the second sentences of all pairs."
         },
     )
-    seed: int = field(default=42, metadata={"help": "Random seed for --negatives."})
+    seed: Seed = field(default=42, metadata={"help": "Random seed for --negatives."})
 
 
 def sts_ranking(
@@ -103,11 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
 
     Raises:
-        UserError: `--negatives` is below 1, no pair reaches `--threshold`, or STS-B cannot be read.
+        UserError: an argument is wrong, no pair reaches `--threshold`, or STS-B cannot be read.
     """
     (args,) = parse_arguments([StsRankingArguments], argv)
-    if args.negatives is not None and args.negatives < 1:
-        raise UserError(f"--negatives must be at least 1, not {args.negatives}.")
     pairs = read_glue("stsb", args.glue_dir, [args.split])[args.split]
     rows = list(sts_ranking(pairs, args.threshold, args.negatives, args.seed))
     if not rows:

@@ -14,8 +14,8 @@ from datasets.utils import tqdm
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.data.files.text_lines import check_cell, text_lines
+from msattn.errors import UserError, shown
 
 FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
@@ -50,7 +50,7 @@ def read_tagged_words(
     name = os.fspath(path)
     conllu = name.lower().removesuffix(".gz").endswith(".conllu")
     if conllu and word_column is not None:
-        raise UserError(f"{name}: CoNLL-U has its words where it has them; leave that column out.")
+        raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
     rows = _conllu_rows(path, tag_column) if conllu else _column_rows(path, word_column, tag_column)
     return _dataset(rows, name)
 
@@ -90,10 +90,19 @@ def to_tagged_words(
 
 
 def _dataset(rows: Iterable[Row], source: str) -> Dataset:
-    dataset = rows_to_dataset(rows, FEATURES)
+    dataset = rows_to_dataset(_checked(rows, source), FEATURES)
     if not len(dataset):
         raise UserError(f"{source}: there is no sentence in it.")
     return dataset.remove_columns("tags") if dataset[0]["tags"] is None else dataset
+
+
+def _checked(rows: Iterable[Row], source: str) -> Iterator[Row]:
+    tagged = None
+    for number, row in enumerate(rows, start=1):
+        tagged = row["tags"] is not None if tagged is None else tagged
+        if tagged != (row["tags"] is not None):
+            raise UserError(f"{source}: sentence {number} has {'no ' * tagged}tags, unlike those before it.")
+        yield row
 
 
 def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Iterator[Row]:
@@ -135,8 +144,8 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
 
 
 def _column_number(column: str) -> int:
-    if not column.isdecimal() or int(column) < 1:
-        raise UserError(f"a column of a CoNLL file is a number from 1 on, not {column!r}.")
+    if not re.fullmatch("[1-9][0-9]{0,5}", column):
+        raise UserError(f"a column of a CoNLL file is a number from 1 on, not {shown(column)}.")
     return int(column) - 1
 
 
@@ -150,8 +159,24 @@ def _hub_rows(
             raise UserError(f"{where}: {word_column!r} is not a list of words.")
         if not isinstance(tags, list) or len(tags) != len(words):
             raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
+        for word in words:
+            check_cell(word, "word", where)
         if words:
-            yield {"words": words, "tags": [str(tag) if names is None else names[tag] for tag in tags]}
+            yield {"words": words, "tags": _tags(tags, names, where)}
+
+
+def _tags(tags: Sequence[Any], names: Sequence[str] | None, where: str) -> list[str] | None:
+    """The tags of a row as strings; `None` if all are None or, of `ClassLabel` ids, -1, which say "no tag"."""
+    missing = (None, "") if names is None else (None, -1)
+    if all(tag in missing for tag in tags):
+        return None
+    for number, tag in enumerate(tags, start=1):
+        if isinstance(tag, bool) or not isinstance(tag, (str, int)) or tag in missing:
+            raise UserError(f"{where}: word {number} has the tag {shown(tag)}; every word needs one.")
+        if names is not None and (isinstance(tag, str) or not 0 <= tag < len(names)):
+            raise UserError(f"{where}: word {number} has the tag {shown(tag)}; the ids are 0 to {len(names) - 1}.")
+        check_cell(str(tag), "tag", where)
+    return [str(tag) if names is None else names[tag] for tag in tags]
 
 
 def _class_names(feature: Any) -> list[str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from msattn.data.corpora.ranking import RankingData, filled_text, ranking_data
+from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
+from msattn.plain_numbers import plain_int
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 
@@ -106,9 +107,9 @@ def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dic
             if beir and number == 0:
                 continue
             try:
-                relevance = int(fields[-1])
+                relevance = plain_int(fields[-1])
             except ValueError:
-                raise UserError(f"{where}: the relevance {fields[-1]!r} is not a whole number.") from None
+                raise UserError(f"{where}: the relevance {shown(fields[-1])} is not a whole number.") from None
             query, document = fields[0], fields[-2]
             if judged.setdefault((query, document), relevance) != relevance:
                 raise UserError(f"{where}: the query {query} has the document {document} twice, judged differently.")
@@ -145,9 +146,9 @@ def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
     for where, line in text_lines(path):
         if not line.strip():
             continue
+        row = parse_json(line.strip(), where)
         try:
-            row = json.loads(line)
             identifier, parts = row["_id"], [row.get("title") or "", row.get("text") or ""]
             yield where, str(identifier), " ".join(filter(None, parts))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError):
             raise UserError(f'{where}: the line is not a JSON object with "_id" and "text".') from None

@@ -14,7 +14,7 @@ from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import ConlluToken, conllu_sentences
 from msattn.data.files.conllu_lines import conllu_lines
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 FEATURES = Features(
     {
@@ -90,16 +90,21 @@ def _heads(words: Sequence[ConlluToken]) -> list[int]:
     heads: list[int] = []
     for number, (where, cells, _) in enumerate(words, start=1):
         head = cells["head"]
-        if not head.isdecimal() or int(head) > len(words) or int(head) == number:
+        if not _is_index(head) or int(head) > len(words) or int(head) == number:
             raise UserError(
                 f"{where}: the head of word {number} has to be 0 or the number of another of the {len(words)} words, "
-                f"not {head!r}."
+                f"not {shown(head)}."
             )
         if head == "0" and 0 in heads:
             raise UserError(f"{where}: word {number} is a second root, after word {heads.index(0) + 1}.")
         heads.append(int(head))
     _refuse_cycle(words, heads)
     return heads
+
+
+def _is_index(text: str) -> bool:
+    # No sentence has a number of ten digits, and Python refuses one of 4,301.
+    return text.isascii() and text.isdecimal() and len(text) < 10
 
 
 def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:

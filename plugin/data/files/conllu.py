@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
 from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
+# The last word of a multi-word token.
+END = re.compile("[0-9]{1,9}")
 # CoNLL-X has PHEAD and PDEPREL as its last two columns, which are not read here.
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -88,8 +91,8 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
         if "." in name:
             continue
         first, _, end = name.partition("-")
-        if not first.isdecimal() or int(first) != words + 1 or (end and not end.isdecimal()):
-            raise UserError(f"{where}: the word has to be number {words + 1}, not {name!r}.")
+        if first != str(words + 1) or (end and not END.fullmatch(end)):
+            raise UserError(f"{where}: the word has to be number {words + 1}, not {shown(name)}.")
         words += not end
         tokens.append(ConlluToken(where, dict(zip(COLUMNS, cells, strict=True)), int(end or 0)))
     if found:

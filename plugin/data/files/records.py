@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,8 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet
 from datasets.utils import tqdm
 
-from msattn.data.files.text_lines import text_lines
-from msattn.errors import UserError
+from msattn.data.files.text_lines import check_text, text_lines
+from msattn.errors import UserError, shown
+
+# An escape of half a pair, or a surrogate itself.
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+# The limit of the csv module is 131,072 characters a field; this is the highest that every system takes.
+LONGEST_FIELD = 2**31 - 1
 
 #: Pairs of location (`"file:line"`, for error messages) and row.
 Located = Iterable[tuple[str, Any]]
@@ -47,6 +53,49 @@ def guess_format(path: str | os.PathLike) -> str | None:
     raise UserError(f"{os.fspath(path)}: the file is empty.")
 
 
+def parse_json(text: str, where: str, problem: str = "the line is not a JSON object", remedy: str = "") -> Any:
+    """
+    Parses JSON as the standard has it.
+
+    Args:
+        text (`str`): The JSON text.
+        where (`str`): Its location, which starts the error message.
+        problem (`str`, *optional*): What the message says, before the reason in brackets.
+        remedy (`str`, *optional*): What it says after the reason.
+
+    Returns:
+        `Any`: The value, whose strings can be written as UTF-8.
+
+    Raises:
+        UserError: The text is not JSON, has `NaN`, `Infinity` or a number of over 4,300 digits, repeats a name within
+            an object, is nested too deeply, or has a lone surrogate.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except RecursionError:
+        raise UserError(f"{where}: the JSON is nested too deeply.") from None
+    except json.JSONDecodeError as error:
+        line = f":{error.lineno}" if error.lineno > 1 else ""
+        raise UserError(f"{where}{line}: {problem} ({error.msg}, character {error.colno}){remedy}.") from None
+    except ValueError as error:
+        raise UserError(f"{where}: {problem} ({error}){remedy}.") from None
+    if SURROGATE.search(text):
+        check_text(json.dumps(value, ensure_ascii=False), where)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {shown(next(name for name in names if names.count(name) > 1))} is there twice")
+    return found
+
+
 def json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
     """
     Reads one JSON value per line; empty lines are skipped.
@@ -57,13 +106,8 @@ def json_lines(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
     for where, line in text_lines(path):
         if not line.strip():
             continue
-        try:
-            yield where, json.loads(line)
-        except ValueError as error:
-            raise UserError(
-                f"{where}: the line is not a JSON object ({error}); one array or object over many lines has "
-                "file_format json."
-            ) from None
+        remedy = "; one array or object over many lines has file_format json"
+        yield where, parse_json(line.strip(), where, remedy=remedy)
 
 
 def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
@@ -73,13 +117,9 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
     Raises:
         UserError: The file cannot be read or is not JSON.
     """
-    try:
-        content = json.loads("".join(line for _, line in text_lines(path)))
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{os.fspath(path)}:{error.lineno}: the file is neither one JSON array or object nor one object a line "
-            f"({error.msg})."
-        ) from None
+    text = "".join(line for _, line in text_lines(path))
+    problem = "the file is neither one JSON array or object nor one object a line"
+    content = parse_json(text, os.fspath(path), problem)
     if not isinstance(content, list):
         yield os.fspath(path), content
         return
@@ -99,8 +139,10 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
         **dialect: Keyword arguments of `csv.reader`.
 
     Raises:
-        UserError: The file cannot be read or is not CSV, or a row and the header differ in length.
+        UserError: The file cannot be read or is not CSV, the header names a column twice, or a row and the header
+            differ in length.
     """
+    csv.field_size_limit(LONGEST_FIELD)
     lines = (line for _, line in text_lines(path, newline=""))
     first = next(lines, "")
     if ";" in first and "," not in first:
@@ -108,6 +150,7 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
     reader = csv.reader(chain([first], lines) if first else [], strict=True, **dialect)
     try:
         header = next(reader, [])
+        _refuse_repeated(header, f"{os.fspath(path)}:1")
         for row in reader:
             where = f"{os.fspath(path)}:{reader.line_num}"
             if row and len(row) != len(header):
@@ -116,6 +159,14 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
                 yield where, dict(zip(header, row, strict=True))
     except csv.Error as error:
         raise UserError(f"{os.fspath(path)}:{reader.line_num}: the file is not CSV ({error}).") from None
+
+
+def _refuse_repeated(names: Iterable[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UserError(f"{where}: two columns have the name {shown(name)}; give each its own.")
+        seen.add(name)
 
 
 def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
@@ -128,16 +179,22 @@ def parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]
     Reads the rows of a Parquet file in batches.
 
     Raises:
-        UserError: The file cannot be read.
+        UserError: The file or one of its rows cannot be read, or two columns have the same name.
     """
+    name, number = os.fspath(path), 0
     try:
-        file = pa.parquet.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{os.fspath(path)}: the Parquet file cannot be read ({error}).") from None
-    rows = (row for batch in file.iter_batches(1000) for row in batch.to_pylist())
-    progress = tqdm(rows, desc=f"Reading {Path(path).name}", total=file.metadata.num_rows, delay=2, leave=False)
-    for number, row in enumerate(progress, start=1):
-        yield f"{os.fspath(path)}, row {number}", row
+        with pa.parquet.ParquetFile(path) as file:
+            _refuse_repeated(file.schema_arrow.names, name)
+            rows = (row for batch in file.iter_batches(1000) for row in batch.to_pylist())
+            total = file.metadata.num_rows
+            progress = tqdm(rows, desc=f"Reading {Path(path).name}", total=total, delay=2, leave=False)
+            for number, row in enumerate(progress, start=1):
+                yield f"{name}, row {number}", row
+    except (OSError, pa.ArrowException, OverflowError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        where = f"{name}, after row {number}" if number else name
+        raise UserError(f"{where}: the Parquet file cannot be read ({error}).") from None
 
 
 READERS: dict[str, Callable[[str | os.PathLike], Located]] = {

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from datasets.utils import tqdm
 
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
+
+# A gzipped text is three to ten times as large when it is unpacked; one of a thousand times is there to do harm.
+UNPACKED_TIMES, UNPACKED_ALWAYS = 100, 2**26
 
 
 def text_lines(
@@ -31,13 +36,17 @@ def text_lines(
         `tuple[str, str]`: `"path:line"`, for error messages, and the line with its line end.
 
     Raises:
-        UserError: The file cannot be read, or a line is neither UTF-8 nor in the `fallback` encoding.
+        UserError: The file cannot be read, a line is neither UTF-8 nor in the `fallback` encoding or holds a NUL, or
+            a gzipped file unpacks to over 64 MiB and a hundred times its size.
     """
     packed = os.fspath(path).endswith(".gz")
     try:
         # Invalid bytes become lone surrogates, so that the error can name their line.
-        file = (gzip.open if packed else open)(
-            path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=newline
+        file = io.TextIOWrapper(
+            io.BufferedReader(_Unpacked(path)) if packed else open(path, "rb"),
+            encoding="utf-8-sig",
+            errors="surrogateescape",
+            newline=newline,
         )
         with (
             file,
@@ -57,11 +66,79 @@ def text_lines(
                 except UnicodeEncodeError:
                     data = line.encode(errors="surrogateescape")
                     line = _decoded(data, fallback, where)
+                if "\0" in line:
+                    raise UserError(f"{where}: the line holds a NUL, as UTF-16 does; save the file as UTF-8.")
                 bar.update(len(data))
                 yield where, line
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{os.fspath(path)}: the file cannot be read ({reason}).") from None
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a gzipped file, up to the size at which it is refused."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        self.file = gzip.open(path, "rb")
+        self.left = max(UNPACKED_ALWAYS, UNPACKED_TIMES * os.path.getsize(path))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self.file.readinto(buffer)
+        self.left -= size
+        if self.left < 0:
+            raise UserError(
+                f"{self.path}: the file unpacks to over {UNPACKED_TIMES} times its size, as no text does; unpack it "
+                "first if it is meant."
+            )
+        return size
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def check_text(text: str, where: str) -> str:
+    """
+    Returns the text if it can be written as UTF-8.
+
+    Args:
+        text (`str`): The text.
+        where (`str`): Its location, which starts the error message.
+
+    Raises:
+        UserError: The text has a lone surrogate.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where}: {text[error.start]!r} at character {error.start} is a lone surrogate, half of a pair such as "
+            "\\ud83d\\ude00; write both or neither."
+        ) from None
+    return text
+
+
+def check_cell(text: str | None, name: str, where: str) -> None:
+    """
+    Checks an id or a label, which files of predictions hold in a column.
+
+    Args:
+        text (`str` or `None`): The text.
+        name (`str`): What it is, for the message.
+        where (`str`): Its location, which starts the error message.
+
+    Raises:
+        UserError: The text has a tab, a line end or a lone surrogate.
+    """
+    if text is not None and any(sign in text for sign in "\t\r\n"):
+        raise UserError(f"{where}: the {name} {shown(text)} has a tab or a line end, which its column cannot hold.")
+    check_text(text or "", where)
 
 
 def _decoded(data: bytes, fallback: str | None, where: str) -> str:

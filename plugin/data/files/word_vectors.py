@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
@@ -101,7 +102,7 @@ def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
             continue
         if not dimensions:
             fields = line.split(" ")
-            if number == 0 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            if number == 0 and re.fullmatch("[0-9]{1,12} [0-9]{1,6}", line):
                 expected, dimensions = map(int, fields)
                 continue
             dimensions = len(fields) - 1
@@ -126,8 +127,13 @@ def _is_number(text: str) -> bool:
 
 
 def _vector(numbers: list[str], where: str) -> np.ndarray:
+    digits = "".join(numbers)
     try:
-        vector = np.array(numbers, dtype=np.float32)
+        if "_" in digits or not digits.isascii():
+            # Only Python reads `1_0` and the digits of other scripts.
+            raise ValueError("digits are 0 to 9, without _")
+        with np.errstate(over="ignore"):
+            vector = np.array(numbers, dtype=np.float32)
     except ValueError as error:
         raise UserError(f"{where}: the vector is not made of numbers ({error}).") from None
     if not np.isfinite(vector).all():

@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, TrainingArguments
 
+from msattn.errors import UserError
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
 from tests.tiny_models import tiny_relation_extractor
 
@@ -114,3 +115,59 @@ def test_training_batches_are_grouped_by_length(tmp_path):
     # The longest first; a batch of any five would have a spread of some 50.
     spreads = [max(order[start : start + 5]) - min(order[start : start + 5]) for start in range(0, 80, 5)]
     assert order[0] == 0 and sum(spreads) / len(spreads) < 30
+
+
+def broken_trainer(tmp_path, **options):
+    model, tokenizer = tiny_relation_extractor()
+    rows = {"input_ids": [[2, 21, 6, 22, 23, 7, 24, 3]] * 8, "labels": [0, 1] * 4}
+    starts = {"attention_mask": [[1] * 8] * 8, "entity_starts": [[1, 4]] * 8}
+    args = TrainingArguments(
+        str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True, per_device_train_batch_size=2, **options
+    )
+    data = Dataset.from_dict({**rows, **starts})
+    return FineTuningTrainer(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
+
+
+def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
+    """The Trainer of Transformers would log the mean of the finite losses, and save a model of NaN."""
+    trainer = broken_trainer(tmp_path, logging_steps=1, max_steps=4, save_strategy="no")
+    computed = trainer.compute_loss
+    trainer.compute_loss = lambda *args, **kwargs: (
+        computed(*args, **kwargs) * (float("nan") if trainer.state.global_step == 2 else 1)
+    )
+    with pytest.raises(UserError, match=r"^step 3: the loss is nan, at a learning rate of 5e-05; lower"):
+        trainer.train()
+
+
+def test_a_weight_that_is_not_finite_is_not_saved(tmp_path):
+    trainer = broken_trainer(tmp_path, max_steps=2, save_steps=1, logging_strategy="no")
+    step = trainer.training_step
+
+    def poisoned(*args, **kwargs):
+        loss = step(*args, **kwargs)
+        if trainer.state.global_step == 1:
+            next(trainer.model.parameters()).grad.fill_(float("inf"))
+        return loss
+
+    trainer.training_step = poisoned
+    with pytest.raises(UserError, match=r"^step 2: a weight is NaN or infinite"):
+        trainer.train()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-1"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"optim": "adafactor", "optim_args": "zzz"}, "training arguments: not enough values"),
+        ({"lr_scheduler_kwargs": {"a": 1}}, "training arguments: .* unexpected keyword argument 'a'"),
+        ({"dataloader_persistent_workers": True}, "training arguments: persistent_workers"),
+    ],
+)
+def test_arguments_that_transformers_refuses_late(options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        broken_trainer(tmp_path, max_steps=1, save_strategy="no", **options).train()
+
+
+def test_a_way_of_training_that_needs_several_processes(tmp_path):
+    with pytest.raises(UserError, match="training arguments: Using fsdp only works in distributed training"):
+        broken_trainer(tmp_path, fsdp="full_shard")

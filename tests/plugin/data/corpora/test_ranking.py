@@ -86,7 +86,7 @@ WRONG_ROWS = {
         "candidate 2 comes twice, with different texts or labels",
     ),
     "space in an id": ({**ROW, "id": "a b"}, "the id 'a b' must be a number, or a string without white space"),
-    "half a character": (with_candidates({"text": "\ud800", "label": 1}), "half a character"),
+    "half a character": (with_candidates({"text": "\ud800", "label": 1}), "a lone surrogate"),
 }
 
 

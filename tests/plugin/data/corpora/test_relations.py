@@ -216,7 +216,7 @@ def test_csv_errors_name_the_line(write, content, line, message):
         ({"token": ["A", 1]}, "list of strings"),
         ({"token": ["A", "", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
         ({"token": ["A"]}, "the number of tokens"),
-        ({"text": "A cat naps\ud800"}, "half a character"),
+        ({"text": "A cat naps\ud800"}, "a lone surrogate"),
         ({"label": ["does"]}, "the label must be a string"),
         ({"label": "did"}, "unknown label 'did'; the known ones are does"),
         ({"label": ""}, "no label"),

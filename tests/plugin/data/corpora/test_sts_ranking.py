@@ -54,7 +54,7 @@ def test_command(tmp_path, capsys):
     assert [json.loads(line) for line in output.read_text().splitlines()] == list(sts_ranking(ROWS))
     assert read_ranking(output).relevant() == {"q0": {"s0"}, "q2": {"s2"}}
 
-    with pytest.raises(UserError, match="--negatives must be at least 1"):
+    with pytest.raises(UserError, match="--negatives must be a whole number of at least 1"):
         main([*arguments, "--negatives", "0"])
     with pytest.raises(UserError, match="no pair is so similar"):
         main([*arguments, "--threshold", "4.9"])

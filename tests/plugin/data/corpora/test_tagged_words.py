@@ -92,7 +92,7 @@ def test_broken_columns(write, content, options, message):
 def test_broken_conllu(write):
     with pytest.raises(UserError, match="tags of CoNLL-U are upos or xpos, not 'deprel'"):
         read_tagged_words(write(CONLLU, "a.conllu"), tag_column="deprel")
-    with pytest.raises(UserError, match="leave that column out"):
+    with pytest.raises(UserError, match="leave --word_column out"):
         read_tagged_words(write(CONLLU, "a.conllu"), word_column="2")
     with pytest.raises(UserError, match="a.conllu:4: the word has to be number 2, not '4'"):
         read_tagged_words(write(CONLLU.replace("2\tdo", "4\tdo"), "a.conllu"))

@@ -1,0 +1,151 @@
+"""Evil files: none runs code, leaves its folder, formats a card, or fills the memory. SECURITY.md says the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import TrainingArguments
+
+from msattn import UserError
+from msattn.arguments.multiscale_arguments import MultiScaleArguments
+from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.data import read_relations, read_treebank
+from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
+from msattn.tasks.model_card import ModelCardFacts, code_block, markdown_text, write_model_card
+from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
+from tests.tiny_models import tiny_relation_extractor
+
+
+class Evil:
+    """Unpickled, it creates a file."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.fixture
+def mark(tmp_path) -> Path:
+    return tmp_path / "evil code was here"
+
+
+@pytest.fixture
+def checkpoint(tmp_path) -> Path:
+    model, tokenizer = tiny_relation_extractor()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_evil_pickle_works(mark):
+    pickle.loads(pickle.dumps(Evil(mark)))
+    assert mark.exists()
+
+
+def test_pickled_weights_run_no_code(checkpoint, mark):
+    (checkpoint / "model.safetensors").unlink()
+    torch.save(Evil(mark), checkpoint / "pytorch_model.bin")
+    with pytest.raises(UserError, match=str(checkpoint)):
+        load_model(BertForMultiScaleRE, MultiScaleArguments(str(checkpoint)), 0)
+    assert not mark.exists()
+
+
+def test_the_pickled_state_of_a_training_runs_no_code(tmp_path, mark):
+    from tests.plugin.trainers.test_fine_tuning_trainer import broken_trainer
+
+    broken_trainer(tmp_path / "run", max_steps=1, save_steps=1).train()
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        copied = shutil.copytree(tmp_path / "run", tmp_path / name)
+        torch.save(Evil(mark), copied / "checkpoint-1" / name)
+        with pytest.raises((pickle.UnpicklingError, UserError)):
+            broken_trainer(copied, max_steps=2).train(resume_from_checkpoint=True)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("load", [load_config, load_tokenizer], ids=["config", "tokenizer"])
+def test_the_code_of_a_checkpoint_is_not_run_unasked(load, checkpoint, mark):
+    evil = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoTokenizer": ["evil.Words", None]}
+    (checkpoint / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": evil}))
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Words", "auto_map": evil}))
+    (checkpoint / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()")
+    with pytest.raises(UserError, match="trust_remote_code"):
+        load(ModelArguments(str(checkpoint)))
+    assert not mark.exists()
+
+
+def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
+    """13 MB of one line in 13 kB: the reader stops at 1 MiB, as it does at 64 MiB without this test."""
+    monkeypatch.setattr("msattn.data.files.text_lines.UNPACKED_ALWAYS", 2**20)
+    bomb = tmp_path / "a.conllu.gz"
+    with gzip.open(bomb, "wb", compresslevel=9) as file:
+        for _ in range(13):
+            file.write(b"0" * 10**6)
+    assert bomb.stat().st_size < 20_000
+    with pytest.raises(UserError, match=r"a\.conllu\.gz: the file unpacks to over 100 times its size"):
+        read_treebank(bomb)
+
+
+def test_a_text_that_packs_well_is_read(tmp_path):
+    file = tmp_path / "a.txt.gz"
+    file.write_bytes(gzip.compress(b"the dog sleeps .\n" * 10_000))
+    assert len(read_treebank(file)) == 10_000
+
+
+EVIL = "<script>alert(1)</script> {{ 7 * 7 }} [here](http://evil) | a | ![x](y)\n# Heading\n```"
+
+
+def test_a_card_shows_evil_text_as_text(tmp_path):
+    model, _ = tiny_relation_extractor()
+    trainer = FineTuningTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True))
+    facts = ModelCardFacts(
+        "relation-extraction",
+        "Relations",
+        EVIL,
+        EVIL,
+        {"f1": "F1"},
+        lambda name: f"use({name!r})",
+        f"A model of {EVIL}.",
+    )
+    text = write_model_card(tmp_path, trainer, facts, {"eval_f1": 1.0}).read_text(encoding="utf-8")
+    body = text.split("\n---\n", 1)[1]
+    assert "<script>" not in body and "&lt;script&gt;" in body
+    assert "{{ 7 * 7 }}" in body and "49 [" not in body
+    assert "[here](" not in body and "[x](" not in body and "\n# Heading" not in body
+    assert body.count("\n```") == 4  # two blocks of code, each opened and closed
+
+
+def test_a_fence_is_longer_than_any_in_the_code():
+    assert code_block("a ```` b", "python") == "`````python\na ```` b\n`````"
+
+
+def test_ordinary_text_stays_as_it_is():
+    assert markdown_text("train_v2.jsonl (`scales: ()`), *5* files") == "train_v2.jsonl (`scales: ()`), *5* files"
+
+
+@pytest.mark.parametrize("label", ["../x", "/etc/passwd", "<b>", "{{ 7 * 7 }}"])
+def test_a_label_is_only_a_label(label, tmp_path):
+    """It becomes a class of the model and a cell of its predictions, never a path."""
+    file = tmp_path / "data" / "a.jsonl"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"text": "a dog", "h": [0, 1], "t": [2, 5], "relation": label}))
+    assert read_relations(file)["label"] == [label]
+    model, _ = tiny_relation_extractor(id2label={0: label, 1: "b", 2: "c"}, label2id={label: 0, "b": 1, "c": 2})
+    model.save_pretrained(tmp_path / "model")
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "model"}
+    shutil.rmtree(tmp_path / "model")
+
+
+@pytest.mark.parametrize("label", ["a\tb", "a\nb"])
+def test_a_label_that_its_column_cannot_hold(label, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"text": "a dog", "h": [0, 1], "t": [2, 5], "relation": label}))
+    with pytest.raises(UserError, match=r"a\.jsonl:1: the label .* has a tab or a line end"):
+        read_relations(file)
