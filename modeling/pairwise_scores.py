@@ -111,7 +111,10 @@ class PairwiseScores(nn.Module):
             of_words = maps[0].shape[-1] != members.shape[-1]
             with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
                 weight = weight.to(maps[0].dtype).movedim(0, 2).contiguous()
-                scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
+                if torch.compiler.is_exporting():  # no loop over blocks whose number depends on the sizes
+                    scores = _scores_in_one(weight, members, maps)
+                else:
+                    scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
         if self.states is None:
             terms.append(bias[:, None, None])
         for term in terms:
@@ -332,6 +335,15 @@ def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> tor
     """
     index = heads.clamp_min(0)[:, None, :, None].expand(-1, 1, -1, relation_logits.shape[-1])
     return relation_logits[:, :, 1:].gather(1, index).squeeze(1)
+
+
+def _scores_in_one(weight: torch.Tensor, members: torch.Tensor, maps: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What [`_AttentionScores`] computes, from maps of pieces at once."""
+    layers = zip(weight.unbind(2), maps, strict=True)
+    pieces = sum(torch.einsum("dkh,bhij->bdkij", of_layer, attention) for of_layer, attention in layers)
+    mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+    there, back = torch.einsum("bdkij,bwi,bvj->bdkwv", pieces, mean, to).unbind(1)
+    return there + back.mT
 
 
 class _AttentionScores(torch.autograd.Function):
