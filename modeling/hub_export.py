@@ -27,15 +27,16 @@ _HUB_ARGUMENTS = (
     "create_pr",
     "tags",
 )
+_PACKAGE = Path(__file__).parents[1]
 _SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
 
 
-def flat_sources(path: str | os.PathLike) -> dict[str, str]:
+def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
     """
-    Collect a source file and all files that it imports relatively, rewritten to lie side by side in one folder.
+    Collect source files and all files of this package that they import, rewritten to lie side by side in one folder.
 
     Args:
-        path (`str` or `os.PathLike`): The file that defines the model.
+        *paths (`str` or `os.PathLike`): The file that defines the model, and those of its pipelines.
 
     Returns:
         `dict[str, str]`: The text of each file by its name.
@@ -44,7 +45,7 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
         ValueError: Two of the files have the same name.
         OSError: An imported file does not exist.
     """
-    pending = [Path(path)]
+    pending = [Path(path) for path in paths]
     origins: dict[str, Path] = {}
     sources: dict[str, str] = {}
     imports: dict[str, list[str]] = {}
@@ -68,16 +69,21 @@ def flat_sources(path: str | os.PathLike) -> dict[str, str]:
 
 
 def _flattened(file: Path) -> tuple[str, list[Path]]:
-    """The text of a file whose relative imports point to the same folder, and the files that it imports relatively."""
+    """The text of a file whose imports of this package point to the same folder, and the files that it imports."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     imported = []
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            parts = (node.module or "").split(".")
-            imported.append(file.parents[node.level - 1].joinpath(*parts).with_suffix(".py"))
+        if isinstance(node, ast.ImportFrom):
+            package, *parts = (node.module or "").split(".")
+            if node.level:
+                parts = [package, *parts]
+            elif package != _PACKAGE.name:
+                continue
+            folder = file.parents[node.level - 1] if node.level else _PACKAGE
+            imported.append(folder.joinpath(*parts).with_suffix(".py"))
             line = node.lineno - 1
-            lines[line] = re.sub(r"\bfrom\s+\.[.\w]*", f"from .{parts[-1]}", lines[line], count=1)
+            lines[line] = re.sub(r"\bfrom\s+[.\w]+", f"from .{parts[-1]}", lines[line], count=1)
     return "".join(lines), imported
 
 
@@ -120,6 +126,8 @@ class HubExportMixin:
 
     #: Names of the Auto classes that load this class. `AutoModel` loads the base model unless it is listed.
     _hub_auto_classes: ClassVar[tuple[str, ...]] = ()
+    #: The class of each pipeline that travels with the model, by task: its file in the package, and its name.
+    _hub_pipelines: ClassVar[dict[str, tuple[str, str]]] = {}
 
     def save_pretrained(
         self,
@@ -162,24 +170,43 @@ class HubExportMixin:
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             yield
             return
-        for name, text in flat_sources(sys.modules[cls.__module__].__file__ or "").items():
+        pipelines = self._pipeline_files()
+        source = sys.modules[cls.__module__].__file__ or ""
+        for name, text in flat_sources(source, *(file for file, _ in pipelines.values())).items():
             (folder / name).write_text(text, encoding="utf-8")
 
         config = self.config  # type: ignore[attr-defined]
         base_model = _model_class(self.base_model)  # type: ignore[attr-defined]
         loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(self._hub_auto_classes, cls)}
-        before = vars(config).get("auto_map")
-        config.auto_map = {
-            auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
-            for auto_class, target in loaded.items()
+        entries: dict[str, dict] = {
+            "auto_map": {
+                auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
+                for auto_class, target in loaded.items()
+            },
+            "custom_pipelines": {
+                task: {"impl": f"{file.stem}.{name}", "pt": ["AutoModel"], "type": "text"}
+                for task, (file, name) in pipelines.items()
+            },
         }
+        before = {name: vars(config).pop(name) for name in entries if name in vars(config)}
+        vars(config).update({name: entry for name, entry in entries.items() if entry})
         try:
             yield
         finally:
-            if before is None:
-                del config.auto_map
-            else:
-                config.auto_map = before
+            for name in entries:
+                vars(config).pop(name, None)
+            vars(config).update(before)
+
+    def _pipeline_files(self) -> dict[str, tuple[Path, str]]:
+        """The file and the class of each pipeline, by task; remote code has those that lie beside it."""
+        # Transformers copies remote code from a local folder file by file.
+        folders = (Path(__file__).parent, Path(self.config.name_or_path))  # type: ignore[attr-defined]
+        found = {}
+        for task, (path, name) in self._hub_pipelines.items():
+            files = (_PACKAGE / path, *(folder / Path(path).name for folder in folders))
+            if file := next(filter(Path.is_file, files), None):
+                found[task] = (file, name)
+        return found
 
 
 def _model_class(model: Any) -> type:

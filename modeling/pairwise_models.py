@@ -188,6 +188,7 @@ class PairwiseParsing(_PairwiseModel):
     """
 
     _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
+    _hub_pipelines = {"dependency-parsing": ("pipelines/dependency_parsing.py", "DependencyParsingPipeline")}
 
     def __init__(self, config: Any):
         if "att" in config.features:

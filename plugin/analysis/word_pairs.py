@@ -12,7 +12,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.analysis.attention_maps import LARGEST_BATCH, attention_implementation, encoder_outputs, padded_batches
-from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS
+from msattn.data.inputs.parser_windows import ParserCollator
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from msattn.modeling.word_attention import word_attention, word_members, word_states

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text, with_tree
+from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError
@@ -172,8 +173,6 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         forward_params: dict,
         postprocess_params: dict,
     ) -> Iterator:
-        from msattn.data.inputs.parser_inputs import ParserCollator
-
         collate = ParserCollator(self.tokenizer)
         read = PipelineDataset if isinstance(inputs, Sized) else PipelineIterator
         data = read(inputs, self.preprocess, preprocess_params)
@@ -203,9 +202,6 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         word_tokenizer: Callable[[str], Any] | None = None,
         lang: str | None = None,
     ) -> dict[str, Any]:
-        # Imported late, as `datasets` is slow to import.
-        from msattn.data.inputs.parser_inputs import parser_inputs
-
         is_text = isinstance(inputs, str)
         sentences = split_text(inputs, word_tokenizer, lang) if is_text else [_words(inputs)]
         if one and len(sentences) > 1:

@@ -27,7 +27,8 @@ from msattn.arguments.pretrained import (
 )
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import with_tree
-from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, ParserCollator, encode_treebank, has_root
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
+from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import score_trees, tree_shapes

@@ -188,7 +188,7 @@ def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str
             Of each window the columns of [`Parses`], `(words, 4)`, or more words of padding.
         windows (`Iterable[Mapping]`):
             Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
-            between which the answers count; see [`~msattn.data.inputs.parser_inputs.Window`].
+            between which the answers count; see [`~msattn.data.inputs.parser_windows.Window`].
         decoder (`str`): With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross.
     """
     sentences: list[list[np.ndarray]] = []

@@ -33,7 +33,8 @@ from msattn.analysis.arguments import load_encoder
 from msattn.analysis.word_pairs import FARTHEST
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
-from msattn.data.inputs.parser_inputs import NO_LABEL, encode_treebank
+from msattn.data.inputs.parser_inputs import encode_treebank
+from msattn.data.inputs.word_pieces import NO_LABEL
 from tests.plugin.analysis.tiny_encoders import CONFIGS, SIZES, tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 

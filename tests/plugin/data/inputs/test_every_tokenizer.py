@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
-from msattn.data.inputs.parser_inputs import has_root, parser_inputs
+from msattn.data.inputs.parser_windows import has_root, parser_inputs
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.words import encoding_words
 from tests.tiny_encoders import FAMILIES

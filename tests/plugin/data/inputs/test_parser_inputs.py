@@ -10,14 +10,9 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from msattn.data.inputs.parser_inputs import (
-    NO_LABEL,
-    WINDOW_COLUMNS,
-    ParserCollator,
-    encode_treebank,
-    has_root,
-    parser_inputs,
-)
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
+from msattn.data.inputs.parser_windows import ParserCollator, has_root, parser_inputs
+from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from tests.tiny_models import tiny_tokenizer
 
