@@ -16,7 +16,7 @@ from .row_attention import rows_attention_forward
 from .word_maps import LayerScores, Words, words_attention_forward
 
 #: Sentences of more pieces than this are read in blocks. Below, whole maps are as fast: docs/benchmarks.md.
-WHOLE_MAPS = 128
+WHOLE_MAPS = 256
 #: The implementations that read attention where it happens.
 READERS: dict[str, Any] = {"words": words_attention_forward, "rows": rows_attention_forward}
 

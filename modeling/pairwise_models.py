@@ -298,7 +298,8 @@ class PairwiseParsing(_PairwiseModel):
         logits = self.relations(*features, possible.shape[1] - 1)
         relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
         # In chunks: the sum takes as much memory as its input.
-        any_relation = [chunk.logsumexp(dim=-1) for chunk in relation_logits.chunk(4, dim=1)]
+        chunks = [relation_logits] if torch.compiler.is_exporting() else relation_logits.chunk(4, dim=1)
+        any_relation = [chunk.logsumexp(dim=-1) for chunk in chunks]
         arc_scores = (torch.cat(any_relation, dim=1) - none).masked_fill(~possible, NO_ARC)
         if choose_heads is not None:
             relation_logits = relations_of_arcs(relation_logits, choose_heads(arc_scores))
@@ -346,6 +347,10 @@ class PairwiseParsing(_PairwiseModel):
 
     def _count_words(self, word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
         """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
+        if torch.compiler.is_exporting() and heads is None:
+            words = word_index.max().clamp_min(1).item()  # a size that depends on the data, at least 2 with ROOT
+            torch._check(words >= 1)
+            return words
         if torch.compiler.is_compiling() and heads is None:
             return word_index.shape[1] - (self.config.root == "token")
         if heads is None:

@@ -111,7 +111,10 @@ class PairwiseScores(nn.Module):
             of_words = maps[0].shape[-1] != members.shape[-1]
             with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
                 weight = weight.to(maps[0].dtype).movedim(0, 2).contiguous()
-                scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
+                if torch.compiler.is_exporting():  # no loop over blocks whose number depends on the sizes
+                    scores = _scores_in_one(weight, members, maps)
+                else:
+                    scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
         if self.states is None:
             terms.append(bias[:, None, None])
         for term in terms:
@@ -264,25 +267,39 @@ def arc_attention(
     first = attentions[0]
     if isinstance(first, torch.Tensor) and first.shape[-1] != members.shape[-1]:
         return _arcs_of_words(attentions, heads)
-    dtype = first.dtype if isinstance(first, torch.Tensor) else first.log_sum.dtype
-    mean, to = piece_mean(members, dtype), members.to(dtype)
-    index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
-    # The weight of the attention between two pieces: a piece has one word, and a word one head.
-    head_to_word = mean.gather(1, index).mT @ to[:, 1:]
-    word_to_head = mean[:, 1:].mT @ to.gather(1, index)
     if torch.compiler.is_compiling():  # the number of pairs of pieces depends on the data
         maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
+        mean, to = piece_mean(members, maps[0].dtype), members.to(maps[0].dtype)
+        index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
+        # The weight of the attention between two pieces: a piece has one word, and a word one head.
+        head_to_word = mean.gather(1, index).mT @ to[:, 1:]
+        word_to_head = mean[:, 1:].mT @ to.gather(1, index)
         received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in maps]
         given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in maps]
         return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
-    sentence, head_piece, piece = head_to_word.nonzero(as_tuple=True)
-    weights = torch.stack([head_to_word[sentence, head_piece, piece], word_to_head[sentence, piece, head_piece]])
+    sentence, word, head_piece, piece = _pairs_of_arcs(members, heads)
     rows, columns = torch.stack([head_piece, piece]), torch.stack([piece, head_piece])
     pairs = torch.cat([_weights_at(attention, sentence, rows, columns) for attention in attentions], dim=-1)
-    pairs = (pairs * weights.unsqueeze(-1)).transpose(0, 1).flatten(1)
-    word = members[:, 1:].int().argmax(dim=1)[sentence, piece]
+    head = heads.clamp_min(0)[sentence, word]
+    sizes = members.sum(dim=-1).to(pairs.dtype)
+    attending = torch.stack([sizes[sentence, head], sizes[sentence, word + 1]])  # the mean is over their pieces
+    pairs = (pairs / attending.unsqueeze(-1)).transpose(0, 1).flatten(1)
     arcs = pairs.new_zeros(*heads.shape, pairs.shape[-1])
     return arcs.index_put((sentence, word), pairs, accumulate=True)
+
+
+def _pairs_of_arcs(members: torch.Tensor, heads: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Each piece of a word with each of its head: the sentence, the word from 0, the head's piece and the word's."""
+    sizes = members.sum(dim=-1)
+    sentence, word, piece = members.nonzero(as_tuple=True)  # in the order of the words
+    first = (sizes.flatten().cumsum(0) - sizes.flatten()).view_as(sizes)
+    dependent = word > 0
+    sentence, word, own = sentence[dependent], word[dependent] - 1, piece[dependent]
+    head = heads.clamp_min(0)[sentence, word]
+    count = sizes[sentence, head]
+    each = torch.arange(len(own), device=own.device).repeat_interleave(count)
+    place = torch.arange(len(each), device=own.device) - (count.cumsum(0) - count)[each]
+    return sentence[each], word[each], piece[first[sentence, head][each] + place], own[each]
 
 
 def _weights_at(
@@ -318,6 +335,15 @@ def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> tor
     """
     index = heads.clamp_min(0)[:, None, :, None].expand(-1, 1, -1, relation_logits.shape[-1])
     return relation_logits[:, :, 1:].gather(1, index).squeeze(1)
+
+
+def _scores_in_one(weight: torch.Tensor, members: torch.Tensor, maps: Sequence[torch.Tensor]) -> torch.Tensor:
+    """What [`_AttentionScores`] computes, from maps of pieces at once."""
+    layers = zip(weight.unbind(2), maps, strict=True)
+    pieces = sum(torch.einsum("dkh,bhij->bdkij", of_layer, attention) for of_layer, attention in layers)
+    mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)
+    there, back = torch.einsum("bdkij,bwi,bvj->bdkwv", pieces, mean, to).unbind(1)
+    return there + back.mT
 
 
 class _AttentionScores(torch.autograd.Function):
