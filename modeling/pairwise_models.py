@@ -490,7 +490,7 @@ class PairwiseRelations(_PairwiseModel):
             first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
         if "att" in self.config.features:
             attention = self._entity_attention(outputs, entities, rows, mean)
-            batch = torch.arange(len(pairs), device=pairs.device).unsqueeze(-1)
+            batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
             there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
             attention = torch.cat([there, back], dim=-1)
         return first, second, attention
@@ -521,7 +521,7 @@ def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch
         entities of each pair, `(batch, pairs, 2)`.
     """
     if entity_pieces.dim() == 3:
-        return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(len(entity_pieces), 1, 2)
+        return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(entity_pieces.shape[0], 1, 2)
     found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
     entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
     return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])
