@@ -10,7 +10,7 @@ from torch.nn.functional import dropout as drop
 from transformers.integrations.sdpa_attention import repeat_kv
 
 from .blocked_attention import HIDDEN, Settings, probabilities
-from .received_attention import _is_cross_attention, _scope
+from .received_attention import is_cross_attention, _scope
 
 
 class AttentionCall(NamedTuple):
@@ -62,7 +62,7 @@ class AttentionCall(NamedTuple):
         if causal and key.shape[2] > query.shape[2]:  # a prompt in a cache that has room for more
             key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
             position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
-        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, _is_cross_attention(module))
+        scope = _scope(query, key, attention_mask, causal, position_bias, sinks, is_cross_attention(module))
         groups = query.shape[1] // key.shape[1]
         settings = Settings(
             query.shape[-1] ** -0.5 if scaling is None else scaling,
