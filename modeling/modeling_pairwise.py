@@ -17,7 +17,6 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
     base_model_prefix = "pairwise"
     #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
     new_layers: ClassVar[tuple[str, ...]] = ()
-    _no_split_modules = ["PairwiseScores"]
 
     def _add_encoder(self, config: PairwiseConfig) -> None:
         self.add_encoder(config)
