@@ -162,9 +162,13 @@ def loads_from_the_hub(trial: Trial) -> None:
 @cache
 def _interpreter_without_msattn() -> subprocess.Popen:
     """It ends with this process, which closes its standard input."""
-    command = [sys.executable, "-c", WITHOUT_MSATTN]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, text=True, **pipes)
+    return subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_MSATTN],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def checkpoints_activations(trial: Trial) -> None:
