@@ -35,6 +35,8 @@ class ModelCardFacts:
         pipeline_tag (`str`, *optional*): The Hub's pipeline tag, such as `"text-classification"`.
         dataset_config (`str`, *optional*): The dataset's configuration on the Hub.
         splits (`Mapping[str, str]`, *optional*): Names of the splits by metric prefix.
+        scored_data (`Mapping[str, str]`, *optional*):
+            The display name of the data of each split by metric prefix, where it is not `dataset_name`.
         config_fields (`Sequence[str]`, *optional*, defaults to `()`): Configuration fields to list.
         carries_code (`bool`, *optional*, defaults to `True`):
             Whether the model class is defined by msattn, so that the checkpoint ships its code.
@@ -51,6 +53,7 @@ class ModelCardFacts:
     pipeline_tag: str | None = None
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
+    scored_data: Mapping[str, str] = field(default_factory=dict)
     config_fields: Sequence[str] = ()
     carries_code: bool = True
 
@@ -71,9 +74,9 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
     config = trainer.model.config
     base_model = config._name_or_path
     rows = [
-        (split, key, name, value)
+        (prefix, key, name, value)
         for key, name in facts.metrics.items()
-        for prefix, split in facts.splits.items()
+        for prefix in facts.splits
         if isinstance(value := results.get(f"{prefix}_{key}"), (int, float))
     ]
     data = ModelCardData(
@@ -88,15 +91,15 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
             EvalResult(
                 task_type=facts.task_type,
                 task_name=facts.task_name,
-                dataset_type=facts.dataset_type,
-                dataset_name=facts.dataset_name,
+                dataset_type=facts.scored_data.get(prefix, facts.dataset_type),
+                dataset_name=facts.scored_data.get(prefix, facts.dataset_name),
                 dataset_config=facts.dataset_config,
-                dataset_split=split,
+                dataset_split=facts.splits[prefix],
                 metric_type=key,
                 metric_name=name,
                 metric_value=round(value, 5),
             )
-            for split, key, name, value in rows
+            for prefix, key, name, value in rows
         ]
         or None,
     )
@@ -107,7 +110,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         name=folder.resolve().name,
         facts=facts,
         usage=facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder)),
-        rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
+        rows=[(_split(facts, prefix), name, f"{value:.4g}") for prefix, _, name, value in rows],
         hyperparameters={
             **{name: getattr(config, name) for name in facts.config_fields},
             **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
@@ -120,6 +123,11 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
     path = folder / "README.md"
     card.save(path)
     return path
+
+
+def _split(facts: ModelCardFacts, prefix: str) -> str:
+    data = facts.scored_data.get(prefix)
+    return facts.splits[prefix] + (f" ({data})" if data else "")
 
 
 def command_line() -> str:
