@@ -78,7 +78,8 @@ class ParsingDataArguments(DataArguments):
         default="mst",
         metadata={
             "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
-            "heads to be expected, by marginals (mbr); the best head of each word, which may be no tree (greedy).",
+            "heads to be expected, by marginals (mbr), also without crossing arcs (mbr_eisner); the best head of each "
+            "word, which may be no tree (greedy).",
             "choices": list(DECODERS),
         },
     )

@@ -124,7 +124,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             inputs (`Any`): One input or many; see [`DependencyParsingPipeline`].
             decode (`str`, *optional*, defaults to `"mst"`):
                 The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
-                heads to be expected (`"mbr"`), or the best head of each word, which may be no tree (`"greedy"`).
+                heads to be expected (`"mbr"`, or `"mbr_eisner"` without crossing arcs), or the best head of each word,
+                which may be no tree (`"greedy"`).
             word_tokenizer (`Callable`, *optional*):
                 What splits texts into words and sentences: a `Language` of spaCy, a pipeline of Stanza, the `process`
                 of UDPipe, or any callable that returns words or lists of words; see

@@ -218,6 +218,7 @@ class DependencyParsing(Task):
             dataset_type=name,
             dataset_name=name,
             splits=self.card_splits(),
+            scored_data={prefix: Path(file).name for prefix, file in self._scored_files().items() if file},
             metrics=METRIC_NAMES,
             description=(
                 "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
@@ -227,6 +228,16 @@ class DependencyParsing(Task):
             tags=["dependency-parsing", "pairwise-attention"],
             config_fields=PARSER_FIELDS,
         )
+
+    def _scored_files(self) -> dict[str, str | None]:
+        """The file of each set that is scored, by metric prefix."""
+        data = self.data_args
+        held_out = data.validation_split_percentage is not None
+        return {
+            "eval": data.train_file if held_out else data.validation_file,
+            "dev": data.validation_file,
+            "test": data.test_file,
+        }
 
     def _read(self, split: str) -> Dataset | None:
         path = self.file(split)
@@ -323,5 +334,6 @@ def _usage(name: str) -> str:
 from transformers import pipeline
 
 parse = pipeline("dependency-parsing", model="{name}")
-for word in parse("The dog sleeps ."):
-    print(word["text"], word["head"], word["relation"])'''
+for sentence in parse("Dogs sleep. Cats eat mice."):
+    for word in sentence:
+        print(word["word"], word["head"], word["relation"])'''

@@ -36,6 +36,8 @@ class ModelCardFacts:
         pipeline_tag (`str`, *optional*): The Hub's pipeline tag, such as `"text-classification"`.
         dataset_config (`str`, *optional*): The dataset's configuration on the Hub.
         splits (`Mapping[str, str]`, *optional*): Names of the splits by metric prefix.
+        scored_data (`Mapping[str, str]`, *optional*):
+            The display name of the data of each split by metric prefix, where it is not `dataset_name`.
         config_fields (`Sequence[str]`, *optional*, defaults to `()`): Configuration fields to list.
         carries_code (`bool`, *optional*, defaults to `True`):
             Whether the model class is defined by msattn, so that the checkpoint ships its code.
@@ -52,6 +54,7 @@ class ModelCardFacts:
     pipeline_tag: str | None = None
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
+    scored_data: Mapping[str, str] = field(default_factory=dict)
     config_fields: Sequence[str] = ()
     carries_code: bool = True
 
@@ -72,9 +75,9 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
     config = trainer.model.config
     base_model = config._name_or_path
     rows = [
-        (split, key, name, value)
+        (prefix, key, name, value)
         for key, name in facts.metrics.items()
-        for prefix, split in facts.splits.items()
+        for prefix in facts.splits
         if isinstance(value := results.get(f"{prefix}_{key}"), (int, float))
     ]
     data = ModelCardData(
@@ -89,15 +92,15 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
             EvalResult(
                 task_type=facts.task_type,
                 task_name=facts.task_name,
-                dataset_type=facts.dataset_type,
-                dataset_name=facts.dataset_name,
+                dataset_type=facts.scored_data.get(prefix, facts.dataset_type),
+                dataset_name=facts.scored_data.get(prefix, facts.dataset_name),
                 dataset_config=facts.dataset_config,
-                dataset_split=split,
+                dataset_split=facts.splits[prefix],
                 metric_type=key,
                 metric_name=name,
                 metric_value=round(value, 5),
             )
-            for split, key, name, value in rows
+            for prefix, key, name, value in rows
         ]
         or None,
     )
@@ -116,7 +119,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         dataset_name=markdown_text(facts.dataset_name),
         carries_code=facts.carries_code,
         usage=code_block(usage, "python"),
-        rows=[(split, name, f"{value:.4g}") for split, _, name, value in rows],
+        rows=[(_split(facts, prefix), name, f"{value:.4g}") for prefix, _, name, value in rows],
         hyperparameters={key: markdown_text(str(value)) for key, value in hyperparameters.items()},
         history=make_markdown_table(history) if history else "",
         command=code_block(command_line()),
@@ -139,6 +142,11 @@ def code_block(code: str, language: str = "") -> str:
     """A fenced block, whose fence is longer than any in the code."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
     return f"{fence}{language}\n{code}\n{fence}"
+
+
+def _split(facts: ModelCardFacts, prefix: str) -> str:
+    data = facts.scored_data.get(prefix)
+    return markdown_text(facts.splits[prefix] + (f" ({data})" if data else ""))
 
 
 def command_line() -> str:

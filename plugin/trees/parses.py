@@ -20,7 +20,7 @@ from msattn.trees.tree_decoding import (
 )
 from msattn.trees.tree_marginals import batch_marginals
 
-DECODERS = ("mst", "eisner", "mbr", "greedy")
+DECODERS = ("mst", "eisner", "mbr", "mbr_eisner", "greedy")
 # 256 MiB.
 MARGINAL_NUMBERS = 2**25
 
@@ -92,6 +92,7 @@ def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.nda
             - `"eisner"`: the best tree without crossing arcs.
             - `"mbr"`: the tree with the most right heads to be expected, the best one under the marginals (minimum
               Bayes risk).
+            - `"mbr_eisner"`: the same among the trees without crossing arcs.
             - `"greedy"`: each word's best head; together they may be no tree.
 
     Returns:
@@ -99,7 +100,7 @@ def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.nda
     """
     if decoder == "greedy":
         return greedy
-    if decoder == "mbr":
+    if decoder in ("mbr", "mbr_eisner"):
         lengths = (greedy >= 0).sum(axis=1)
         # Marginals keep a third of the words to the power of three numbers a sentence.
         rows = max(1, 3 * MARGINAL_NUMBERS // scores.shape[1] ** 3)
@@ -107,7 +108,8 @@ def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.nda
             batch_marginals(torch.from_numpy(scores[start : start + rows]), lengths[start : start + rows]).marginals
             for start in range(0, len(scores), rows)
         ]
-        return decode_trees(np.where(np.isneginf(scores), -np.inf, torch.cat(parts).numpy()), lengths)
+        marginals = np.where(np.isneginf(scores), -np.inf, torch.cat(parts).numpy())
+        return decode_trees(marginals, lengths, projective=decoder == "mbr_eisner")
     return repaired_heads(scores, greedy, projective=decoder == "eisner")
 
 

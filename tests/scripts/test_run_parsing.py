@@ -69,6 +69,7 @@ def trees(path: Path) -> list[tuple[list[int], list[str]]]:
 def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     text = conllu([*TREES] * 4)
     train = write("train.conllu", text)
+    dev = write("dev.conllu", text)
     raw = write("raw.txt", "the cat wrote .\n\ndog wrote \u200d .\n")
     options = {
         "max_steps": 150,
@@ -79,9 +80,7 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
         "arc_size": 16,
         "relation_size": 16,
     }
-    results = run(
-        "do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=raw, **options
-    )
+    results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=dev, test_file=raw, **options)
     assert results["eval_las"] == results["eval_uas"] == results["eval_root_accuracy"] == 100
     assert results["eval_las_no_punct"] == 100 and results["eval_true_nonprojective"] == 0
     assert "test_las" not in results and results["test_nonprojective"] == 0
@@ -96,9 +95,14 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     card = ModelCard.load(out / "README.md")
     assert "dependency-parsing" in card.data.tags and "objective: head_select" in card.text
     assert {"uas", "las", "clas"} <= {result.metric_type for result in card.data.eval_results}
+    # A score names the file that it was measured on.
+    assert {(result.dataset_split, result.dataset_name) for result in card.data.eval_results} == {
+        ("validation", "dev.conllu")
+    }
+    assert "| validation (dev.conllu) |" in card.text
 
     parse = pipeline("dependency-parsing", model=str(out), device="cpu")
-    assert [(word["head"], word["relation"]) for word in parse("the dog wrote .")] == (
+    assert [(word["head"], word["relation"]) for word in parse("the dog wrote .")[0]] == (
         [(2, "det"), (3, "nsubj"), (0, "root"), (3, "punct")]
     )
 

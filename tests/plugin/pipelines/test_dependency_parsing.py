@@ -124,7 +124,7 @@ def test_greedy_heads(parse):
         assert are_trees(heads(other)).all()
 
 
-@pytest.mark.parametrize("decode", ["eisner", "mbr"])
+@pytest.mark.parametrize("decode", ["eisner", "mbr", "mbr_eisner"])
 def test_other_trees(parse, decode):
     sentences = [{"words": ["dog", "cat", "taxi", "house", "a", "the", "."][:length]} for length in range(8)]
     for sentence in parse(sentences, decode=decode, batch_size=3):

@@ -53,6 +53,7 @@ def test_words_have_the_relation_and_the_probability_of_their_arc(decoder):
             "mst": lambda arcs=arcs: decode_tree(arcs),
             "eisner": lambda arcs=arcs: decode_tree(arcs, projective=True),
             "mbr": lambda arcs=arcs: decode_tree(tree_marginals(arcs)),
+            "mbr_eisner": lambda arcs=arcs: decode_tree(tree_marginals(arcs), projective=True),
             "greedy": lambda greedy=greedy: greedy,
         }[decoder]()
         assert np.array_equal(parses.heads[row, :words], heads)
