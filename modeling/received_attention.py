@@ -163,10 +163,12 @@ def received_attention_forward(
         kwargs["position_bias"] = position_bias
     stock = softcap is None and sinks is None
     in_blocks = query.device.type == "cpu" and not torch.compiler.is_compiling()
+    # A CPU has no fused kernel with dropout: blocks are faster than what it runs instead (docs/benchmarks.md).
+    blocked = in_blocks and (summed or bool(readers and dropout))
     output: Any = None
     received: torch.Tensor | None = None
     scope: _Scope | None = None
-    if stock and not (summed and in_blocks):
+    if stock and not blocked:
         output, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
         )
