@@ -143,7 +143,7 @@ def read_attention(
         layers (`Collection[int]`, *optional*):
             Numbers of layers, from 0; all layers if `None`. The others cost nothing if layers know their number, as
             those of most models do.
-        **options: `bands`, `columns` and `last_queries` of [`attention_statistics`].
+        **options: `bands`, `columns`, `last_queries` and `places` of [`attention_statistics`].
 
     Yields:
         `list[Reading]`: The readings in the order of computation. It may be cleared between passes.
