@@ -130,7 +130,7 @@ def _accepted(folder: Path, identity: Mapping[str, Any], anyway: bool) -> Resume
         logger.warning(
             f"{folder} has no {NAME}, as version 0.1 wrote none: whether it is of this run cannot be checked."
         )
-        return Resumed(str(folder), [f"{folder.name} has no fingerprint"])
+        return Resumed(str(folder))
     changed = differences(fingerprint["run"], identity)
     if changed and not anyway:
         raise UserError(other_run(str(folder), changed, "--resume_anyway takes it all the same"))
