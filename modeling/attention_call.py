@@ -10,7 +10,7 @@ from torch.nn.functional import dropout as drop
 from transformers.integrations.sdpa_attention import repeat_kv
 
 from .blocked_attention import HIDDEN, Settings, probabilities
-from .received_attention import is_cross_attention, _scope
+from .received_attention import _scope, is_cross_attention
 
 
 class AttentionCall(NamedTuple):

@@ -66,7 +66,9 @@ def _run_task(task: Task, experiment_args: ExperimentArguments, draw: Draw) -> N
     parts = {fraction: training_part(experiment, fraction) for fraction in fractions or [1.0]}
     part = next(iter(parts.values()))
     if experiment_args.guide_doses:
-        _run_study(Study("guiding_dose"), _runs_of_doses(part, experiment_args, len(parts)), task, experiment_args, draw)
+        _run_study(
+            Study("guiding_dose"), _runs_of_doses(part, experiment_args, len(parts)), task, experiment_args, draw
+        )
     elif experiment_args.guide_each_layer:
         if len(parts) > 1:
             raise UserError("--guide_each_layer takes one --train_fraction: a study has one variable.")
