@@ -19,6 +19,7 @@ from transformers import (
 
 from ..configuration.any_encoder_config import AnyEncoderConfig
 from .hub_export import HubExportMixin
+from .new_layers import check_new_layers
 
 # Arguments of `from_pretrained` that say where a configuration is.
 _WHERE = ("cache_dir", "force_download", "gguf_file", "local_files_only", "proxies", "revision", "subfolder", "token")
@@ -73,8 +74,11 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected: list[str] | None = None
+    _no_split_modules: set[str] | list[str] | None = None
     #: Where the encoder is in a model of the class: the beginning of its weights' names, without the last dot.
     _encoder_path: ClassVar[str] = "encoder"
+    # Whether the layers on top of the encoder are as they were initialized.
+    _untrained = False
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, key_mapping=None, **kwargs):
@@ -98,14 +102,31 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if foreign:
             model._weight_conversions = None  # otherwise saving would give the weights their foreign names back
+            model._untrained = True
         model._after_loading()
         return loaded
+
+    def train(self, mode: bool = True):
+        """
+        As in [`torch.nn.Module`], and checks that adapters (PEFT) leave no random layer frozen.
+
+        Raises:
+            ValueError: A layer on top of a freshly wrapped encoder has no weight that is trained.
+        """
+        super().train(mode)
+        if mode and self._untrained:
+            check_new_layers(self, self._encoder_path)
+            self._untrained = False
+        return self
 
     def post_init(self) -> None:
         # Early releases of Transformers 5 do not collect these from the parts of a model.
         if self.base_model is not self:
             self._keys_to_ignore_on_load_unexpected = list(self.base_model._keys_to_ignore_on_load_unexpected or ())
         super().post_init()
+        # Encoders name blocks that not all of their models have; FSDP looks for every one.
+        present = {type(module).__name__ for module in self.modules()}
+        self._no_split_modules = {name for name in self._no_split_modules or () if name in present}
 
     def _after_loading(self) -> None:
         """For what loading undoes, which replaces the parameters."""

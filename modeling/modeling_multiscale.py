@@ -33,6 +33,11 @@ class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
     _encoder_path = "multiscale.encoder"
     _no_split_modules = ["MultiScaleFusion"]
 
+    @property
+    def classifier(self) -> nn.Module | None:
+        """The head, under the name by which PEFT looks for it; `None` for the base model."""
+        return getattr(self, "multiscale_classifier", None)
+
     def _after_loading(self) -> None:
         self.base_model.fusion.freeze_unreachable()
 

@@ -18,7 +18,6 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
     base_model_prefix = "pairwise"
     #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
     new_layers: ClassVar[tuple[str, ...]] = ()
-    _no_split_modules = ["PairwiseScores"]
 
     @staticmethod
     def _encoder_class(config: PairwiseConfig) -> type[PreTrainedModel]:

@@ -11,6 +11,7 @@ from msattn.analysis.comparison import ComparisonArguments, show_comparison
 from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.effective_scale import EffectiveScaleArguments, run_effective_scale
+from msattn.analysis.families import FamiliesArguments, show_families
 from msattn.analysis.fused_attention_figure import FusedFigureArguments, draw_fused_attention
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
@@ -31,6 +32,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),
     "compare": (ComparisonArguments, show_comparison),
+    "families": (FamiliesArguments, show_families),
 }
 
 

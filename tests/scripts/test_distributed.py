@@ -12,6 +12,7 @@ import yaml
 from msattn import AutoModelForRelationExtraction
 from msattn.data.corpora.demo_corpus import DemoPaths
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
+from tests.scripts.test_any_encoder import save_encoder
 
 pytestmark = pytest.mark.heavy
 
@@ -23,6 +24,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 # accelerate shards on GPUs only; everything behind that decision works on a CPU as well.
 AS_IF_ON_GPUS = """
 import run_re
+import torch.distributed.fsdp
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
@@ -35,6 +37,13 @@ def initialise_as_if_on_gpus(self, *args, **kwargs):
     initialise(self, *args, **kwargs)
 
 AcceleratorState.__init__ = initialise_as_if_on_gpus
+shard = torch.distributed.fsdp.fully_shard
+
+def named(module, *args, **kwargs):
+    print("sharded", type(module).__name__)
+    return shard(module, *args, **kwargs)
+
+torch.distributed.fsdp.fully_shard = named
 run_re.main()
 """
 
@@ -120,14 +129,19 @@ def test_guided_in_two_processes_that_accumulate(no_dropout, tmp_path):
         assert len(one) == 2 and two == pytest.approx(one, rel=1e-3)
 
 
-def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, tmp_path):
+@pytest.fixture
+def fsdp2_on_cpu(tmp_path) -> list[str]:
+    """The command that starts `run_re.py` with fsdp2.yaml, as if on GPUs."""
     config = yaml.safe_load((CONFIGS / "fsdp2.yaml").read_text())
-    on_cpu = tmp_path / "fsdp2.yaml"
+    on_cpu, script = tmp_path / "fsdp2.yaml", tmp_path / "as_if_on_gpus.py"
     on_cpu.write_text(yaml.safe_dump({**config, "use_cpu": True, "main_process_port": 0}))
-    script = tmp_path / "as_if_on_gpus.py"
     script.write_text(AS_IF_ON_GPUS)
+    return [*ACCELERATE, str(on_cpu), str(script)]
+
+
+def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, fsdp2_on_cpu, tmp_path):
     done = launch(
-        [*ACCELERATE, str(on_cpu), str(script)],
+        fsdp2_on_cpu,
         arguments(
             no_dropout,
             tmp_path / "model",
@@ -145,12 +159,48 @@ def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, tmp_
         model, report = AutoModelForRelationExtraction.from_pretrained(folder, output_loading_info=True)
         assert not report["missing_keys"] and not report["unexpected_keys"]
         assert model.config.auto_map["AutoModelForRelationExtraction"] == (
-            "modeling_multiscale_bert.BertForMultiScaleRE"
+            "modeling_multiscale.MultiScaleForRelationExtraction"
         )
-        assert (folder / "modeling_multiscale_bert.py").exists()
+        assert (folder / "modeling_multiscale.py").exists()
 
 
-@pytest.mark.parametrize("name", ["ddp.yaml", "ddp_cpu.yaml", "fsdp2.yaml"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "head", "blocks"),
+    [
+        ("roberta", "multiscale", {"RobertaLayer", "MultiScaleFusion"}),
+        ("modernbert", "pairwise", {"ModernBertEncoderLayer"}),
+        ("t5", "cls", {"T5Block"}),
+    ],
+)
+def test_fsdp2_wraps_the_blocks_of_any_family(family, head, blocks, demo, fsdp2_on_cpu, tmp_path):
+    encoder = save_encoder(family, tmp_path / "encoder")
+    argv = arguments(
+        demo,
+        tmp_path / "model",
+        "do_train",
+        model_name_or_path=encoder,
+        head=head,
+        max_steps=2,
+        per_device_train_batch_size=4,
+        save_strategy="epoch",
+    )
+    done = launch(fsdp2_on_cpu, argv)
+    assert done.returncode == 0, done.stderr
+    sharded = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("sharded")}
+    assert blocks <= sharded
+    _, report = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+
+
+CONFIGURATIONS = ["ddp.yaml", "ddp_cpu.yaml", "fsdp2.yaml", "deepspeed_zero2.yaml", "deepspeed_zero3.yaml"]
+
+
+def test_every_configuration_is_tested():
+    assert sorted(path.name for path in CONFIGS.iterdir()) == sorted(CONFIGURATIONS)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_configuration_is_one_that_accelerate_reads(name):
     from accelerate.commands.config.config_args import load_config_from_file
 

@@ -1,0 +1,57 @@
+"""New layers on a pre-trained encoder, and a check that adapters (PEFT) do not leave them random."""
+
+from __future__ import annotations
+
+from torch import nn
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
+# Parts of PEFT's modules that stay as they are on purpose.
+_KEPT = ("original_module", "base_layer")
+
+
+def new_modules(model: nn.Module, encoder_path: str) -> list[str]:
+    """The outermost modules with weights that are no part of the encoder, such as `["arcs", "relations"]`."""
+    parents = encoder_path.split(".")[:-1]
+    found: dict[str, None] = {}
+    for name, _ in model.named_parameters():
+        if name.startswith(f"{encoder_path}."):
+            continue
+        parts = name.split(".")
+        depth = len(parents) + 1 if parts[: len(parents)] == parents else 1
+        if isinstance(model.get_submodule(".".join(parts[:depth])), nn.ModuleList):  # which PEFT does not replace
+            depth += 1
+        found[".".join(parts[:depth])] = None
+    return list(found)
+
+
+def check_new_layers(model: nn.Module, encoder_path: str) -> None:
+    """
+    Check that the layers on top of an encoder are trained. Warns if only a part of one is.
+
+    Args:
+        model (`torch.nn.Module`): The model, in which adapters may have replaced modules.
+        encoder_path (`str`): Where the encoder is in it.
+
+    Raises:
+        ValueError: A layer has no weight that requires a gradient.
+    """
+    modules = new_modules(model, encoder_path)
+    base = encoder_path.rpartition(".")[0]
+    names = [name.removeprefix(f"{base}.") for name in modules]
+    advice = f"name {'it' if len(names) == 1 else 'them'} in the adapter's configuration, modules_to_save={names}"
+    for module in modules:
+        weights = dict(model.get_submodule(module).named_parameters())
+        if not any(weight.requires_grad for weight in weights.values()):
+            raise ValueError(f"{module} is new and random, and none of its weights is trained; {advice}")
+        frozen = [
+            name
+            for name, weight in weights.items()
+            if not weight.requires_grad and not set(name.split(".")) & {*_KEPT} and "mask_" not in name
+        ]
+        if frozen:
+            logger.warning(f"{module}.{frozen[0]} is new and random, and is not trained; {advice}")
+
+
+__all__ = ["check_new_layers", "new_modules"]
