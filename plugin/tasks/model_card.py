@@ -134,8 +134,8 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
 def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is: no HTML, links, images, code or table cells. Line ends become spaces."""
     text = html.escape(" ".join(text.split()), quote=False)
-    # The description has code of its own, so only a fence is taken apart.
-    return re.sub(r"([\[\]|])", r"\\\1", text).replace("```", "` ` `")
+    # A list of numbers is no link; the description has code of its own, so only a fence is taken apart.
+    return re.sub(r"(\](?=[\[(:])|\|)", r"\\\1", text).replace("```", "` ` `")
 
 
 def code_block(code: str, language: str = "") -> str:
