@@ -34,7 +34,8 @@ def ask_for_maps(config: Any, reader: str, encoder: type) -> None:
     Raises:
         ValueError: An implementation was requested that has no attention to return.
     """
-    beside = (None, "sdpa") if reader == "rows" else (None,)
+    # A configuration that built one of our models may build the other one.
+    beside = (None, *READERS, *(["sdpa"] if reader == "rows" else []))
     for requested in (config._attn_implementation, getattr(config, "encoder", config)._attn_implementation):
         if requested in ("eager", reader):
             reader = requested

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -100,6 +101,8 @@ def replaced_when_complete(folder: str | os.PathLike) -> Iterator[Path]:
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    for killed in target.glob("_saving-*"):  # what a process that was killed has left
+        shutil.rmtree(killed, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="_saving-", dir=target) as name:
         staging = Path(name)
         yield staging

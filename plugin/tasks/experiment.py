@@ -186,9 +186,7 @@ class Experiment:
             # PyTorch's messages on weights and on an optimizer of another model.
             if "loading state_dict" not in str(error) and "loaded state dict" not in str(error):
                 raise
-            raise UserError(
-                f"{checkpoint}: the checkpoint is one of another model; its weights do not fit."
-            ) from error
+            raise UserError(f"{checkpoint}: the checkpoint is of another model; its weights do not fit.") from error
         if self.eval_dataset is not None:
             self.task.calibrate(trainer, self.eval_dataset)
         trainer.save_model()

@@ -46,6 +46,9 @@ class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer)
         self.new_layers_learning_rate = new_layers_learning_rate
         if self.args.hub_token is not None:
             self.args.hub_token = UnsavedToken(self.args.hub_token)
+        plugin = getattr(self.accelerator.state, "fsdp_plugin", None)
+        if plugin is not None and plugin.transformer_cls_names_to_wrap is None:
+            plugin.transformer_cls_names_to_wrap = _blocks(self.model)
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
         fresh = self.optimizer is None
@@ -114,6 +117,14 @@ def _refused_arguments() -> Iterator[None]:
         yield
     except (ImportError, TypeError, ValueError) as error:
         raise UserError(str(error) if isinstance(error, UserError) else f"training arguments: {error}") from error
+
+
+def _blocks(model: Any) -> list[str]:
+    """The classes of blocks that the model names, but those around the embeddings, which accelerate shards itself."""
+    embeddings = model.get_input_embeddings()
+    found = {type(module).__name__: module for module in model.modules()}
+    named = found.keys() & set(model._no_split_modules or ())
+    return sorted(name for name in named if all(part is not embeddings for part in found[name].modules()))
 
 
 def _is_new(name: str, model: torch.nn.Module) -> bool:

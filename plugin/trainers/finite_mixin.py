@@ -47,6 +47,14 @@ class FiniteMixin(Trainer):
         Raises:
             UserError: A weight is NaN or infinite. Nothing is written.
         """
+        self._check_weights()
+        super().save_model(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._check_weights()
+        super()._save_checkpoint(*args, **kwargs)
+
+    def _check_weights(self) -> None:
         with torch.no_grad():
             # Under FSDP a process looks at its own part.
             parts = (getattr(weight, "to_local", lambda weight=weight: weight)() for weight in self.model.parameters())
@@ -55,7 +63,6 @@ class FiniteMixin(Trainer):
             every = self.accelerator.gather(torch.stack(finite).all().reshape(1)).all()
         if not every:
             raise UserError(self._diverged("a weight is NaN or infinite"))
-        super().save_model(*args, **kwargs)
 
     def _diverged(self, what: str) -> str:
         return (

@@ -45,7 +45,7 @@ def test_a_finished_run_takes_no_other_arguments(finished, stops):
         code, line = stops(finished, "--learning_rate", 0.5, "--seed", 7, *wanted)
         assert code == 2
         assert line.startswith(
-            f"error: {finished} belongs to another run (--learning_rate 0.001 -> 0.5, --seed 42 -> 7); "
+            f"error: {finished} belongs to another run (--learning_rate 0.001 -&gt; 0.5, --seed 42 -> 7); "
         )
     assert results(finished) == before
 
@@ -54,7 +54,7 @@ def test_resumed_anyway_says_so_in_the_card(finished, tag, stops):
     more = ("--learning_rate", 0.5, "--max_steps", 8)
     tag(finished, *more, "--resume_anyway", *LAST)
     assert json.loads((finished / "trainer_state.json").read_text())["global_step"] == 8
-    said = "resumed from a checkpoint of another run (`--resume_anyway`): --learning_rate 0.001 -> 0.5"
+    said = "resumed from a checkpoint of another run (`--resume_anyway`): --learning_rate 0.001 -&gt; 0.5"
     assert said in (finished / "README.md").read_text()
     # Whoever goes on from there says it, too.
     (finished / "fingerprint.json").unlink()

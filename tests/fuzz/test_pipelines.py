@@ -88,8 +88,9 @@ def test_trees_of_texts(parse):
     def run(text: str) -> None:
         found = outcome(parse, text)
         if found is not None:
-            assert "".join(word["word"] for word in found) == "".join(text.split())
-            check(found)
+            assert "".join(word["word"] for sentence in found for word in sentence) == "".join(text.split())
+            for sentence in found:
+                check(sentence)
 
     run()
 

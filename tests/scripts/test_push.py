@@ -43,6 +43,8 @@ def test_push_carries_the_card_and_no_token(pushed):
     assert not [name for files in pushed for name, content in files.items() if TOKEN.encode() in content]
 
     card = ModelCard(pushed[-1]["README.md"].decode())
-    assert {result.metric_type for result in card.data.eval_results} == {"f1", "macro_f1", "accuracy", "auc"}
+    assert {result.metric_type for result in card.data.eval_results} == {
+        *("f1", "micro_f1", "macro_f1", "accuracy", "auc", "ece", "false_positive_rate")
+    }
     assert "pipeline_tag" not in card.content
     assert 'pipeline("relation-extraction", model="tester/extractor")' in card.text

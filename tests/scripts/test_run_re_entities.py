@@ -115,7 +115,7 @@ def test_no_negative_label_is_said_once(run, tmp_path, caplog):
     run("do_train", train_file=data, negative_label="", max_steps=1)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["negative_label"] == ""
     data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in ("P1", "P2")))
-    run("do_train", train_file=data, max_steps=1)
+    run("do_train", "overwrite_output_dir", train_file=data, max_steps=1)
     assert caplog.text.count("None of the 2 labels is known to stand for no relation") == 1
 
 

@@ -185,7 +185,7 @@ def test_mistakes(fails, sentences, tmp_path):
     unlabelled.write_text('{"text": "dog"}\n')
     weight = {"mdg_weight": 0.1}
 
-    assert "above 0 and at most 1, got 20.0" in fails(train_fraction=[20])
+    assert "above 0 and at most 1, not [20.0]" in fails(train_fraction=[20])
     assert "leaves none of the 16" in fails(train_fraction=[0.01])
     assert "a study needs scores: give --do_eval" in fails(train_fraction=[0.2, 1])
     assert "none without labels" in fails("do_predict", train_fraction=[0.2, 1], test_file=unlabelled)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from datasets.utils import tqdm
-
 from msattn.errors import UserError, shown
 
 # A gzipped text is three to ten times as large when it is unpacked; one of a thousand times is there to do harm.
@@ -39,6 +37,9 @@ def text_lines(
         UserError: The file cannot be read, a line is neither UTF-8 nor in the `fallback` encoding or holds a NUL, or
             a gzipped file unpacks to over 64 MiB and a hundred times its size.
     """
+    # Imported late, as `datasets` is slow to import.
+    from datasets.utils import tqdm
+
     packed = os.fspath(path).endswith(".gz")
     try:
         # Invalid bytes become lone surrogates, so that the error can name their line.

@@ -201,7 +201,7 @@ def test_csv_errors_name_the_line(write, content, line, message):
         ({"tail": [6, 12]}, "0 <= start < end <= 11"),
         ({"tail": [2, 5]}, "both entities are at characters"),
         ({"tail": [6.0, 10.5]}, "two whole numbers"),
-        ({"tail": [6.0, float("nan")]}, "two whole numbers"),
+        ({"tail": [6.0, float("nan")]}, "NaN is no number of JSON"),
         ({"tail": {"name": "cat"}}, "two whole numbers, [start, end), but has {'name': 'cat'}"),
         ({"tail": [True, 10]}, "two whole numbers"),
         ({"tail": "68"}, "two whole numbers"),
