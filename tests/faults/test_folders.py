@@ -45,7 +45,7 @@ def test_a_finished_run_takes_no_other_arguments(finished, stops):
         code, line = stops(finished, "--learning_rate", 0.5, "--seed", 7, *wanted)
         assert code == 2
         assert line.startswith(
-            f"error: {finished} belongs to another run (--learning_rate 0.001 -&gt; 0.5, --seed 42 -> 7); "
+            f"error: {finished} belongs to another run (--learning_rate 0.001 -> 0.5, --seed 42 -> 7); "
         )
     assert results(finished) == before
 
