@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 from transformers.integrations.sdpa_attention import repeat_kv
 
 from .blocked_attention import Block, Settings, block_size, blocks, probabilities
+from .first_derivative import first_derivative_only
 from .received_attention import _last_rows, _scope, received_attention
 
 OF_KEYS = ("received", "received_max")
@@ -205,7 +205,7 @@ class _Statistics(torch.autograd.Function):
         ctx.save_for_backward(*tensors, top)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         *tensors, mask, rows, top = ctx.saved_tensors
         given = dict(zip(ctx.plan.names(tensors[-1]), gradients, strict=False))

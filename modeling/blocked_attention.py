@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
+
+from .first_derivative import first_derivative_only
 
 # Scores in a block, by thread: 1 MiB in float32, which stays in the cache. Measured: docs/benchmarks.md.
 BLOCK_SCORES = 2**18
@@ -220,7 +221,7 @@ class BlockedAttention(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, of_output: Any, of_received: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *tensors, bias, sinks, mask, rows = ctx.saved_tensors
         settings = ctx.settings

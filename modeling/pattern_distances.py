@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from transformers.integrations.sdpa_attention import repeat_kv
 
 from .attention_patterns import Target, target_of
@@ -20,6 +19,7 @@ from .blocked_attention import (
     block_size,
     blocks,
 )
+from .first_derivative import first_derivative_only
 from .received_attention import _real_keys, _scope
 
 
@@ -100,7 +100,7 @@ class _Distances(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, of_sums: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         *tensors, bias, sinks, mask = ctx.saved_tensors
         settings, target = ctx.settings, ctx.target

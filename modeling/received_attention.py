@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import PreTrainedConfig
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from .blocked_attention import BlockedAttention, Settings, block_size, probabilities
+from .first_derivative import first_derivative_only
 
 try:
     from transformers.utils.output_capturing import _active_collector
@@ -457,7 +457,7 @@ class _Fused(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         query, key, visible, queries = ctx.saved_tensors
         gradients = _attention_gradient(gradient, query, key, visible, queries, ctx.settings)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from .attention_call import AttentionCall
@@ -24,6 +23,7 @@ from .blocked_attention import (
     block_size,
     masked_scores,
 )
+from .first_derivative import first_derivative_only
 from .received_attention import _is_wanted, _refuse_unknown, received_attention_forward
 from .word_attention import count_words
 
@@ -269,7 +269,7 @@ class WordMaps(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, of_output: Any, of_maps: Any, of_log_sum: Any) -> tuple[torch.Tensor | None, ...]:
         *tensors, bias, sinks, mask, weight, index, pieces = ctx.saved_tensors
         settings, count = ctx.settings, ctx.count
