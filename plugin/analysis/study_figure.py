@@ -190,9 +190,11 @@ def _draw(
                 axes.annotate(
                     f"{point[variable]:g}",
                     (point[place], point[metric]),
-                    xytext=(4, 4),
+                    xytext=(6, 6),
                     textcoords="offset points",
                     color=color,
+                    # The line between two points may run through the label.
+                    bbox={"boxstyle": "round,pad=0.1", "facecolor": axes.get_facecolor(), "edgecolor": "none"},
                 )
             continue
         # Shift the studies sideways, as error bars at the same place would hide each other.
