@@ -348,7 +348,8 @@ class PairwiseParsing(_PairwiseModel):
     def _count_words(self, word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
         """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
         if torch.compiler.is_exporting() and heads is None:
-            words = cast(int, word_index.max().clamp_min(1).item())  # a size that depends on the data
+            # A size that depends on the data, at least 2 with ROOT.
+            words = cast(int, word_index.max().clamp_min(1).item())
             torch._check(words >= 1)
             return words
         if torch.compiler.is_compiling() and heads is None:

@@ -51,7 +51,10 @@ def real_tokens_first(real: torch.Tensor) -> torch.Tensor:
     Returns:
         `torch.LongTensor` of shape `(batch, tokens)`: The position that each token is taken from.
     """
-    return (~real).long().argsort(dim=-1, stable=True)
+    # Counted, not sorted: ONNX has no stable sort.
+    places = real.cumsum(dim=-1).where(real, real.sum(dim=-1, keepdim=True) + (~real).cumsum(dim=-1)) - 1
+    tokens = torch.arange(real.shape[-1], device=real.device).expand_as(places)
+    return torch.zeros_like(places).scatter(-1, places, tokens)
 
 
 __all__ = ["checked_mask", "first_token", "real_tokens_first"]

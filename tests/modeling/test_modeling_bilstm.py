@@ -35,6 +35,10 @@ class BiLSTMTester(ModelTester):
         left = model(**self.inputs(model.config, (6, 6), left=4))[self.result]
         torch.testing.assert_close(left[:, 4:] if left.shape[1] == 10 else left, right, **TOLERANCE)
 
+    @pytest.mark.slow
+    def test_export(self):
+        super().test_export()
+
     @pytest.mark.heavy
     def test_compiles_to_one_graph(self):
         with torch._dynamo.config.patch(allow_rnn=True):

@@ -247,6 +247,21 @@ def test_compiles_to_one_graph(family, model_class, options):
     torch.testing.assert_close(*results, **TOLERANCE)
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.parametrize("options", [{}, SELECT], ids=["pairs", "heads"])
+def test_unknown_heads_tell_compiled_code_the_number_of_words(options):
+    model, inputs = build("bert", **options), tree("bert")
+    known = {name: inputs.pop(name) for name in ("heads", "relations")}
+    expected = model(**inputs)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    found = compiled(**inputs, **{name: torch.full_like(value, -100) for name, value in known.items()})
+    torch.testing.assert_close(found.to_tuple()[1:], expected.to_tuple(), **TOLERANCE)
+    roomy = compiled(**inputs).arc_scores
+    torch.testing.assert_close(roomy[:, :6, :6], expected.arc_scores, **TOLERANCE)
+    assert roomy.shape == (3, 9, 9) and (roomy[:, 6:] == NO_ARC).all() and (roomy[:, :, 6:] == NO_ARC).all()
+
+
 @pytest.mark.parametrize(
     ("bert_class", "model_class", "options"),
     [
