@@ -13,6 +13,7 @@ from msattn import (
     PairwiseParser,
 )
 from tests.common import TOLERANCE
+from tests.modeling.test_encoder_classifiers import PAIRS, Classifier, encoded
 from tests.modeling.test_modeling_bilstm import TestBiLSTMForTokenClassification as BiLSTM
 from tests.modeling.test_modeling_ms_transformer import MSTransformerTester, padded_batch
 from tests.modeling.test_modeling_pairwise import SELECT, build, relation, tree
@@ -61,6 +62,11 @@ def test_multi_scale_transformers(model_class, scales):
     tester = MSTransformerTester()
     tester.model_class = model_class
     assert_exports(tester.build(scales=scales), padded_batch(2, 40), [padded_batch(3, tokens) for tokens in (7, 300)])
+
+
+def test_sentence_pairs():
+    model = Classifier(MSTransformerForSequenceClassification).build(sentence_pairs=True)
+    assert_exports(model, encoded(PAIRS[:2]), [encoded(PAIRS), encoded(PAIRS[:1])])
 
 
 def test_bilstms():
