@@ -16,7 +16,9 @@ from tests.common import TOLERANCE
 from tests.modeling.test_encoder_classifiers import PAIRS, Classifier, encoded
 from tests.modeling.test_modeling_bilstm import TestBiLSTMForTokenClassification as BiLSTM
 from tests.modeling.test_modeling_ms_transformer import MSTransformerTester, padded_batch
+from tests.modeling.test_modeling_multiscale import build as build_fusion
 from tests.modeling.test_modeling_pairwise import SELECT, build, relation, tree
+from tests.tiny_encoders import batch as sentences
 
 BATCH, LENGTH, PIECES = Dim("batch", max=64), Dim("length", min=4, max=400), Dim("pieces", max=8)
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -47,6 +49,11 @@ def test_relation_classifiers():
     del inputs["labels"]
     other = fewer(inputs, 2, 8) | {"entity_pieces": torch.tensor([[[1], [4]]] * 2)}
     assert_exports(model, inputs, [other], entity_pieces={0: BATCH, 2: PIECES})
+
+
+def test_fusion_classifiers():
+    inputs = sentences("bert")
+    assert_exports(build_fusion("bert"), inputs, [fewer(inputs, 2, 8)])
 
 
 @pytest.mark.parametrize("options", [{}, SELECT], ids=["pairs", "heads"])
