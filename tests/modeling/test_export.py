@@ -9,6 +9,7 @@ from torch.export import Dim
 from msattn import (
     MSTransformerForSequenceClassification,
     MSTransformerModel,
+    MultiScaleForRelationExtraction,
     PairwiseForRelationClassification,
     PairwiseParser,
 )
@@ -54,6 +55,13 @@ def test_relation_classifiers():
 def test_fusion_classifiers():
     inputs = sentences("bert")
     assert_exports(build_fusion("bert"), inputs, [fewer(inputs, 2, 8)])
+
+
+def test_fusion_for_relations():
+    model, inputs = build_fusion("bert", MultiScaleForRelationExtraction), sentences("bert")
+    inputs["entity_starts"] = torch.tensor([[1, 4], [3, 0], [2, 2]])
+    other = fewer(inputs, 2, 8)
+    assert_exports(model, inputs, [other], entity_starts={0: BATCH})
 
 
 @pytest.mark.parametrize("options", [{}, SELECT], ids=["pairs", "heads"])
