@@ -9,13 +9,17 @@ from torch.export import Dim
 from msattn import (
     MSTransformerForSequenceClassification,
     MSTransformerModel,
+    MultiScaleForRelationExtraction,
     PairwiseForRelationClassification,
     PairwiseParser,
 )
 from tests.common import TOLERANCE
+from tests.modeling.test_encoder_classifiers import PAIRS, Classifier, encoded
 from tests.modeling.test_modeling_bilstm import TestBiLSTMForTokenClassification as BiLSTM
 from tests.modeling.test_modeling_ms_transformer import MSTransformerTester, padded_batch
+from tests.modeling.test_modeling_multiscale import build as build_fusion
 from tests.modeling.test_modeling_pairwise import SELECT, build, relation, tree
+from tests.tiny_encoders import batch as sentences
 
 BATCH, LENGTH, PIECES = Dim("batch", max=64), Dim("length", min=4, max=400), Dim("pieces", max=8)
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -48,6 +52,18 @@ def test_relation_classifiers():
     assert_exports(model, inputs, [other], entity_pieces={0: BATCH, 2: PIECES})
 
 
+def test_fusion_classifiers():
+    inputs = sentences("bert")
+    assert_exports(build_fusion("bert"), inputs, [fewer(inputs, 2, 8)])
+
+
+def test_fusion_for_relations():
+    model, inputs = build_fusion("bert", MultiScaleForRelationExtraction), sentences("bert")
+    inputs["entity_starts"] = torch.tensor([[1, 4], [3, 0], [2, 2]])
+    other = fewer(inputs, 2, 8)
+    assert_exports(model, inputs, [other], entity_starts={0: BATCH})
+
+
 @pytest.mark.parametrize("options", [{}, SELECT], ids=["pairs", "heads"])
 def test_parsers(options):
     model, inputs = build("bert", PairwiseParser, **options), tree("bert")
@@ -61,6 +77,11 @@ def test_multi_scale_transformers(model_class, scales):
     tester = MSTransformerTester()
     tester.model_class = model_class
     assert_exports(tester.build(scales=scales), padded_batch(2, 40), [padded_batch(3, tokens) for tokens in (7, 300)])
+
+
+def test_sentence_pairs():
+    model = Classifier(MSTransformerForSequenceClassification).build(sentence_pairs=True)
+    assert_exports(model, encoded(PAIRS[:2]), [encoded(PAIRS), encoded(PAIRS[:1])])
 
 
 def test_bilstms():
