@@ -85,11 +85,11 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable .)
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing,tagging,integrations]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,crf,parsing]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,crf,parsing,tagging]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from types import ModuleType
 
-from seqeval.metrics import classification_report as entity_report
-from seqeval.metrics import f1_score, precision_score, recall_score
 from sklearn.metrics import accuracy_score, classification_report
 
 Tags = Sequence[Sequence[str]]
@@ -21,6 +20,20 @@ def marks_entities(tags: Iterable[str]) -> bool:
     """Whether tags such as `B-location` and `O` mark entities in IOB, IOBES or BILOU, and not parts of speech."""
     tags = set(tags) - {"O"}
     return bool(tags) and all(map(ENTITY_TAG.fullmatch, tags))
+
+
+def entity_scorer() -> ModuleType:
+    """
+    The metrics of the package seqeval.
+
+    Raises:
+        ImportError: The package is not installed.
+    """
+    try:
+        from seqeval import metrics
+    except ImportError:
+        raise ImportError("scores of entities need a package: pip install 'msattn[tagging]'") from None
+    return metrics
 
 
 def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str, float]:
@@ -37,9 +50,10 @@ def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str,
     """
     scores = {"accuracy": float(accuracy_score([*chain(*references)], [*chain(*predictions)]))}
     if entities:
+        scorer = entity_scorer()
         sentences = _iobes(references), _iobes(predictions)
-        for name, score in (("precision", precision_score), ("recall", recall_score), ("f1", f1_score)):
-            scores[name] = float(score(*sentences, zero_division=0))
+        for name in ("precision", "recall", "f1"):
+            scores[name] = float(getattr(scorer, f"{name}_score")(*sentences, zero_division=0))
     return scores
 
 
@@ -49,7 +63,7 @@ def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
         return classification_report([*chain(*references)], [*chain(*predictions)], digits=4, zero_division=0)
     if not marks_entities(chain(*references, *predictions)):
         return "there is no entity, neither true nor predicted\n"
-    return entity_report(_iobes(references), _iobes(predictions), digits=4, zero_division=0)
+    return entity_scorer().classification_report(_iobes(references), _iobes(predictions), digits=4, zero_division=0)
 
 
 def _iobes(sentences: Tags) -> list[list[str]]:

@@ -30,7 +30,7 @@ from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
+from msattn.metrics.tagging import entity_scorer, marks_entities, score_tags, tagging_report
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
@@ -82,6 +82,8 @@ class TokenClassification(Task):
     def prepare(self, data: Mapping[str, Dataset]) -> None:
         self.labels = _labels(data, self.source.config)
         self.entities = marks_entities(self.labels)
+        if self.entities and any("tags" in part.column_names for prefix, part in data.items() if prefix != "train"):
+            entity_scorer()  # said now rather than after the training
 
     def make_tokenizer(self) -> PreTrainedTokenizerBase:
         trained, most = self.data.get("train"), self.data_args.max_seq_length

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
@@ -55,3 +57,10 @@ def test_report_of_entities():
     assert "micro avg" in report and "0.5714" in report
     assert score_tags([["O"]], [["O"]], entities=True) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
     assert tagging_report([["O"]], [["O"]], entities=True) == "there is no entity, neither true nor predicted\n"
+
+
+def test_without_seqeval_parts_of_speech_are_scored_and_entities_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "seqeval", None)
+    assert score_tags([["NOUN", "VERB"]], [["NOUN", "NOUN"]], entities=False) == {"accuracy": 0.5}
+    with pytest.raises(ImportError, match=r"pip install 'msattn\[tagging\]'"):
+        score_tags([["B-LOC"]], [["O"]], entities=True)
