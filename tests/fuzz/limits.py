@@ -32,20 +32,20 @@ def fuzz(share: float) -> Callable[[Any], Any]:
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Raises `TimeoutError` after ten seconds and `MemoryError` at 2 GiB more than before."""
+    """Raises `TimeoutError` after ten seconds of processor time and `MemoryError` at 2 GiB more than before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
 
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"a case took over {SECONDS} seconds")
+        raise TimeoutError(f"a case took over {SECONDS} seconds of processor time")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, hard))
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
