@@ -144,8 +144,7 @@ def finish(script: str, argv: list[str], folder: Path) -> tuple[int, float]:
 def kill(process: Any, after: float) -> None:
     """Kills a process that may have ended before."""
     time.sleep(after)
-    if process.exitcode is None:
-        os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.join()
 
 
