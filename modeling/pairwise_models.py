@@ -352,8 +352,6 @@ class PairwiseParsing(_PairwiseModel):
             words = cast(int, word_index.max().clamp_min(1).item())
             torch._check(words >= 1)
             return words
-        if torch.compiler.is_compiling() and heads is None:
-            return word_index.shape[1] - (self.config.root == "token")
         if heads is None:
             return count_words(word_index)
         if not torch.compiler.is_compiling() and heads.shape[1] < count_words(word_index):

@@ -9,12 +9,12 @@ def count_words(word_index: torch.Tensor) -> int:
     """
     The number of words in the longest sentence of a batch, without [CLS], which stands for ROOT.
 
-    Compiled code cannot read the numbers: it counts one word for every piece but [CLS].
+    Compiled code interrupts its graph to read the numbers.
 
     Args:
         word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
     """
-    return word_index.shape[1] - 1 if torch.compiler.is_compiling() else max(int(word_index.max()), 0)
+    return max(int(word_index.max()), 0)
 
 
 def word_members(word_index: torch.Tensor, num_words: int | None = None) -> torch.Tensor:
