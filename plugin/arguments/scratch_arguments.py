@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msattn.argument_values import Count
+from msattn.argument_values import Count, Positive
 
 # Arguments that only apply when a vocabulary is built.
 VOCABULARY = ("vocabulary_size", "min_word_frequency", "cased", "raw_text")
@@ -30,7 +30,20 @@ class ScratchArguments:
     word_vectors: str | None = field(
         default=None,
         metadata={
-            "help": "Pre-trained word vectors for the embeddings: GloVe or word2vec text format, optionally gzipped."
+            "help": "Pre-trained word vectors for the embeddings: a file in the text format of GloVe or word2vec, "
+            "optionally gzipped, or an encoder, a local folder or a name on the Hub, whose tokenizer and token "
+            "embeddings are taken."
+        },
+    )
+    word_vector_size: Count | None = field(
+        default=None,
+        metadata={"help": "Reduce --word_vectors to this many principal components. Default: their own size."},
+    )
+    word_vector_deviation: Positive | None = field(
+        default=None,
+        metadata={
+            "help": "Scale --word_vectors to this standard deviation. Default: 0.4 for the vectors of an encoder, and "
+            "those of a file as they are."
         },
     )
     vocabulary_size: Count = field(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.word_vectors import read_word_vectors, vector_words
 from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
 from msattn.errors import UserError
+from msattn.tasks.encoder_vectors import encoder_vectors, fewer_dimensions
 
 logger = logging.get_logger(__name__)
 
@@ -37,6 +39,8 @@ CARD_FIELDS = (
     "position_embeddings",
     "intermediate_size",
 )
+# Standard deviation of an encoder's vectors, from a trial on reviews; encoders have some 0.05.
+ENCODER_DEVIATION = 0.4
 CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -74,6 +78,12 @@ class ModelSource:
                 raise UserError(f"--{option.name} is for training from scratch, with --model_type.")
             if given and model_args.tokenizer_name and option.name in VOCABULARY:
                 raise UserError(f"--{option.name} is for a vocabulary of its own: leave out --tokenizer_name.")
+        for name in ("word_vector_size", "word_vector_deviation"):
+            if getattr(scratch_args, name) is not None and scratch_args.word_vectors is None:
+                raise UserError(f"--{name} needs --word_vectors.")
+        self.encoder = _encoder(scratch_args.word_vectors)
+        if self.encoder is not None:
+            model_args = self._with_its_tokenizer(model_args, scratch_args, self.encoder)
         self.model_args = model_args
         self.args = scratch_args
         self.overrides: dict[str, Any] = {}
@@ -112,7 +122,7 @@ class ModelSource:
         args = self.args
         if self.fresh and texts is None:
             raise UserError(f"--model_type {args.model_type}: fresh weights need --do_train and training data.")
-        path = existing_file(args.word_vectors, "word_vectors")
+        path = None if self.encoder else existing_file(args.word_vectors, "word_vectors")
         words = None
         if not self.fresh or self.model_args.tokenizer_name:
             tokenizer = load_tokenizer(self.model_args, self.config)
@@ -134,6 +144,14 @@ class ModelSource:
             logger.info(f"The vocabulary has {len(tokenizer)} tokens, {len(words)} words of the texts among them.")
         if path is not None:
             self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
+        elif self.encoder is not None:
+            self.vectors = encoder_vectors(self.model_args, self.encoder)[: len(tokenizer)]
+        if self.vectors is not None:
+            if args.word_vector_size is not None:
+                self.vectors = fewer_dimensions(self.vectors, args.word_vector_size)
+            deviation = args.word_vector_deviation or (ENCODER_DEVIATION if self.encoder else None)
+            if deviation is not None:
+                self.vectors *= deviation / self.vectors.std()
             self.vectors[tokenizer.pad_token_id] = 0
         self.vocabulary, self.pad_token_id = len(tokenizer), tokenizer.pad_token_id
         return tokenizer
@@ -186,6 +204,17 @@ class ModelSource:
                 weights.copy_(self.vectors)
         return model
 
+    @staticmethod
+    def _with_its_tokenizer(args: ModelArguments, scratch_args: ScratchArguments, encoder: str) -> ModelArguments:
+        if args.tokenizer_name not in (None, encoder):
+            raise UserError(
+                f"--tokenizer_name {args.tokenizer_name}: the word vectors of {encoder} are those of its own tokens."
+            )
+        for option in fields(scratch_args):
+            if option.name in VOCABULARY and getattr(scratch_args, option.name) != option.default:
+                raise UserError(f"--{option.name} is for a vocabulary of its own, not for that of {encoder}.")
+        return replace(args, tokenizer_name=encoder)
+
     def _config(self, **given: Any) -> PreTrainedConfig:
         try:
             return CONFIG_MAPPING[self.args.model_type](**(given | self.overrides))
@@ -227,6 +256,14 @@ class ModelSource:
             except ValueError:
                 overrides[name] = value
         return overrides
+
+
+def _encoder(name: str | None) -> str | None:
+    """The encoder that `--word_vectors` names: a folder, or what has the form of a name on the Hub and is no file."""
+    if name is None or Path(name).is_file():
+        return None
+    hub_name = not name.startswith((".", "/")) and name.count("/") == 1 and not name.endswith((".txt", ".gz", ".vec"))
+    return name if Path(name).is_dir() or hub_name else None
 
 
 def _closest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from transformers import (
     AutoModelForTokenClassification,
     BertConfig,
     BertForSequenceClassification,
+    BertModel,
     RobertaConfig,
 )
 
@@ -172,3 +173,70 @@ def test_most_tokens(config, limit, tmp_path):
     fresh().tokenizer(TEXTS).save_pretrained(tmp_path)
     tokenizer = load_tokenizer(ModelArguments(tokenizer_name=str(tmp_path)), config)
     assert min(tokenizer.model_max_length, 10**6) == (limit or 10**6)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder, tokenizer = tmp_path_factory.mktemp("encoder"), tiny_tokenizer()
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+class TestVectorsOfAnEncoder:
+    """`--word_vectors` names an encoder: its tokenizer and its embeddings."""
+
+    def vectors(self, **options) -> torch.Tensor:
+        source = fresh(**options)
+        assert source.tokenizer(TEXTS).get_vocab() == tiny_tokenizer().get_vocab()
+        return source.model(AutoModelForSequenceClassification).get_input_embeddings().weight.detach()
+
+    def test_are_centred_and_scaled(self, encoder):
+        given = BertModel.from_pretrained(encoder).get_input_embeddings().weight.detach()
+        centred = given - given.mean(dim=0)
+        found = self.vectors(word_vectors=encoder)
+        torch.testing.assert_close(found[1:], (centred * 0.4 / centred.std())[1:])
+        assert not found[0].any()  # padding
+        torch.testing.assert_close(self.vectors(word_vectors=encoder, word_vector_deviation=1.0), found * 2.5)
+
+    def test_principal_components_keep_what_is_nearest(self, encoder):
+        whole = self.vectors(word_vectors=encoder)
+        found = self.vectors(word_vectors=encoder, word_vector_size=3)
+        assert found.shape[1] == 3
+        given = BertModel.from_pretrained(encoder).get_input_embeddings().weight.detach().double()
+        left, values, _ = torch.linalg.svd(given - given.mean(dim=0), full_matrices=False)
+        expected = left[:, :3] * values[:3]
+        expected = expected * 0.4 / expected.std()
+        torch.testing.assert_close((found @ found.T)[1:, 1:], (expected @ expected.T)[1:, 1:].float())
+        # All components are a rotation.
+        turned = self.vectors(word_vectors=encoder, word_vector_size=8)
+        torch.testing.assert_close((turned @ turned.T)[1:, 1:], (whole @ whole.T)[1:, 1:])
+
+    def test_of_a_file_are_scaled_when_asked(self, vectors):
+        source = fresh(word_vectors=vectors, word_vector_deviation=0.1)
+        vocabulary = source.tokenizer(TEXTS).get_vocab()
+        weights = source.model(AutoModelForSequenceClassification).get_input_embeddings().weight
+        dog, cat = weights[vocabulary["dog"]], weights[vocabulary["cat"]]
+        torch.testing.assert_close(dog / dog[0], torch.tensor([1.0, 2, 3]))
+        torch.testing.assert_close(cat / dog[0], torch.tensor([4.0, 5, 6]))
+        assert 0.05 < weights.std() < 0.1  # padding is zero
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"cased": True}, "--cased is for a vocabulary of its own, not for that of "),
+            ({"model_args": ModelArguments(tokenizer_name="other")}, "--tokenizer_name other: the word vectors of"),
+        ],
+    )
+    def test_have_a_tokenizer(self, options, message, encoder):
+        with pytest.raises(UserError, match=message):
+            fresh(word_vectors=encoder, **options)
+
+    def test_wrong_sizes(self, encoder, vectors):
+        with pytest.raises(UserError, match="--word_vector_size 9: the word vectors have 8 numbers"):
+            fresh(word_vectors=encoder, word_vector_size=9).tokenizer(TEXTS)
+        with pytest.raises(UserError, match="--word_vector_deviation needs --word_vectors"):
+            fresh(word_vector_deviation=0.5)
+        with pytest.raises(UserError, match="someone/encoder: no tokenizer could be loaded"):
+            fresh(word_vectors="someone/encoder").tokenizer(TEXTS)
