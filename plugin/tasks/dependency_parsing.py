@@ -67,8 +67,8 @@ class ParsingTrainer(GuidedFineTuningTrainer):
     """
     A Trainer for a parser that decodes each batch during evaluation.
 
-    Its predictions are those of [`Parses.stacked`]; its label ids are the column `place` of the
-    dataset, `(rows, 2)`: the number of the set and the row in it.
+    Its predictions are those of [`Parses.stacked`]; its label ids are the column `place` of the dataset, `(rows, 2)`:
+    the number of the set and the row in it.
 
     Args:
         *args: Positional arguments of [`FineTuningTrainer`].
@@ -255,6 +255,7 @@ class DependencyParsing(Task):
             description=(
                 "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
                 "beside their hidden states (`features` below)."
+                + (f" It also tags {', '.join(self.tags)}." if self.tags else "")
             ),
             usage=_usage,
             tags=["dependency-parsing", "pairwise-attention"],

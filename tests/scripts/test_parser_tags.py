@@ -95,7 +95,7 @@ def test_tags_are_learned_saved_and_used(run, write, tmp_path):
     assert not invalid(out / "test_predictions.conllu")
     card = ModelCard.load(out / "README.md")
     assert {result.metric_type for result in card.data.eval_results} >= set(names)
-    assert "UFeats | 100" in card.text and "lemma" in card.text
+    assert "UFeats | 100" in card.text and "It also tags upos, xpos, feats, lemma." in card.text
 
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))["word_tags"]
     assert config["upos"] == ["DET", "NOUN", "PUNCT", "VERB"] and set(config) == set(TAGS)

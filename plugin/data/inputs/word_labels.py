@@ -8,7 +8,7 @@ from msattn.data.files.conllu_lines import TAG_CELLS, word_cells
 from msattn.data.inputs.edit_scripts import edit_script, edited
 from msattn.errors import UserError
 
-# An empty cell. It is also the lemma of the word `_`; and a word with a part of speech that has `_` in FEATS has none.
+# An empty cell. It says something as the lemma of the word `_`, and in FEATS beside UPOS: no features.
 EMPTY = "_"
 
 
