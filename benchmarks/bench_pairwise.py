@@ -266,7 +266,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
             | {name: decoding(words, share, arguments) for name, share in DECODING.items() if arguments.decoding},
         }
         peaks = {}
-        for way in tqdm(arguments.ways, desc=f"{words} words, memory", leave=False):
+        for way in tqdm(arguments.ways if arguments.memory else (), desc=f"{words} words, memory", leave=False):
             with processes.Pool(1) as pool:
                 peaks[way] = pool.apply(peak_bytes, (way, words, arguments))
         for kind in steps:
@@ -290,6 +290,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--words", type=int, nargs="+", default=lengths, help="lengths of sentences")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="what to compare")
     parser.add_argument("--base", choices=WAYS, default=ENCODER, help="what times are compared with")
+    parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="measure memory, too")
     parser.add_argument("--batch-words", type=int, default=800, help="words in a batch")
     parser.add_argument("--relations", type=int, default=50, help="relations K")
     parser.add_argument("--decoding", action=argparse.BooleanOptionalAction, default=True, help="time tree decoding")
