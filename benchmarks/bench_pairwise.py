@@ -25,6 +25,7 @@ from transformers import BertModel
 from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseScores, decode_trees, relations_of_arcs
 from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
 from msattn.modeling.word_attention import word_attention, word_members, word_states
+from msattn.trees.parses import best_tags
 
 Step = Callable[[], None]
 
@@ -128,6 +129,8 @@ class Way(NamedTuple):
 ENCODER = "encoder alone"
 BIAFFINE = "biaffine (SuPar)"
 HEADS = {"objective": "head_select", "scorer": "biaffine"}
+# As many labels as in the training data of EWT.
+TAGS = {name: [*map(str, range(size))] for name, size in {"upos": 17, "xpos": 49, "feats": 230, "lemma": 624}.items()}
 WAYS = {
     ENCODER: Way("sdpa", EncoderAlone),
     "encoder with its maps": Way("eager", EncoderAlone),
@@ -136,6 +139,8 @@ WAYS = {
     "head_select, linear, whole maps": Way("eager", pairwise_parser, {"objective": "head_select"}),
     "head_select, linear": Way("words", pairwise_parser, {"objective": "head_select"}),
     "head_select, biaffine": Way("words", pairwise_parser, HEADS),
+    "head_select, linear, tags": Way("words", pairwise_parser, {"objective": "head_select", "word_tags": TAGS}),
+    "head_select, biaffine, tags": Way("words", pairwise_parser, {**HEADS, "word_tags": TAGS}),
     "head_select, biaffine, no attention": Way("sdpa", pairwise_parser, {**HEADS, "features": "emb"}),
     BIAFFINE: Way("sdpa", partial(BiaffineParser, one_head=False)),
     "biaffine and one head (DiaParser)": Way("eager", partial(BiaffineParser, one_head=True)),
@@ -176,6 +181,9 @@ def optimizer(parameters: Any) -> torch.optim.Optimizer:
 
 def train_step(way: str, model: Any, batch: dict[str, torch.Tensor], of_encoder: torch.optim.Optimizer) -> Step:
     """Forward, backward and a step of the optimizer; `of_encoder` is the one of the encoder."""
+    if "word_tags" in WAYS[way].fields:
+        shape, device = batch["heads"].shape, batch["heads"].device
+        batch = batch | {name: torch.randint(len(labels), shape, device=device) for name, labels in TAGS.items()}
     own = [parameter for name, parameter in model.named_parameters() if not name.startswith("bert.")]
     optimizers = [of_encoder, *([optimizer(own)] if own else [])]
 
@@ -191,14 +199,14 @@ def train_step(way: str, model: Any, batch: dict[str, torch.Tensor], of_encoder:
 
 
 def inference(way: str, model: Any, batch: dict[str, torch.Tensor]) -> Step:
-    """Scores, the best head of each word, and the relations of these."""
+    """Scores, the best head of each word, the relations of these, and the best tags."""
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "word_index")}
 
     def step():
         model.eval()
         model.bert.set_attn_implementation(WAYS[way].attention)
         with torch.inference_mode():
-            model(**inputs, choose_heads=lambda scores: scores[:, :, 1:].argmax(dim=1))
+            best_tags(model(**inputs, choose_heads=lambda scores: scores[:, :, 1:].argmax(dim=1)))
 
     return step
 
@@ -258,7 +266,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
             | {name: decoding(words, share, arguments) for name, share in DECODING.items() if arguments.decoding},
         }
         peaks = {}
-        for way in tqdm(arguments.ways, desc=f"{words} words, memory", leave=False):
+        for way in tqdm(arguments.ways if arguments.memory else (), desc=f"{words} words, memory", leave=False):
             with processes.Pool(1) as pool:
                 peaks[way] = pool.apply(peak_bytes, (way, words, arguments))
         for kind in steps:
@@ -266,7 +274,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
             seconds = dict(zip(steps[kind], times, strict=True))
             for way in seconds:
                 middle = statistics.median(seconds[way])
-                ratios = [time / plain for time, plain in zip(seconds[way], seconds[ENCODER], strict=True)]
+                ratios = [time / plain for time, plain in zip(seconds[way], seconds[arguments.base], strict=True)]
                 peak = f"{peaks[way][kind] / 2**20:,.0f} MiB" if way in peaks else ""
                 speed = [f"{1000 * middle:,.1f} ms", f"{sentences / middle:,.0f}", f"{statistics.median(ratios):.3f}"]
                 rows[kind].append([str(words), way, *speed, peak])
@@ -281,12 +289,14 @@ def parse_arguments() -> argparse.Namespace:
     lengths = [10, 25, 50, 100, 160, 1000]
     parser.add_argument("--words", type=int, nargs="+", default=lengths, help="lengths of sentences")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="what to compare")
+    parser.add_argument("--base", choices=WAYS, default=ENCODER, help="what times are compared with")
+    parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="measure memory, too")
     parser.add_argument("--batch-words", type=int, default=800, help="words in a batch")
     parser.add_argument("--relations", type=int, default=50, help="relations K")
     parser.add_argument("--decoding", action=argparse.BooleanOptionalAction, default=True, help="time tree decoding")
     add_measurement_arguments(parser)
     arguments = parser.parse_args()
-    arguments.ways = [ENCODER, *(way for way in arguments.ways if way != ENCODER)]
+    arguments.ways = [arguments.base, *(way for way in arguments.ways if way != arguments.base)]
     return arguments
 
 
@@ -299,7 +309,7 @@ def main() -> None:
         f"{describe(arguments)} Memory: what the steps add to it."
     )
     for kind in ("Train step", "Inference"):
-        print(f"\n{kind}; time / that of the {ENCODER}\n")
+        print(f"\n{kind}; ratio: time / that of {arguments.base}\n")
         print(markdown("words | way | time | sentences/s | ratio | memory", rows[kind.lower()]))
 
 

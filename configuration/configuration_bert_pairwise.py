@@ -46,6 +46,9 @@ class BertPairwiseConfig(PairwiseSettings, BertFamilyConfig):
         layer_mix (`int`, *optional*, defaults to 1):
             The hidden states are a learned mix of this many last layers, as in SuPar; see [`LayerMix`]. 1 is the last
             layer alone.
+        word_tags (`dict[str, list[str]]`, *optional*):
+            What a parser tags beside the tree: the labels of `"upos"`, `"xpos"`, `"feats"` and `"lemma"`, or some of
+            them, in the order of their numbers. Those of `"lemma"` are edit scripts.
 
     `classifier_dropout`, or `hidden_dropout_prob` if it is `None`, applies to the hidden states of the words and
     inside the biaffine layers.
@@ -53,8 +56,8 @@ class BertPairwiseConfig(PairwiseSettings, BertFamilyConfig):
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
             is below 1, `layer_mix` is above the number of layers, `none_weight` or `attention_scale` is not positive
-            and finite, `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`, or `is_decoder`
-            is set; the message names the field.
+            and finite, `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`, `word_tags` has
+            another column or one without labels, or `is_decoder` is set; the message names the field.
 
     Example:
 

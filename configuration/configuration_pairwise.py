@@ -15,8 +15,8 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
     hidden states and attention maps, of all layers and heads, are the features of a pair of words.
 
     The fields of the scores are those of [`BertPairwiseConfig`]: `features`, `objective`, `scorer`, `arc_size`,
-    `relation_size`, `freeze_encoder`, `word_state`, `none_weight`, `attention_scale` and `root`. `num_labels` is the
-    number of relations without NONE.
+    `relation_size`, `freeze_encoder`, `word_state`, `none_weight`, `attention_scale`, `root`, `layer_mix` and
+    `word_tags`. `num_labels` is the number of relations without NONE.
 
     Args:
         encoder (`PreTrainedConfig` or `dict`, *optional*):
@@ -28,8 +28,8 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
             is below 1, `layer_mix` is above the number of layers, `none_weight` or `attention_scale` is not positive
-            and finite, or `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`; the message
-            names the field.
+            and finite, `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`, or `word_tags`
+            has another column or one without labels; the message names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

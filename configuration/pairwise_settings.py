@@ -7,6 +7,9 @@ from typing import Literal
 
 from .local_pipelines import LocalPipelines
 
+# The columns of CoNLL-U that a parser can tag.
+TAGS = ("upos", "xpos", "feats", "lemma")
+
 
 @dataclass(kw_only=True, init=False, repr=False, eq=False)
 class PairwiseSettings(LocalPipelines):
@@ -42,6 +45,9 @@ class PairwiseSettings(LocalPipelines):
         layer_mix (`int`, *optional*, defaults to 1):
             The hidden states are a learned mix of this many last layers, as in SuPar; see [`LayerMix`]. 1 is the last
             layer alone.
+        word_tags (`dict[str, list[str]]`, *optional*):
+            What a parser tags beside the tree: the labels of `"upos"`, `"xpos"`, `"feats"` and `"lemma"`, or some of
+            them, in the order of their numbers. Those of `"lemma"` are edit scripts.
     """
 
     features: Literal["emb", "att", "emb+att"] = "emb+att"
@@ -55,6 +61,7 @@ class PairwiseSettings(LocalPipelines):
     attention_scale: float | int = 10.0
     root: Literal["token", "learned"] = "token"
     layer_mix: int = 1
+    word_tags: dict[str, list[str]] | None = None
 
     def __post_init__(self, **kwargs):
         # Where two models share an Auto class, Transformers iterates over `architectures`.
@@ -78,6 +85,9 @@ class PairwiseSettings(LocalPipelines):
             raise ValueError('layer_mix mixes hidden states: features must be "emb" or "emb+att", got "att"')
         if self.root == "learned" and self.features == "att":
             raise ValueError('root "learned" is a hidden state: features must be "emb" or "emb+att", got "att"')
+        for name, labels in (self.word_tags or {}).items():
+            if name not in TAGS or not labels:
+                raise ValueError(f"word_tags must name the labels of some of {', '.join(TAGS)}, got {name}: {labels}")
 
 
-__all__ = ["PairwiseSettings"]
+__all__ = ["TAGS", "PairwiseSettings"]

@@ -43,7 +43,7 @@ def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
         `dict[str, str]`: The text of each file by its name.
 
     Raises:
-        ValueError: Two of the files have the same name.
+        ValueError: Two files of the same name differ.
         OSError: An imported file does not exist.
     """
     pending = [Path(path) for path in paths]
@@ -52,8 +52,9 @@ def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
     imports: dict[str, list[str]] = {}
     while pending:
         file = pending.pop()
-        if origins.setdefault(file.name, file) != file:
-            raise ValueError(f"{file} and {origins[file.name]} would share one place in a flat folder; rename one.")
+        origin = origins.setdefault(file.name, file)
+        if origin != file and origin.read_bytes() != file.read_bytes():
+            raise ValueError(f"{file} and {origin} would share one place in a flat folder; rename one.")
         if file.name in sources:
             continue
         sources[file.name], imported = _flattened(file)

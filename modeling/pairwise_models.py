@@ -23,6 +23,7 @@ from .hub_export import HubExportMixin
 from .layer_mix import LayerMix
 from .pairwise_scores import PairwiseScores, relations_of_arcs
 from .real_tokens import checked_mask
+from .tag_layers import TagLayers
 from .word_attention import count_words
 from .word_maps import LayerScores, Words
 
@@ -40,7 +41,7 @@ class PairwiseParserOutput(ModelOutput):
     Output of a [`PairwiseParser`].
 
     Args:
-        loss (`torch.Tensor` of shape `()`, *optional*): Given `heads` and `relations`.
+        loss (`torch.Tensor` of shape `()`, *optional*): Given `heads` and `relations`, or tags; their sum.
         arc_scores (`torch.Tensor` of shape `(batch, W + 1, W + 1)`):
             Rows are heads, columns are dependents, 0 is ROOT. -10,000 where no arc is possible: in column 0, on the
             diagonal, and beyond the words of a sentence.
@@ -50,6 +51,8 @@ class PairwiseParserOutput(ModelOutput):
             objective `"head_select"`, only those of the arcs in `heads`.
         hidden_states (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
         attentions (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
+        tag_logits (`dict[str, torch.Tensor]` of shape `(batch, W, labels)`, *optional*):
+            The labels of words, by column of `config.word_tags`.
     """
 
     loss: torch.Tensor | None = None
@@ -57,6 +60,7 @@ class PairwiseParserOutput(ModelOutput):
     relation_logits: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     attentions: tuple[torch.Tensor, ...] | None = None
+    tag_logits: dict[str, torch.Tensor] | None = None
 
 
 class _PairFeatures(NamedTuple):
@@ -123,9 +127,14 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         if self.config.freeze_encoder:
             self._encoder.requires_grad_(False)
 
+    @property
+    def _dropout(self) -> float:
+        """That of the hidden states of words."""
+        config = self.config
+        return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+
     def _scores(self, num_outputs: int, size: int, learned_root: bool = False) -> PairwiseScores:
         config = self.config
-        dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         return PairwiseScores(
             num_outputs,
             hidden_size=config.hidden_size if "emb" in config.features else 0,
@@ -133,7 +142,7 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
             num_heads=config.num_attention_heads,
             scorer=config.scorer,
             size=size,
-            dropout=dropout,
+            dropout=self._dropout,
             word_state=config.word_state,
             attention_scale=config.attention_scale,
             learned_root=learned_root,
@@ -200,6 +209,10 @@ class PairwiseParsing(_PairwiseModel):
             self.relations = self._scores(config.num_labels, config.relation_size, learned_root)
         else:  # NONE is the last
             self.relations = self._scores(config.num_labels + 1, config.relation_size, learned_root)
+        self.tags: TagLayers | None = None
+        if config.word_tags:
+            sizes = {name: len(labels) for name, labels in config.word_tags.items()}
+            self.tags = TagLayers(sizes, config.hidden_size, self._dropout, config.word_state)
         self.post_init()
 
     @can_return_tuple
@@ -216,6 +229,10 @@ class PairwiseParsing(_PairwiseModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         choose_heads: ChooseHeads | None = None,
+        upos: torch.Tensor | None = None,
+        xpos: torch.Tensor | None = None,
+        feats: torch.Tensor | None = None,
+        lemma: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
         r"""
@@ -233,13 +250,21 @@ class PairwiseParsing(_PairwiseModel):
             choose_heads (`Callable`, *optional*):
                 Gets `arc_scores` and returns the head of each word, `(batch, W)`; numbers below 0 count as 0. Only
                 the relations of these arcs are returned, and with `"head_select"` no others are scored.
+            upos, xpos, feats, lemma (`torch.LongTensor` of shape `(batch, W)`, *optional*):
+                The label of each word in a column of `config.word_tags`. -100 for padding and unknown labels, which
+                have no loss.
 
         Raises:
             ValueError: `attention_mask` is not `(batch, pieces)`, `word_index` is missing or not `(batch, pieces)`,
                 a sentence has no piece for ROOT though `config.root` is `"token"`, or one though it is `"learned"`,
-                `heads` has fewer words than `word_index`, only one of `heads` and `relations` is given, or the encoder
-                returns no attention between all pieces.
+                `heads` has fewer words than `word_index`, only one of `heads` and `relations` is given, there are
+                labels of a column that is not in `config.word_tags`, or the encoder returns no attention between all
+                pieces.
         """
+        columns = {"upos": upos, "xpos": xpos, "feats": feats, "lemma": lemma}
+        tags = {name: labels for name, labels in columns.items() if labels is not None}
+        if unknown := [name for name in tags if name not in (self.config.word_tags or {})]:
+            raise ValueError(f"config.word_tags has no labels of {', '.join(unknown)}")
         if (heads is None) != (relations is None):
             raise ValueError("heads and relations must be given together")
         pieces = checked_mask(input_ids, inputs_embeds, attention_mask).shape
@@ -270,12 +295,19 @@ class PairwiseParsing(_PairwiseModel):
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
+        tag_logits = None
+        if self.tags is not None:
+            tag_logits = self.tags(states, word_index, num_words)
+            for name, labels in tags.items():
+                of_tag = _mean_loss(tag_logits[name].flatten(0, 1), labels.flatten())
+                loss = of_tag if loss is None else loss + of_tag
         return PairwiseParserOutput(
             loss=self._reaching_all(loss, outputs.last_hidden_state),
             arc_scores=arc_scores,
             relation_logits=relation_logits,
             hidden_states=outputs.hidden_states if wants_states else None,
             attentions=outputs.attentions if wanted else None,
+            tag_logits=tag_logits,
         )
 
     def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:

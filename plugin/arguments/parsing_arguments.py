@@ -9,6 +9,7 @@ from msattn.argument_values import Count, NotNegative, Size
 from msattn.arguments.data_arguments import DataArguments
 from msattn.arguments.pairwise_arguments import PairwiseArguments
 from msattn.arguments.pretrained import ModelArguments
+from msattn.configuration.pairwise_settings import TAGS
 from msattn.trees.parses import DECODERS
 
 # Configuration fields that the parser exposes as arguments.
@@ -52,6 +53,16 @@ class ParserArguments(PairwiseArguments, ModelArguments):
     )
     none_weight: NotNegative | None = field(
         default=None, metadata={"help": "Loss weight of the word pairs without a relation (--objective pairs)."}
+    )
+
+    tag: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Also tag words: parts of speech (upos, xpos), features (feats), lemmas (lemma), or some of them. "
+            "Default: what the checkpoint tags; an encoder tags nothing.",
+            "choices": list(TAGS),
+            "nargs": "+",
+        },
     )
 
     def config_overrides(self) -> dict[str, Any]:

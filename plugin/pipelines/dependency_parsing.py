@@ -14,15 +14,16 @@ from transformers.pipelines.pt_utils import PipelineDataset, PipelineIterator
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text, with_tree
+from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, with_tree
 from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
+from msattn.data.inputs.word_labels import tag_words
 from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError, shown
 from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
 from msattn.pipelines.piece_batches import piece_batches
 from msattn.trees.parse_results import is_sentence, named_sentences
-from msattn.trees.parses import DECODERS, Parses, RankedTree, parse_batch, ranked_trees, sentence_parses
+from msattn.trees.parses import DECODERS, Parses, RankedTree, best_tags, parse_batch, ranked_trees, sentence_parses
 
 logger = logging.get_logger(__name__)
 
@@ -145,7 +146,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             A list of sentences for a text, a sentence for words, and a list or an iterator of them for many inputs.
 
             A sentence is a `list[dict]`: of each word `index`, from 1 on, `word`, `head`, 0 for the root, `relation`,
-            and `score`, how probable both are by the scores of the arcs into the word. With `marginals`, also
+            and `score`, how probable both are by the scores of the arcs into the word. A parser that tags adds `upos`,
+            `xpos`, `feats` and `lemma`, or some of them, as they are in CoNLL-U. With `marginals`, there is also
             `marginal`, how probable the head is over all trees. In a text, also `start` and `end`, its characters
             `[start, end)`, and `space_after`, the white space behind it. The words of a multi-word token of the
             `word_tokenizer` have those of the token, and its form as `token`.
@@ -239,13 +241,19 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     ) -> dict[str, Any]:
         if k is None and not marginals and fixed is None:
             _, parses = parse_batch(self.model, model_inputs, decode)
-            return {"answers": list(np.stack(parses, axis=-1))}
+            return {"answers": list(parses.stacked())}
         outputs = self.model(**model_inputs)
         sizes = (model_inputs["word_index"].amax(dim=1) + 1).tolist()
+        tags = best_tags(outputs)
         return {
             "answers": [
-                ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode)
-                for size, arcs, relations in zip(sizes, outputs["arc_scores"], outputs["relation_logits"], strict=True)
+                (
+                    ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode),
+                    {name: numbers[row, : size - 1] for name, numbers in tags.items()},
+                )
+                for row, (size, arcs, relations) in enumerate(
+                    zip(sizes, outputs["arc_scores"], outputs["relation_logits"], strict=True)
+                )
             ]
         }
 
@@ -267,12 +275,12 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             results = [
                 [
                     {
-                        "words": self._words_of(words, tree, tree.marginals if marginals else None),
+                        "words": self._words_of(words, tree, tags, tree.marginals if marginals else None),
                         "probability": tree.probability,
                     }
                     for tree in trees
                 ]
-                for words, trees in zip(sentences, answers, strict=True)
+                for words, (trees, tags) in zip(sentences, answers, strict=True)
             ]
             results = results if k is not None else [trees[0]["words"] for trees in results]
         else:
@@ -280,14 +288,26 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 {"sentence": owner, "first": window.first, "start": window.kept[0], "stop": window.kept[1]}
                 for owner, window in zip(model_outputs["owners"], model_outputs["windows"], strict=True)
             ]
-            parses = sentence_parses(answers, windows, decode)
-            results = [self._words_of(words, parse) for words, parse in zip(sentences, parses, strict=True)]
+            parses = sentence_parses(answers, windows, decode, [*self._tag_labels])
+            results = [
+                self._words_of(words, parse, parse.tags) for words, parse in zip(sentences, parses, strict=True)
+            ]
         return results if model_outputs["is_text"] else results[0]
 
+    @property
+    def _tag_labels(self) -> Mapping[str, Sequence[str]]:
+        # The code of an older checkpoint on the Hub has no such field.
+        return getattr(self.model.config, "word_tags", None) or {}
+
     def _words_of(
-        self, words: Sequence[Word], parse: Parses | RankedTree, marginals: np.ndarray | None = None
+        self,
+        words: Sequence[Word],
+        parse: Parses | RankedTree,
+        numbers: Mapping[str, np.ndarray],
+        marginals: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         labels = self.model.config.id2label
+        tags = tag_words(self._tag_labels, numbers, [word.text for word in words])
         result = []
         for number, word in enumerate(words):
             entry = {
@@ -296,6 +316,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 "head": int(parse.heads[number]),
                 "relation": labels[int(parse.relations[number])],
                 "score": float(parse.scores[number]),
+                **{name: cells[number] for name, cells in tags.items()},
             }
             if marginals is not None:
                 entry["marginal"] = float(marginals[number])
@@ -318,7 +339,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.
 
         Returns:
-            `str`: The CoNLL-U text, with the columns ID, FORM, HEAD, DEPREL and MISC (spaces).
+            `str`: The CoNLL-U text, with the columns ID, FORM, HEAD, DEPREL and MISC (spaces), and those that the
+            parser tags.
         """
         written = []
         for place, words in named_sentences(sentences):
@@ -328,7 +350,9 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 if in_text
                 else conllu_lines([word["word"] for word in words], place)
             )
-            written.append(with_tree(lines, [word["head"] for word in words], [word["relation"] for word in words]))
+            tags = {name: [word[name] for word in words] for name in TAG_CELLS if name in words[0]}
+            heads, relations = ([word[name] for word in words] for name in ("head", "relation"))
+            written.append(with_tree(lines, heads, relations, **tags))
         return "".join(written)
 
     @staticmethod
@@ -360,7 +384,7 @@ def _displacy(words: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, An
         for word in words
         if word["head"]
     ]
-    return {"words": [{"text": word["word"], "tag": ""} for word in words], "arcs": arcs}
+    return {"words": [{"text": word["word"], "tag": word.get("upos", "")} for word in words], "arcs": arcs}
 
 
 def _is_one_word(item: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from spacy.attrs import DEP, HEAD
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.parts_of_speech import IDS as PARTS_OF_SPEECH
+from spacy.tokens import Doc, Token
 from spacy.util import minibatch
 from transformers import pipeline
 
@@ -19,7 +20,10 @@ from msattn.errors import UserError
 @Language.factory(
     "msattn_parser",
     default_config={"decode": "mst", "batch_size": 32, "device": "cpu"},
-    assigns=["token.dep", "token.head", "token.is_sent_start", "doc.sents"],
+    assigns=[
+        *("token.dep", "token.head", "token.is_sent_start", "doc.sents"),
+        *("token.pos", "token.tag", "token.morph", "token.lemma"),
+    ],
 )
 def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: int, device: str) -> SpacyParser:
     """
@@ -43,10 +47,12 @@ def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: i
 
 class SpacyParser:
     """
-    Sets the head (`token.head`) and the relation (`token.dep_`) of each token of a `Doc`, and with them its sentences.
+    Sets the head (`token.head`) and the relation (`token.dep_`) of each token of a `Doc`, and with them its sentences;
+    of a parser that tags also `token.pos_` (UPOS), `token.tag_` (XPOS), `token.morph` (FEATS) and `token.lemma_`.
 
     Sentences are those of an earlier component, such as spaCy's `"sentencizer"`, or those of our rules. As in spaCy's
-    own parsers, the relation of a root is `"ROOT"`, and a token of white space depends on the one before.
+    own parsers, the relation of a root is `"ROOT"`, and a token of white space depends on the one before. White space
+    has no tags, and `token.pos_` stays empty where UPOS is none of Universal Dependencies.
 
     Args:
         parse (`DependencyParsingPipeline`): The parser.
@@ -105,8 +111,20 @@ def _annotate(doc: Doc, sentences: Sequence[Sequence[int]], results: Sequence[Se
         for i, word in zip(part, words, strict=True):
             heads[i] = part[word["head"] - 1] - i if word["head"] else 0
             relations[i] = word["relation"] if word["head"] else "ROOT"
+            _tag(doc[i], word)
     if sentences:
         numbers = [doc.vocab.strings.add(relation) for relation in relations]
         # Its distances are signed, in unsigned numbers.
         table: Any = np.stack([heads.astype(np.uint64), np.array(numbers, dtype=np.uint64)], axis=1)
         doc.from_array([HEAD, DEP], table)
+
+
+def _tag(token: Token, word: Mapping[str, Any]) -> None:
+    if "upos" in word:
+        token.pos = PARTS_OF_SPEECH.get(word["upos"], 0)
+    if "xpos" in word:
+        token.tag_ = word["xpos"]
+    if "feats" in word:
+        token.set_morph(word["feats"])
+    if "lemma" in word:
+        token.lemma_ = word["lemma"]

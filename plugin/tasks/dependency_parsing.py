@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,12 +26,14 @@ from msattn.arguments.pretrained import (
     load_tokenizer,
 )
 from msattn.data.corpora.treebanks import read_treebank
-from msattn.data.files.conllu_lines import with_tree
+from msattn.data.files.conllu_lines import tag_columns, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
+from msattn.data.inputs.word_labels import learn_labels, tag_words
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.metrics.parsing import score_trees, tree_shapes
+from msattn.metrics.parsing import Tree, score_trees, tree_shapes
+from msattn.metrics.tag_scores import score_tags
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
 from msattn.tasks.labels import label_fields
@@ -51,6 +53,13 @@ METRIC_NAMES = {
     "root_accuracy": "Root accuracy",
     "uas_no_punct": "UAS without punctuation",
     "las_no_punct": "LAS without punctuation",
+    "upos": "UPOS",
+    "xpos": "XPOS",
+    "ufeats": "UFeats",
+    "alltags": "AllTags",
+    "lemmas": "Lemmas",
+    "mlas": "MLAS",
+    "blex": "BLEX",
 }
 
 
@@ -58,8 +67,8 @@ class ParsingTrainer(GuidedFineTuningTrainer):
     """
     A Trainer for a parser that decodes each batch during evaluation.
 
-    Its predictions are the columns of [`Parses`], `(rows, words, 4)`; its label ids are the column `place` of the
-    dataset, `(rows, 2)`: the number of the set and the row in it.
+    Its predictions are those of [`Parses.stacked`]; its label ids are the column `place` of the dataset, `(rows, 2)`:
+    the number of the set and the row in it.
 
     Args:
         *args: Positional arguments of [`FineTuningTrainer`].
@@ -89,7 +98,7 @@ class ParsingTrainer(GuidedFineTuningTrainer):
             model = model.module  # decoding is not split over replicas
         with torch.no_grad(), self.compute_loss_context_manager():
             outputs, parses = parse_batch(model, inputs, self.decoder)
-        answers = torch.from_numpy(np.stack(parses, axis=-1).astype(np.float32)).to(places.device)
+        answers = torch.from_numpy(parses.stacked().astype(np.float32)).to(places.device)
         return outputs["loss"] if "loss" in outputs else None, answers, places
 
 
@@ -101,10 +110,12 @@ class ParsedSet:
     Args:
         trees (`datasets.Dataset`): The sentences; see [`read_treebank`].
         windows (`datasets.Dataset`): The columns `WINDOW_COLUMNS` of [`encode_treebank`], one row per window.
+        tags (`Mapping[str, Sequence[str]]`, *optional*, defaults to `{}`): The labels that the parser tags, by column.
     """
 
     trees: Dataset
     windows: Dataset
+    tags: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def parses(self, answers: Iterable[np.ndarray], decoder: str) -> list[Parses]:
         """
@@ -114,7 +125,25 @@ class ParsedSet:
             answers (`Iterable[np.ndarray]`): The predictions of a [`ParsingTrainer`], one per window, in order.
             decoder (`str`): The decoder that made them.
         """
-        return sentence_parses(answers, self.windows.to_list(), decoder)
+        return sentence_parses(answers, self.windows.to_list(), decoder, [*self.tags])
+
+    def tag_cells(self, parses: Iterable[Parses]) -> list[dict[str, list[str]]]:
+        """What the parser writes into the columns of each sentence that it tags."""
+        return [
+            tag_words(self.tags, parse.tags, words) for parse, words in zip(parses, self.trees["words"], strict=True)
+        ]
+
+    def tag_scores(self, parses: Sequence[Parses], trees: Sequence[Tree]) -> dict[str, float]:
+        """The scores of [`score_tags`] for parses and their trees, as far as the sentences have gold columns."""
+        if not self.tags:
+            return {}
+        predicted: list[dict[str, Any]] = [*self.tag_cells(parses)]
+        true: list[dict[str, Any]] = [tag_columns(lines, self.tags) for lines in self.trees["lines"]]
+        if "heads" in self.trees.column_names:
+            gold = zip(self.trees["heads"], self.trees["relations"], strict=True)
+            for columns, (heads, relations) in chain(zip(predicted, trees, strict=True), zip(true, gold, strict=True)):
+                columns |= {"heads": heads, "relations": relations}
+        return score_tags(predicted, true)
 
 
 class DependencyParsing(Task):
@@ -161,12 +190,13 @@ class DependencyParsing(Task):
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:
         self.labels = _labels(data, self.model_args)
+        self.tags = _tags(data, self.model_args, self.data_args)
 
     def encode(self, prefix: str, data: Dataset) -> Dataset:
         numbers = {label: number for number, label in enumerate(self.labels)}
         workers = self.data_args.preprocessing_num_workers
-        rows = encode_treebank(data, self.tokenizer, numbers, self.max_length, workers)
-        self.sets[prefix] = ParsedSet(data, rows.select_columns(WINDOW_COLUMNS))
+        rows = encode_treebank(data, self.tokenizer, numbers, self.max_length, workers, self.tags)
+        self.sets[prefix] = ParsedSet(data, rows.select_columns(WINDOW_COLUMNS), self.tags)
         _report(prefix, self.sets[prefix], self.labels, self.max_length, self.data_args.long_sentences)
         encoded = rows.remove_columns(WINDOW_COLUMNS)
         if prefix == "train":
@@ -194,6 +224,7 @@ class DependencyParsing(Task):
             self.model_args,
             len(self.tokenizer),
             root=self.root,
+            word_tags=self.tags or None,
             **label_fields(self.labels),
         )
 
@@ -202,12 +233,13 @@ class DependencyParsing(Task):
         return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
-        """Writes `<prefix>_predictions.conllu`: the input sentences with predicted heads and relations."""
+        """Writes `<prefix>_predictions.conllu`: the input sentences with predicted heads, relations and tags."""
         data = self.sets[prefix]
         parses = data.parses(predictions, self.data_args.decode)
         with open(folder / f"{prefix}_predictions.conllu", "w", encoding="utf-8", newline="") as file:
-            for lines, parse in zip(data.trees["lines"], parses, strict=True):
-                file.write(with_tree(lines, parse.heads, [self.labels[relation] for relation in parse.relations]))
+            for lines, parse, cells in zip(data.trees["lines"], parses, data.tag_cells(parses), strict=True):
+                relations = [self.labels[relation] for relation in parse.relations]
+                file.write(with_tree(lines, parse.heads, relations, **cells))
 
     def card(self) -> ModelCardFacts:
         name = Path(str(self.data_args.train_file)).name
@@ -223,6 +255,7 @@ class DependencyParsing(Task):
             description=(
                 "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
                 "beside their hidden states (`features` below)."
+                + (f" It also tags {', '.join(self.tags)}." if self.tags else "")
             ),
             usage=_usage,
             tags=["dependency-parsing", "pairwise-attention"],
@@ -264,11 +297,11 @@ def parsing_metrics(
     Returns:
         `dict[str, float]`: The share of non-projective trees, and of sentences whose greedy heads have a cycle or not
         exactly one root. With gold trees, also the scores of [`score_trees`] and the share of gold trees that are
-        non-projective.
+        non-projective. With gold tags, those of [`score_tags`].
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
-    trees = sets[number].trees
-    parses = sets[number].parses(prediction.predictions[rows.argsort()], decoder)
+    scored, trees = sets[number], sets[number].trees
+    parses = scored.parses(prediction.predictions[rows.argsort()], decoder)
     shapes = tree_shapes([parse.heads for parse in parses])
     greedy = tree_shapes([parse.greedy for parse in parses])
     metrics = {
@@ -276,9 +309,10 @@ def parsing_metrics(
         "greedy_cyclic": greedy["cyclic"],
         "greedy_several_roots": greedy["several_roots"],
     }
+    predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
+    metrics |= scored.tag_scores(parses, predicted)
     if "heads" not in trees.column_names:
         return metrics
-    predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
     true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
     return {
         **score_trees(predicted, true),
@@ -295,6 +329,21 @@ def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[st
     if not {PairwiseParser.__name__, BertPairwiseParser.__name__}.intersection(config.architectures or ()):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
     return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _tags(
+    trees: Mapping[str, Dataset], model_args: ParserArguments, data_args: ParsingDataArguments
+) -> dict[str, list[str]]:
+    """The labels of the columns that are tagged: those of the training data, or those of the checkpoint."""
+    known = getattr(load_config(model_args), "word_tags", None) or {}
+    names = [*known] if model_args.tag is None else model_args.tag
+    if "train" in trees:
+        return learn_labels(trees["train"]["lines"], names, str(data_args.train_file))
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(
+            f"--tag {' '.join(unknown)}: the labels are not known; give training data, or a parser that tags them."
+        )
+    return {name: known[name] for name in names}
 
 
 def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:

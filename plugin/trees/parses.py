@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,12 +36,18 @@ class Parses(NamedTuple):
         relations (`np.ndarray`): The id of each word's relation.
         scores (`np.ndarray`): The probability of the head times that of the relation.
         greedy (`np.ndarray`): The best head of each word without the constraint to a tree.
+        tags (`Mapping[str, np.ndarray]`): The id of each word's label in the columns that the parser tags.
     """
 
     heads: np.ndarray
     relations: np.ndarray
     scores: np.ndarray
     greedy: np.ndarray
+    tags: Mapping[str, np.ndarray] = {}
+
+    def stacked(self) -> np.ndarray:
+        """All of them as one array `(..., words, 4 + columns)`; the columns of `tags` are in alphabetical order."""
+        return np.stack([*self[:4], *(self.tags[name] for name in sorted(self.tags))], axis=-1)
 
 
 def parse_batch(
@@ -77,7 +83,13 @@ def parse_batch(
     of_heads = arcs[:, :, 1:].float().softmax(dim=1).gather(1, index).squeeze(1)
     of_relations, relations = outputs["relation_logits"].float().softmax(dim=-1).max(dim=-1)
     scores = (of_heads * of_relations).cpu().numpy()
-    return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, **found)
+    return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, tags=best_tags(outputs), **found)
+
+
+def best_tags(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The id of each word's best label, `(batch, words)`, by column; empty for a parser that tags nothing."""
+    logits = outputs["tag_logits"] if "tag_logits" in outputs else {}
+    return {name: of_words.argmax(dim=-1).cpu().numpy() for name, of_words in logits.items()}
 
 
 def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.ndarray:
@@ -181,17 +193,20 @@ def ranked_trees(
     return ranked
 
 
-def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str) -> list[Parses]:
+def sentence_parses(
+    answers: Iterable[np.ndarray], windows: Iterable[Mapping[str, int]], decoder: str, tags: Sequence[str] = ()
+) -> list[Parses]:
     """
     Merges the parses of windows into parses of sentences.
 
     Args:
         answers (`Iterable[np.ndarray]`):
-            Of each window the columns of [`Parses`], `(words, 4)`, or more words of padding.
+            Of each window [`Parses.stacked`], or more words of padding.
         windows (`Iterable[Mapping]`):
             Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
             between which the answers count; see [`~msattn.data.inputs.parser_windows.Window`].
         decoder (`str`): With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross.
+        tags (`Sequence[str]`, *optional*): The columns that the parser tags.
     """
     sentences: list[list[np.ndarray]] = []
     for answer, window in zip(answers, windows, strict=True):
@@ -204,9 +219,10 @@ def sentence_parses(answers: Iterable[np.ndarray], windows: Iterable[Mapping[str
         sentences[-1].append(kept)
     parses = []
     for parts in sentences:
-        heads, relations, scores, greedy = np.concatenate(parts).T
+        heads, relations, scores, greedy, *numbers = np.concatenate(parts).T
         whole = heads.astype(int)
         if len(parts) > 1 and decoder != "greedy":
             whole = joined_tree(whole, scores)
-        parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int)))
+        of_words = {name: each.astype(int) for name, each in zip(sorted(tags), numbers, strict=True)}
+        parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int), of_words))
     return parses

@@ -143,12 +143,15 @@ def test_imports_are_followed_and_flattened(tmp_path):
 def test_two_files_of_one_name_are_refused(tmp_path):
     for folder in ("configuration", "modeling"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "layers.py").touch()
+        (tmp_path / folder / "layers.py").write_text(f"# {folder}\n")
     (tmp_path / "modeling" / "modeling_x.py").write_text(
         "from .layers import a\nfrom ..configuration.layers import b\n"
     )
     with pytest.raises(ValueError, match="layers.py"):
         flat_sources(tmp_path / "modeling" / "modeling_x.py")
+    # Remote code lies in the cache of Transformers and beside the checkpoint.
+    (tmp_path / "modeling" / "layers.py").write_text("# configuration\n")
+    assert flat_sources(tmp_path / "modeling" / "modeling_x.py")["layers.py"] == "# configuration\n"
 
 
 def test_the_exporter_needs_only_the_standard_library():

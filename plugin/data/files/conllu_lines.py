@@ -11,6 +11,8 @@ from typing import Any
 ESCAPES = {" ": "\\s", "\t": "\\t", "\r": "\\r", "\n": "\\n", "|": "\\p", "\\": "\\\\"}
 # Where Python, or the format, ends a line.
 LINE_END = re.compile("[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# The columns that a tagger writes, and their places.
+TAG_CELLS = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5}
 
 
 def conllu_lines(words: Sequence[str], sent_id: str | int | None = None) -> list[str]:
@@ -49,28 +51,46 @@ def conllu_lines_of_text(words: Sequence[Mapping[str, Any]], sent_id: str | int 
     return [*_comments(text.rstrip(), sent_id), *rows, "\n"]
 
 
-def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
+def word_cells(lines: Iterable[str]) -> list[list[str]]:
+    """The cells of each word, from the lines of a [`ConlluSentence`]."""
+    return [line.rstrip("\r\n").split("\t") for line in lines if _is_word(line)]
+
+
+def tag_columns(lines: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
+    """The cells of each word in some of the columns `TAG_CELLS`, from the lines of a [`ConlluSentence`]."""
+    words = word_cells(lines)
+    return {name: [cells[TAG_CELLS[name]] for cells in words] for name in names}
+
+
+def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str], **tags: Iterable[str]) -> str:
     """
-    Replaces the tree of a sentence. All columns but HEAD and DEPREL stay unchanged.
+    Replaces the tree of a sentence, and the columns in `tags`. All other columns stay unchanged.
 
     Args:
         lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
         heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
         relations (`Iterable[str]`): The relation of each word to its head.
+        **tags (`Iterable[str]`): The cells of each word in some of the columns `TAG_CELLS`.
 
     Returns:
         `str`: The lines as one string.
 
     Raises:
-        ValueError: The number of heads or relations is not the number of words.
+        ValueError: The number of heads, relations or tags is not the number of words.
     """
     lines = list(lines)
-    places = [place for place, line in enumerate(lines) if line.partition("\t")[0].isdecimal()]
-    for place, head, relation in zip(places, heads, relations, strict=True):
+    places = [place for place, line in enumerate(lines) if _is_word(line)]
+    for place, head, relation, *of_word in zip(places, heads, relations, *tags.values(), strict=True):
         cells = lines[place].split("\t")
         cells[6:8] = str(head), relation
+        for name, tag in zip(tags, of_word, strict=True):
+            cells[TAG_CELLS[name]] = tag
         lines[place] = "\t".join(cells)
     return "".join(lines)
+
+
+def _is_word(line: str) -> bool:
+    return line.partition("\t")[0].isdecimal()
 
 
 def _row(number: int | str, form: str, misc: str = "_") -> str:

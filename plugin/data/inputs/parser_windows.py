@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from msattn.data.files.conllu_lines import TAG_CELLS
 from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, WordPieces, word_pieces
 from msattn.errors import UserError
 
 # The word index of [SEP] and padding.
 NO_WORD = -1
-WORD_LABELS = ("heads", "relations")
+TREE_LABELS = ("heads", "relations")
+WORD_LABELS = (*TREE_LABELS, *TAG_CELLS)
 
 
 class Window(NamedTuple):
@@ -134,7 +136,7 @@ def window_labels(window: Window, heads: Sequence[int], relations: Sequence[int]
         words that are not kept or whose head is outside the window.
     """
     start, stop = window.kept
-    labels: dict[str, list[int]] = {name: [] for name in WORD_LABELS}
+    labels: dict[str, list[int]] = {name: [] for name in TREE_LABELS}
     for word in range(window.words):
         head = heads[window.first + word]
         inside = 0 if head == 0 else head - window.first
@@ -142,6 +144,12 @@ def window_labels(window: Window, heads: Sequence[int], relations: Sequence[int]
         labels["heads"].append(inside if counts else NO_LABEL)
         labels["relations"].append(relations[window.first + word] if counts else NO_LABEL)
     return labels
+
+
+def window_tags(window: Window, labels: Sequence[int]) -> list[int]:
+    """The labels of the words of a window from those of its sentence; -100 for words that are not kept."""
+    start, stop = window.kept
+    return [labels[window.first + word] if start <= word < stop else NO_LABEL for word in range(window.words)]
 
 
 class ParserCollator:
@@ -160,8 +168,7 @@ class ParserCollator:
             "token_type_ids": tokenizer.pad_token_type_id,
             "attention_mask": 0,
             "word_index": NO_WORD,
-            "heads": NO_LABEL,
-            "relations": NO_LABEL,
+            **dict.fromkeys(WORD_LABELS, NO_LABEL),
         }
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:

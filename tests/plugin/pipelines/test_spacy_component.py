@@ -10,10 +10,15 @@ from tests.tiny_models import tiny_tokenizer
 
 spacy = pytest.importorskip("spacy")
 RELATIONS = ("det", "nsubj", "punct", "root")
+TAGS = {
+    "upos": ["NOUN", "VERB", "no UPOS"],
+    "xpos": ["NN", "VB"],
+    "feats": ["_", "Case=Nom|Number=Sing"],
+    "lemma": ["lower\tbe", "upper\t0\t\t0\t"],
+}
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def saved(folder, **options):
     tokenizer = tiny_tokenizer()
     torch.manual_seed(0)
     config = BertPairwiseConfig(
@@ -26,11 +31,16 @@ def model(tmp_path_factory):
         id2label=dict(enumerate(RELATIONS)),
         label2id={name: number for number, name in enumerate(RELATIONS)},
         initializer_range=0.5,
+        **options,
     )
-    folder = str(tmp_path_factory.mktemp("parser"))
     BertPairwiseParser(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("parser"))
 
 
 @pytest.fixture
@@ -57,6 +67,22 @@ def test_heads_and_relations(nlp):
     ]
     assert trees(doc) == expected
     assert doc.has_annotation("DEP") and doc.has_annotation("SENT_START")
+
+
+def test_tags(tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("msattn_parser", config={"model": saved(tmp_path, word_tags=TAGS)})
+    doc = nlp("The dog  doesn't sleep in a house. A cat wrote a book of the author.")
+    parse = nlp.get_pipe("msattn_parser").parse
+    sentences = [[token.text for token in sentence if not token.is_space] for sentence in doc.sents]
+    words = [word for sentence in parse([{"words": words} for words in sentences]) for word in sentence]
+    tokens = [token for token in doc if not token.is_space]
+    assert [token.pos_ for token in tokens] == [word["upos"].replace("no UPOS", "") for word in words]
+    assert [token.tag_ for token in tokens] == [word["xpos"] for word in words]
+    assert [str(token.morph) or "_" for token in tokens] == [word["feats"] for word in words]
+    assert [token.lemma_ for token in tokens] == [word["lemma"] for word in words]
+    assert len({tuple(word[name] for name in TAGS) for word in words}) > 3
+    assert doc[2].is_space and not doc[2].pos_ and not doc[2].lemma_
 
 
 def test_many_documents(nlp):

@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 
+from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root, parser_inputs
 from msattn.data.inputs.word_pieces import NO_LABEL
@@ -105,6 +106,27 @@ def test_encoded_trees(tokenizer):
     ]
     assert rows["relations"][:2] == [[0, 1, 1, NO_LABEL, 1, NO_LABEL], [NO_LABEL, NO_LABEL, 1, 1, 1, NO_LABEL]]
     assert rows["relations"][2] == [1, 0]
+
+
+def test_encoded_tags(tokenizer):
+    words = [["dog"] * 9, ["unpayers", "cat"]]
+    tags = [[*"ABCDABCDA"], ["_", "E"]]
+    columns = {"heads": [[0, *[1] * 8], [2, 0]], "relations": [["dep"] * 9, ["dep"] * 2]}
+    lines = [
+        with_tree(conllu_lines(row), [1] * len(row), row, upos=upos) for row, upos in zip(words, tags, strict=True)
+    ]
+    trees = Dataset.from_dict({"words": words, "lines": [text.splitlines(keepends=True) for text in lines], **columns})
+    rows = encode_treebank(trees, tokenizer, {"dep": 0}, max_length=8, tags={"upos": [*"ABCD"]})
+    # Each word has its tag in one window, also where its head is outside. Missing and unknown ones have none.
+    assert rows["upos"][:] == [
+        [0, 1, 2, 3, 0, NO_LABEL],
+        [NO_LABEL, NO_LABEL, 1, 2, 3, 0],
+        [NO_LABEL, NO_LABEL],
+    ]
+    batch = ParserCollator(tokenizer)(list(rows.remove_columns(WINDOW_COLUMNS)))
+    assert batch["upos"].tolist() == [*rows["upos"][:2], [NO_LABEL] * 6]
+    blind = encode_treebank(trees.remove_columns([*columns]), tokenizer, {}, tags={"upos": ["A"]})
+    assert "upos" not in blind.column_names
 
 
 def test_a_batch_is_padded(tokenizer):

@@ -1,0 +1,148 @@
+"""Parsers that also tag words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch.nn.functional import cross_entropy
+
+from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseConfig, PairwiseParser
+from msattn.modeling.tag_layers import TagLayers
+from tests.common import TOLERANCE
+from tests.modeling.test_modeling_pairwise import SELECT, SIZES, WORDS, build, tree
+from tests.tiny_encoders import BERT, batch, randomized
+
+LABELS = {"upos": ["DET", "NOUN", "VERB"], "lemma": ["lower\t0\t\t0\t", "lower\tbe"]}
+TAGS = {
+    "upos": torch.tensor([[0, 1, -100, 2, 1], [2, 0, -100, -100, -100], [1, 1, 1, 0, 2]]),
+    "lemma": torch.tensor([[1, 1, 0, -100, 0], [-100, 0, -100, -100, -100], [0, 1, 0, 1, 1]]),
+}
+OPTIONS = pytest.mark.parametrize("options", [{}, SELECT], ids=["pairs", "heads"])
+
+
+@pytest.mark.parametrize("mode", ["first", "mean"])
+def test_from_the_formula(mode):
+    layers = TagLayers({"upos": 3, "xpos": 2}, 4, word_state=mode).double()
+    states = torch.randn(3, 9, 4, dtype=torch.float64)
+    found = layers(states, WORDS)
+    assert list(found) == ["upos", "xpos"]
+    for row, numbers in enumerate(WORDS.tolist()):
+        for word in range(1, max(numbers) + 1):
+            pieces = [states[row, place].numpy() for place, number in enumerate(numbers) if number == word]
+            state = pieces[0] if mode == "first" else np.mean(pieces, axis=0)
+            for name, layer in layers.columns.items():
+                expected = layer.weight.detach().numpy() @ state + layer.bias.detach().numpy()
+                np.testing.assert_allclose(found[name][row, word - 1].detach().numpy(), expected, atol=1e-12)
+    assert layers(states, WORDS, 7)["xpos"].shape == (3, 7, 2)
+
+
+@OPTIONS
+@pytest.mark.parametrize("layer_mix", [1, 2])
+def test_losses_are_added(options, layer_mix):
+    model = build("bert", word_tags=LABELS, layer_mix=layer_mix, **options).eval()
+    inputs = tree("bert")
+    parsed, both = model(**inputs), model(**inputs, **TAGS)
+    torch.testing.assert_close(both.arc_scores, parsed.arc_scores, rtol=0, atol=0)
+    expected = parsed.loss
+    for name, labels in TAGS.items():
+        assert both.tag_logits[name].shape == (3, 5, len(LABELS[name]))
+        known = labels != -100
+        expected = expected + cross_entropy(both.tag_logits[name][known], labels[known])
+    torch.testing.assert_close(both.loss, expected)
+    # Nothing known is no loss, and no NaN.
+    unknown = {name: torch.full_like(labels, -100) for name, labels in TAGS.items()}
+    torch.testing.assert_close(model(**inputs, **unknown).loss, parsed.loss, rtol=0, atol=0)
+    del inputs["heads"], inputs["relations"]
+    torch.testing.assert_close(model(**inputs, **TAGS).loss, expected - parsed.loss)
+    assert model(**inputs).loss is None
+
+
+@pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
+def test_gradients(features):
+    model = build("bert", word_tags=LABELS, features=features).train()
+    model(**tree("bert"), **TAGS).loss.backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None and weight.grad.isfinite().all(), name
+    assert all(layer.weight.grad.any() for layer in model.tags.columns.values())
+    frozen = build("bert", word_tags=LABELS, freeze_encoder=True).train()
+    frozen(**tree("bert"), **TAGS).loss.backward()
+    assert {name.split(".")[0] for name, weight in frozen.named_parameters() if weight.grad is not None} == {
+        "relations",
+        "tags",
+    }
+
+
+@OPTIONS
+def test_padding_changes_nothing(options):
+    model = build("bert", word_tags=LABELS, **options)
+    with torch.no_grad():
+        expected = model(**tree("bert"), **TAGS)
+        for left, right in ((3, 0), (0, 2)):
+            found = model(**tree("bert", left, right), **TAGS)
+            torch.testing.assert_close(found.loss, expected.loss, **TOLERANCE)
+            torch.testing.assert_close(found.tag_logits, expected.tag_logits, **TOLERANCE)
+
+
+@pytest.mark.parametrize("model_class", [PairwiseParser, BertPairwiseParser])
+def test_save_and_load(model_class, tmp_path):
+    if model_class is PairwiseParser:
+        model = build("bert", word_tags=LABELS)
+    else:
+        model = randomized(BertPairwiseParser(BertPairwiseConfig(**BERT, **SIZES, word_tags=LABELS)))
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "tag_layers.py").is_file()
+    loaded, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()) and loaded.config.word_tags == LABELS
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**tree("bert")).tag_logits, model(**tree("bert")).tag_logits)
+    # On an encoder, or on a parser without tags, only they are new.
+    build("bert").save_pretrained(tmp_path / "plain")
+    _, info = PairwiseParser.from_pretrained(tmp_path / "plain", word_tags=LABELS, output_loading_info=True)
+    assert info["missing_keys"] == {f"tags.columns.{name}.{kind}" for name in LABELS for kind in ("weight", "bias")}
+
+
+def test_a_parser_without_tags_is_what_it_was():
+    plain, outputs = build("bert"), build("bert")(**tree("bert"))
+    assert plain.tags is None and "tag_logits" not in outputs and len(outputs.to_tuple()) == 3
+    assert not any("tag" in name for name in plain.state_dict())
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@OPTIONS
+def test_compiles_to_one_graph(options):
+    model = build("modernbert", word_tags=LABELS, encoder={"num_hidden_layers": 1}, **options)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    results = []
+    for call in (model, compiled):
+        model.zero_grad()
+        outputs = call(**tree("modernbert"), **TAGS)
+        outputs.loss.backward()
+        results.append([outputs.loss, *outputs.tag_logits.values(), *(weight.grad for weight in model.parameters())])
+    torch.testing.assert_close(*results, **TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_export():
+    model = build("bert", word_tags=LABELS)
+    inputs = {**batch("bert"), "word_index": WORDS}
+    program = torch.export.export(model, (), inputs, strict=False)
+    with torch.no_grad():
+        torch.testing.assert_close(program.module()(**inputs).tag_logits, model(**inputs).tag_logits, **TOLERANCE)
+
+
+@pytest.mark.parametrize("config_class", [PairwiseConfig, BertPairwiseConfig])
+@pytest.mark.parametrize("tags", [{"pos": ["NOUN"]}, {"upos": []}])
+def test_refused_configurations(config_class, tags):
+    with pytest.raises(
+        StrictDataclassError, match="word_tags must name the labels of some of upos, xpos, feats, lemma"
+    ):
+        config_class(word_tags=tags)
+
+
+def test_refused_labels():
+    with pytest.raises(ValueError, match="config.word_tags has no labels of xpos, feats"):
+        build("bert", word_tags=LABELS)(**tree("bert"), xpos=TAGS["upos"], feats=TAGS["upos"], upos=TAGS["upos"])

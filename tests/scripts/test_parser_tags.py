@@ -1,0 +1,189 @@
+"""`run_parsing.py --tag`, from its arguments to the pipeline and spaCy."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import BertConfig, BertModel, pipeline
+
+import run_parsing
+from msattn.data.files.conllu_lines import tag_columns
+from tests.tiny_models import tiny_tokenizer
+
+SCRIPT = run_parsing
+TAGS = ["upos", "xpos", "feats", "lemma"]
+HEADS = {"max_steps": 150, "learning_rate": 1e-2, "per_device_train_batch_size": 16, "objective": "head_select"}
+# Form, lemma, UPOS, XPOS, FEATS, HEAD and DEPREL, all of which can be learned from the words alone.
+SENTENCES = [
+    [
+        "The the DET DT Definite=Def|PronType=Art 2 det",
+        "authors author NOUN NNS Number=Plur 3 nsubj",
+        "wrote write VERB VBD Mood=Ind|Tense=Past|VerbForm=Fin 0 root",
+        "a a DET DT Definite=Ind|PronType=Art 5 det",
+        "book book NOUN NN Number=Sing 3 obj",
+        ". . PUNCT . _ 3 punct",
+    ],
+    [
+        "A a DET DT Definite=Ind|PronType=Art 2 det",
+        "cat cat NOUN NN Number=Sing 3 nsubj",
+        "wrote write VERB VBD Mood=Ind|Tense=Past|VerbForm=Fin 0 root",
+        ". . PUNCT . _ 3 punct",
+    ],
+    ["Dogs dog NOUN NNS Number=Plur 2 nsubj", "wrote write VERB VBD Mood=Ind|Tense=Past|VerbForm=Fin 0 root"],
+]
+
+
+def conllu(sentences: list[list[str]] = SENTENCES, empty: tuple[str, ...] = ()) -> str:
+    text = ""
+    for number, sentence in enumerate(sentences):
+        words = [
+            dict(zip(("form", "lemma", "upos", "xpos", "feats", "head", "relation"), line.split(" "), strict=True))
+            for line in sentence
+        ]
+        text += f"# sent_id = {number}\n# text = {' '.join(word['form'] for word in words)}\n"
+        for index, word in enumerate(words, start=1):
+            word |= dict.fromkeys(empty, "_")
+            text += "\t".join([str(index), *word.values(), "_", "_"]) + "\n"
+        text += "\n"
+    return text
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder")
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str) -> Path:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def invalid(path: Path) -> set[str]:
+    """What the validator of Universal Dependencies says of a file at level 2."""
+    found = io.StringIO()
+    pytest.importorskip("udtools").Validator(level=2, lang="ud", output=found).validate_files([str(path)])
+    return {line.partition("]")[2] for line in found.getvalue().splitlines()}
+
+
+def test_tags_are_learned_saved_and_used(run, write, tmp_path):
+    train, blind = write("train.conllu", conllu()), write("blind.conllu", conllu(empty=(*TAGS, "head", "relation")))
+    files = {"train_file": train, "validation_file": train, "test_file": blind}
+    results = run("do_train", "do_eval", "do_predict", tag=TAGS, **files, **HEADS)
+    names = ("las", "upos", "xpos", "ufeats", "alltags", "lemmas", "clas", "mlas", "blex")
+    assert {results[f"eval_{name}"] for name in names} == {100}
+    assert not any(f"test_{name}" in results for name in names)
+    out = tmp_path / "out"
+    for prefix in ("eval", "test"):
+        assert (out / f"{prefix}_predictions.conllu").read_text(encoding="utf-8") == conllu()
+    assert not invalid(out / "test_predictions.conllu")
+    card = ModelCard.load(out / "README.md")
+    assert {result.metric_type for result in card.data.eval_results} >= set(names)
+    assert "UFeats | 100" in card.text and "It also tags upos, xpos, feats, lemma." in card.text
+
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))["word_tags"]
+    assert config["upos"] == ["DET", "NOUN", "PUNCT", "VERB"] and set(config) == set(TAGS)
+    parse = pipeline("dependency-parsing", model=str(out), device="cpu")
+    expected = [line.split(" ")[:5] for line in SENTENCES[0]]
+    columns = ("word", "lemma", "upos", "xpos", "feats")
+    (sentence,) = parse("The authors wrote a book.")
+    assert [[word[name] for name in columns] for word in sentence] == expected
+    for tree in parse({"words": [line[0] for line in expected]}, k=2, marginals=True):
+        assert [[word[name] for name in columns] for word in tree["words"]] == expected
+    assert parse.to_displacy(sentence)["words"][1] == {"text": "authors", "tag": "NOUN"}
+    (tmp_path / "text.conllu").write_text(parse.to_conllu(parse("The authors wrote a book. Dogs wrote")))
+    assert not invalid(tmp_path / "text.conllu")
+
+    # From the checkpoint alone: all that it tags, or some of it.
+    again = run("do_eval", "do_predict", **{**files, "model_name_or_path": out}, output_dir=tmp_path / "again")
+    assert again["eval_blex"] == again["eval_mlas"] == 100
+    some = run("do_eval", **{**files, "model_name_or_path": out}, tag=["lemma"], output_dir=tmp_path / "some")
+    assert some["eval_lemmas"] == 100 and "eval_upos" not in some
+    spoiled = conllu().replace("DET", "X").replace("book\tbook", "book\tbooking")
+    other = run("do_eval", model_name_or_path=out, validation_file=write("x", spoiled), output_dir=tmp_path / "other")
+    # Labels that the parser does not know are wrong.
+    assert other["eval_upos"] == pytest.approx(100 * 9 / 12) and other["eval_lemmas"] == pytest.approx(100 * 11 / 12)
+
+
+def test_windows_and_other_families(run, write, tmp_path):
+    train = write("train.conllu", conllu())
+    options = {"train_file": train, "validation_file": train, "tag": ["upos", "lemma"], "max_seq_length": 5}
+    run("do_train", "do_eval", features="emb", **options)
+    text = (tmp_path / "out" / "eval_predictions.conllu").read_text(encoding="utf-8")
+    # Each word of a sentence that is read in windows has its tags; the other columns stay.
+    columns = tag_columns(text.splitlines(keepends=True), TAGS)
+    gold = tag_columns(conllu().splitlines(keepends=True), TAGS)
+    assert [columns[name] for name in ("xpos", "feats")] == [gold[name] for name in ("xpos", "feats")]
+    assert set(columns["upos"]) <= set(gold["upos"]) and "_" not in columns["lemma"]
+
+
+def test_missing_tags(run, fails, write, tmp_path):
+    # Half of the sentences have no tags: the others are learned.
+    half = write("half.conllu", conllu(SENTENCES) + conllu(SENTENCES[:2], empty=("upos", "feats", "lemma")))
+    files = {"train_file": half, "validation_file": half}
+    results = run("do_train", "do_eval", tag=["upos", "feats", "lemma"], **files, **HEADS)
+    labels = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))["word_tags"]
+    assert labels["upos"] == ["DET", "NOUN", "PUNCT", "VERB"] and len(labels["feats"]) == 6
+    text = (tmp_path / "out" / "eval_predictions.conllu").read_text(encoding="utf-8")
+    assert [line.split("\t")[3] for line in text.splitlines() if line[:1].isdigit()].count("_") == 0
+    # As in the evaluation of the shared task, `_` is a tag that the parser missed, but no lemma.
+    assert results["eval_upos"] == pytest.approx(100 * 12 / 22) and results["eval_lemmas"] == 100
+
+    none = write("none.conllu", conllu(empty=("xpos",)))
+    assert fails("do_train", train_file=none, tag=["upos", "xpos"], output_dir=tmp_path / "none") == (
+        f"error: {none}: the column XPOS is empty throughout, so --tag xpos has no examples."
+    )
+    assert "--tag xpos: the labels are not known; give training data" in fails(
+        "do_eval",
+        model_name_or_path=tmp_path / "out",
+        validation_file=half,
+        tag=["upos", "xpos"],
+        output_dir=tmp_path / "b",
+    )
+    assert "invalid choice: 'pos'" in fails("do_train", train_file=half, tag=["pos"], output_dir=tmp_path / "c")
+
+
+STRANGER = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"msattn", "datasets", "ufal", "spacy"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from transformers import pipeline
+
+parse = pipeline("dependency-parsing", model=sys.argv[1], trust_remote_code=True)
+parse.save_pretrained(sys.argv[2])
+parse = pipeline("dependency-parsing", model=sys.argv[2], trust_remote_code=True)
+print(parse.to_conllu(parse("The authors wrote a book.")), end="")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_checkpoints_tag_without_msattn(run, write, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    run("do_train", train_file=write("train.conllu", conllu()), tag=TAGS, **HEADS)
+    parse = pipeline("dependency-parsing", model=str(tmp_path / "out"), device="cpu")
+    command = [sys.executable, "-c", STRANGER, str(tmp_path / "out"), str(tmp_path / "again")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == parse.to_conllu(parse("The authors wrote a book.")) and "author\tNOUN\tNNS" in done.stdout
