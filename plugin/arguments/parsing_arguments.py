@@ -75,12 +75,13 @@ class ParsingDataArguments(DataArguments):
         },
     )
     decode: str = field(
-        default="mst",
+        default="auto",
         metadata={
             "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
             "heads to be expected, by marginals (mbr), also without crossing arcs (mbr_eisner); the best head of each "
-            "word, which may be no tree (greedy).",
-            "choices": list(DECODERS),
+            "word, which may be no tree (greedy); the one of mst, eisner, mbr and mbr_eisner with the best UAS on the "
+            "validation data after training, or that of the checkpoint (auto).",
+            "choices": ["auto", *DECODERS],
         },
     )
     max_seq_length: Count | None = field(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
 from transformers.utils import logging
@@ -32,6 +32,7 @@ from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import score_trees, tree_shapes
+from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature, tree_calibration
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
 from msattn.tasks.labels import label_fields
@@ -39,7 +40,7 @@ from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
-from msattn.trees.parses import Parses, parse_batch, sentence_parses
+from msattn.trees.parses import DECODERS, Parses, decoder_of, parse_batch, sentence_parses, temperature_of
 
 logger = logging.get_logger(__name__)
 
@@ -51,25 +52,37 @@ METRIC_NAMES = {
     "root_accuracy": "Root accuracy",
     "uas_no_punct": "UAS without punctuation",
     "las_no_punct": "LAS without punctuation",
+    "ece": "Expected calibration error of heads (%)",
+    "tree_ece": "Expected calibration error of trees (%)",
 }
+# Configuration fields that turn scores into trees and probabilities.
+ANSWER_FIELDS = ("tree_decoder", "calibration_temperature")
 
 
 class ParsingTrainer(GuidedFineTuningTrainer):
     """
-    A Trainer for a parser that decodes each batch during evaluation.
+    A Trainer for a parser that decodes each batch during evaluation, as the parser's configuration says.
 
     Its predictions are the columns of [`Parses`], `(rows, words, 4)`; its label ids are the column `place` of the
-    dataset, `(rows, 2)`: the number of the set and the row in it.
+    dataset, `(rows, 2)`: the number of the set and the row in it. It keeps the arc scores of rows with gold heads.
 
     Args:
         *args: Positional arguments of [`FineTuningTrainer`].
-        decoder (`str`): The decoder, `"mst"` or `"greedy"`; see [`~msattn.trees.parses.parse_batch`].
         **kwargs: Keyword arguments of [`FineTuningTrainer`].
     """
 
-    def __init__(self, *args: Any, decoder: str, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.decoder = decoder
+        self._kept: dict[tuple[int, int], ScoredSentence] = {}
+
+    def take_scores(self, number: int) -> list[ScoredSentence]:
+        """The rows of a set, by its number, that were predicted with their gold heads; they are kept no longer."""
+        rows = [place for place in self._kept if place[0] == number]
+        found = [(place[1], self._kept.pop(place)) for place in rows]
+        if self.args.world_size > 1:
+            found = gather_object(found)
+        # The last batch repeats rows where the processes would not have as many.
+        return [sentence for _, sentence in sorted(dict(found).items())]
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
@@ -87,8 +100,14 @@ class ParsingTrainer(GuidedFineTuningTrainer):
         places = inputs.pop("place")
         if isinstance(model, torch.nn.DataParallel):
             model = model.module  # decoding is not split over replicas
+        config = self.model.config
         with torch.no_grad(), self.compute_loss_context_manager():
-            outputs, parses = parse_batch(model, inputs, self.decoder)
+            outputs, parses = parse_batch(model, inputs, decoder_of(config), temperature_of(config))
+        if "heads" in inputs:
+            arcs, heads = outputs["arc_scores"].float().cpu().numpy(), inputs["heads"].cpu().numpy()
+            sizes = inputs["word_index"].amax(dim=1).tolist()
+            for place, size, scores, gold in zip(places.tolist(), sizes, arcs, heads, strict=True):
+                self._kept[tuple(place)] = ScoredSentence(scores[: size + 1, : size + 1].copy(), gold[:size])
         answers = torch.from_numpy(np.stack(parses, axis=-1).astype(np.float32)).to(places.device)
         return outputs["loss"] if "loss" in outputs else None, answers, places
 
@@ -151,10 +170,12 @@ class DependencyParsing(Task):
         most = self.tokenizer.model_max_length
         self.max_length = min(data_args.max_seq_length or most, most)
         self.sets: dict[str, ParsedSet] = {}
+        self.decoder = "mst"
+        self.compared: dict[str, float] = {}
 
     @property
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
-        return partial(ParsingTrainer, decoder=self.data_args.decode)
+        return ParsingTrainer
 
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
         return read_each(splits, self._read)
@@ -189,22 +210,63 @@ class DependencyParsing(Task):
         return self.sets["train"].windows["sentence"][:] if "train" in self.sets else None
 
     def model(self) -> PreTrainedModel:
-        return load_model(
+        model = load_model(
             self.model_class,
             self.model_args,
             len(self.tokenizer),
             root=self.root,
             **label_fields(self.labels),
         )
+        decoder, temperature = (
+            None if self.args.do_train else getattr(model.config, name, None) for name in ANSWER_FIELDS
+        )
+        self._answer(model.config, self._asked or decoder, temperature)
+        self.compared = {}
+        return model
+
+    def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
+        """Fits the temperature of arc scores and, with `--decode auto`, takes the decoder with the best UAS."""
+        assert isinstance(trainer, ParsingTrainer)
+        trainer.predict(dataset)
+        sentences = trainer.take_scores(0)
+        temperature = fit_tree_temperature(sentences)
+        self.compared = compare_decoders(sentences, temperature)
+        # The first one of equal ones. Greedy heads may be no tree, and are taken on demand only.
+        best = max((name for name in DECODERS if name != "greedy"), key=self.compared.__getitem__)
+        self._answer(trainer.model.config, self._asked or best, temperature)
+        scores = ", ".join(f"{name} {score:.2f}" for name, score in self.compared.items())
+        logger.info(f"UAS by decoder: {scores}. The parser decodes by {self.decoder}.")
+
+    def recall(self, trainer: GuidedFineTuningTrainer, folder: Path) -> None:
+        saved, _ = trainer.model.config_class.get_config_dict(folder)
+        self._answer(trainer.model.config, *(saved.get(name) for name in ANSWER_FIELDS))
+
+    def _answer(self, config: Any, decoder: str | None, temperature: float | None) -> None:
+        config.tree_decoder, config.calibration_temperature = decoder, temperature
+        self.decoder = decoder_of(config)
+
+    @property
+    def _asked(self) -> str | None:
+        return None if self.data_args.decode == "auto" else self.data_args.decode
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         sets = [self.sets[prefix] for prefix in self.scored]
-        return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
+        return parsing_metrics(prediction, sets, self.labels, self.decoder)
+
+    def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
+        """Calibration errors and, of the set that chose the decoder, the UAS of each decoder."""
+        assert isinstance(trainer, ParsingTrainer)
+        number = self.scored.index(prefix)
+        sentences = trainer.take_scores(number)
+        if not any((sentence.heads >= 0).any() for sentence in sentences):
+            return {}
+        compared = {} if number else {f"uas_{name}": score for name, score in self.compared.items()}
+        return {**compared, **tree_calibration(sentences, self.decoder, temperature_of(trainer.model.config))}
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
         """Writes `<prefix>_predictions.conllu`: the input sentences with predicted heads and relations."""
         data = self.sets[prefix]
-        parses = data.parses(predictions, self.data_args.decode)
+        parses = data.parses(predictions, self.decoder)
         with open(folder / f"{prefix}_predictions.conllu", "w", encoding="utf-8", newline="") as file:
             for lines, parse in zip(data.trees["lines"], parses, strict=True):
                 file.write(with_tree(lines, parse.heads, [self.labels[relation] for relation in parse.relations]))
@@ -226,7 +288,7 @@ class DependencyParsing(Task):
             ),
             usage=_usage,
             tags=["dependency-parsing", "pairwise-attention"],
-            config_fields=PARSER_FIELDS,
+            config_fields=(*PARSER_FIELDS, *ANSWER_FIELDS),
         )
 
     def _scored_files(self) -> dict[str, str | None]:
