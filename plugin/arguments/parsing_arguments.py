@@ -63,10 +63,19 @@ class ParserArguments(PairwiseArguments, ModelArguments):
 class ParsingDataArguments(DataArguments):
     """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
 
-    train_file: str | None = field(
-        default=None, metadata={"help": "Training treebank: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz."}
+    train_file: list[str] | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "One or more training treebanks: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz. Words with "
+            "the head _ have no loss."
+        },
     )
-    validation_file: str | None = field(default=None, metadata={"help": "Validation treebank, in the same formats."})
+    validation_file: list[str] | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "One or more validation treebanks, in the same formats. They are scored together and each apart."
+        },
+    )
     test_file: str | None = field(
         default=None,
         metadata={

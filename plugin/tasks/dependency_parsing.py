@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
 from transformers.utils import logging
 
@@ -25,7 +25,8 @@ from msattn.arguments.pretrained import (
     load_model,
     load_tokenizer,
 )
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.command_line import existing_file
+from msattn.data.corpora.treebanks import UNKNOWN, read_treebank
 from msattn.data.files.conllu_lines import with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
@@ -272,7 +273,7 @@ class DependencyParsing(Task):
                 file.write(with_tree(lines, parse.heads, [self.labels[relation] for relation in parse.relations]))
 
     def card(self) -> ModelCardFacts:
-        name = Path(str(self.data_args.train_file)).name
+        name = _names(self.data_args.train_file)
         return ModelCardFacts(
             # No pipeline_tag: the Hub has no tag for dependency parsing.
             task_type="dependency-parsing",
@@ -280,7 +281,7 @@ class DependencyParsing(Task):
             dataset_type=name,
             dataset_name=name,
             splits=self.card_splits(),
-            scored_data={prefix: Path(file).name for prefix, file in self._scored_files().items() if file},
+            scored_data={prefix: _names(files) for prefix, files in self._scored_files().items() if files},
             metrics=METRIC_NAMES,
             description=(
                 "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
@@ -291,8 +292,8 @@ class DependencyParsing(Task):
             config_fields=(*PARSER_FIELDS, *ANSWER_FIELDS),
         )
 
-    def _scored_files(self) -> dict[str, str | None]:
-        """The file of each set that is scored, by metric prefix."""
+    def _scored_files(self) -> dict[str, str | list[str] | None]:
+        """The files of each set that is scored, by metric prefix."""
         data = self.data_args
         held_out = data.validation_split_percentage is not None
         return {
@@ -302,13 +303,15 @@ class DependencyParsing(Task):
         }
 
     def _read(self, split: str) -> Dataset | None:
-        path = self.file(split)
-        if path is None:
-            return None
-        dataset = read_treebank(path)
-        if split != "test" and "heads" not in dataset.column_names:
-            raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
-        return dataset
+        given = getattr(self.data_args, f"{split}_file") or []
+        paths = [given] if isinstance(given, str) else given
+        if len(set(paths)) < len(paths):
+            raise UserError(f"--{split}_file names a treebank twice, among {', '.join(paths)}.")
+        treebanks = [read_treebank(str(existing_file(path, f"{split}_file"))) for path in paths]
+        for path, treebank in zip(paths, treebanks, strict=True):
+            if split != "test" and "heads" not in treebank.column_names:
+                raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
+        return concatenate_datasets(treebanks) if treebanks else None
 
 
 def parsing_metrics(
@@ -326,7 +329,7 @@ def parsing_metrics(
     Returns:
         `dict[str, float]`: The share of non-projective trees, and of sentences whose greedy heads have a cycle or not
         exactly one root. With gold trees, also the scores of [`score_trees`] and the share of gold trees that are
-        non-projective.
+        non-projective; of several treebanks, also the UAS and LAS of each, such as `en_ewt-ud-dev_uas`.
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     trees = sets[number].trees
@@ -342,21 +345,53 @@ def parsing_metrics(
         return metrics
     predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
     true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
-    return {
-        **score_trees(predicted, true),
-        **metrics,
-        "true_nonprojective": tree_shapes([heads for heads, _ in true])["nonprojective"],
-    }
+    if whole := [heads for heads, _ in true if min(heads) > UNKNOWN]:
+        metrics["true_nonprojective"] = tree_shapes(whole)["nonprojective"]
+    places = treebank_rows(trees["where"])
+    for name, rows in places.items() if len(places) > 1 else ():
+        if any(head > UNKNOWN for row in rows for head in true[row][0]):
+            scores = score_trees([predicted[row] for row in rows], [true[row] for row in rows])
+            metrics |= {f"{name}_{score}": scores[score] for score in ("uas", "las")}
+    return {**score_trees(predicted, true), **metrics}
+
+
+def treebank_rows(places: Iterable[str]) -> dict[str, list[int]]:
+    """
+    The rows of each treebank, by the name of its file without extensions; a second file of that name gets a number.
+
+    Args:
+        places (`Iterable[str]`): The column `where` of [`read_treebank`].
+    """
+    files: dict[str, list[int]] = {}
+    for row, where in enumerate(places):
+        files.setdefault(where.rpartition(":")[0], []).append(row)
+    found: dict[str, list[int]] = {}
+    for path, rows in files.items():
+        stem = Path(path).name.partition(".")[0]
+        names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
+        found[next(name for name in names if name not in found)] = rows
+    return found
 
 
 def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[str]:
     """The relations of the training data, or those of the checkpoint."""
     if "train" in trees:
-        return sorted(set(chain.from_iterable(trees["train"]["relations"])))
+        columns = (trees["train"][name][:] for name in ("heads", "relations"))
+        return sorted(set(chain.from_iterable(map(_known_relations, *columns))))
     config = load_config(model_args)
     if not {PairwiseParser.__name__, BertPairwiseParser.__name__}.intersection(config.architectures or ()):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
     return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str]:
+    """The relations of the words whose head is known."""
+    return [name for head, name in zip(heads, relations, strict=True) if head > UNKNOWN]
+
+
+def _names(files: str | Sequence[str] | None) -> str:
+    """The names of files, without folders."""
+    return " + ".join(Path(path).name for path in ([files] if isinstance(files, str) else files or ["None"]))
 
 
 def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:
@@ -376,11 +411,19 @@ def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int
         )
     if "relations" not in data.trees.column_names:
         return
+    sentences = [*zip(*(data.trees[name][:] for name in ("heads", "relations", "where")), strict=True)]
+    partial = [where for heads, _, where in sentences if min(heads) == UNKNOWN]
+    if partial:
+        missing = [head == UNKNOWN for heads, _, _ in sentences for head in heads]
+        logger.warning(
+            f"{prefix}: {len(partial)} of {len(sentences)} sentences, the first at {partial[0]}, have words without a "
+            f"head. These {sum(missing)} of {len(missing)} words have no loss, and do not count in scores."
+        )
     known = set(labels)
     unknown = [
         (name, where)
-        for names, where in zip(data.trees["relations"], data.trees["where"], strict=True)
-        for name in names
+        for heads, names, where in sentences
+        for name in _known_relations(heads, names)
         if name not in known
     ]
     if unknown:

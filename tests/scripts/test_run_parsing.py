@@ -124,6 +124,43 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     assert (tmp_path / "blind" / "test_predictions.conllu").read_text(encoding="utf-8") == conllu([*TREES])
 
 
+def without_heads(text: str, hidden: str) -> str:
+    """The same CoNLL-U with `_` for head and relation of the words with this relation."""
+    lines = [line.split("\t") for line in text.splitlines(keepends=True)]
+    for cells in lines:
+        if len(cells) > 7 and cells[7] == hidden:
+            cells[6:8] = "_", "_"
+    return "".join("\t".join(cells) for cells in lines)
+
+
+def test_partial_trees_teach_what_they_have(run, write, tmp_path, caplog):
+    text = conllu([*TREES] * 2)
+    partial = write("partial.conllu", without_heads(text, "det"))
+    options = {"max_steps": 2, "objective": "head_select", "train_file": partial, "validation_file": partial}
+    results = run("do_train", "do_eval", **options)
+    assert (
+        "train: 6 of 8 sentences, the first at" in caplog.text and "These 10 of 42 words have no loss" in caplog.text
+    )
+    assert "det" not in config_of(tmp_path / "out")["label2id"] and "_" not in config_of(tmp_path / "out")["label2id"]
+    found = rows(tmp_path / "out" / "eval_predictions.conllu")
+    assert results["eval_uas"] == score_trees(found, trees(partial))["uas"]
+    assert "eval_ece" in results and results["eval_true_nonprojective"] == 0
+
+
+def test_several_treebanks(run, write, tmp_path, fails):
+    one, two = write("one.conllu", conllu([*TREES][:2])), write("two.conllu", conllu([*TREES][2:]))
+    (tmp_path / "more").mkdir()
+    three = write("more/two.conllu", conllu([*TREES][1:3]))
+    results = run("do_train", "do_eval", train_file=[one, two], validation_file=[one, two, three])
+    assert (results["train_samples"], results["eval_samples"]) == (4, 6)
+    written = rows(tmp_path / "out" / "eval_predictions.conllu")
+    for name, path, part in (("one", one, slice(2)), ("two", two, slice(2, 4)), ("two_2", three, slice(4, 6))):
+        scores = score_trees(written[part], trees(path))
+        assert [results[f"eval_{name}_{score}"] for score in ("uas", "las")] == [scores["uas"], scores["las"]]
+    assert "one.conllu + two.conllu" in ModelCard.load(tmp_path / "out" / "README.md").text
+    assert "names a treebank twice" in fails("do_train", train_file=[one, one])
+
+
 @pytest.mark.parametrize("decode", ["greedy", "mst", "eisner", "mbr"])
 def test_scores_are_those_of_what_is_written(run, write, tmp_path, decode):
     train = write("train.conllu", conllu([*TREES]))
