@@ -49,13 +49,13 @@ def conllu_lines_of_text(words: Sequence[Mapping[str, Any]], sent_id: str | int 
     return [*_comments(text.rstrip(), sent_id), *rows, "\n"]
 
 
-def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str]) -> str:
+def with_tree(lines: Sequence[str], heads: Iterable[int | str], relations: Iterable[str]) -> str:
     """
     Replaces the tree of a sentence. All columns but HEAD and DEPREL stay unchanged.
 
     Args:
         lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
-        heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
+        heads (`Iterable[int | str]`): The index of each word's head, from 1; 0 for the root, `"_"` if it is unknown.
         relations (`Iterable[str]`): The relation of each word to its head.
 
     Returns:
