@@ -64,7 +64,7 @@ def compare_decoders(sentences: Sequence[ScoredSentence], temperature: float = 1
         words += int(known.sum())
         for decoder in DECODERS:
             hits[decoder] += int((batch.trees(decoder, temperature) == batch.heads)[known].sum())
-    return {decoder: 100 * (found / words) for decoder, found in hits.items()}
+    return {decoder: 100 * (found / max(words, 1)) for decoder, found in hits.items()}
 
 
 def tree_calibration(sentences: Sequence[ScoredSentence], decoder: str, temperature: float = 1.0) -> dict[str, float]:
