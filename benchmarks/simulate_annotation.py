@@ -52,10 +52,12 @@ class Simulation:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.settings = {name: value for name, value in vars(arguments).items() if name not in FREE}
         self.table = self.folder / "annotation.json"
-        saved = read_json(self.table) if self.table.exists() else {"settings": self.settings, "points": []}
-        if saved["settings"] != self.settings:
-            raise SystemExit(f"error: {self.table} is of other settings; give another --output_dir.")
-        self.points: list[dict[str, Any]] = saved["points"]
+        self.points: list[dict[str, Any]] = []
+        if self.table.exists():
+            saved = read_json(self.table)
+            if saved["settings"] != self.settings:
+                raise SystemExit(f"error: {self.table} is of other settings; give another --output_dir.")
+            self.points = saved["points"]
 
     def run(self, treebank: Dataset, seed: int, way: str) -> None:
         """Annotates, trains and chooses, until the last size."""
@@ -113,7 +115,7 @@ class Simulation:
         run(DependencyParsing, ["--do_train", "--do_eval", "--overwrite_output_dir", *flags])
         return read_json(self.folder / "parser" / "all_results.json")
 
-    def choose(self, left: Dataset, count: int, way: str, draw: np.random.Generator) -> list[int]:
+    def choose(self, left: Dataset, count: int, way: Any, draw: np.random.Generator) -> list[int]:
         """The rows to annotate next, by the parser that was trained last."""
         rows: list[int] = []
         if way != "random":

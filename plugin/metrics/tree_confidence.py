@@ -92,10 +92,8 @@ def tree_calibration(sentences: Sequence[ScoredSentence], decoder: str, temperat
             if decoder != "greedy" and whole.any():
                 exact = (right | ~batch.real).all(axis=1)[whole]
                 parts.setdefault(f"{name}tree_ece", []).append((_tree_probabilities(batch, trees, each)[whole], exact))
-    return {
-        name: 100 * calibration_gap(*(np.concatenate(column) for column in zip(*found, strict=True)))
-        for name, found in parts.items()
-    }
+    columns = {name: [np.concatenate(column) for column in zip(*found, strict=True)] for name, found in parts.items()}
+    return {name: 100 * calibration_gap(confidence, right) for name, (confidence, right) in columns.items()}
 
 
 class _Batch(NamedTuple):
