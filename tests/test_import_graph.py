@@ -34,8 +34,8 @@ ROOMS = {
     ),
     "pipelines": "errors configuration modeling data.files data.corpora data.inputs trees",
     "analysis": (
-        "errors results command_line configuration modeling data.files data.corpora data.inputs trees arguments "
-        "pipelines"
+        "errors results argument_values command_line configuration modeling data.files data.corpora data.inputs trees "
+        "arguments pipelines"
     ),
     "auto": "configuration modeling pipelines",
     "run": "command_line guiding arguments tasks analysis",

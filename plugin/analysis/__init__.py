@@ -9,6 +9,7 @@ from msattn.analysis.distance_figure import distance_table, plot_distances
 from msattn.analysis.distances import AttentionDistances, attention_distances, distance_distribution
 from msattn.analysis.diversity import attention_diversity
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
+from msattn.analysis.doubt import Doubt, doubts, most_doubtful
 from msattn.analysis.effective_scale_figure import plot_effective_scale
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.fused_attention_figure import plot_fused_attention
@@ -25,6 +26,7 @@ from msattn.modeling.map_diversity import map_similarity, received_entropy
 
 __all__ = [
     "AttentionDistances",
+    "Doubt",
     "FusedAttention",
     "HeadHits",
     "HeadImportance",
@@ -42,11 +44,13 @@ __all__ = [
     "distance_distribution",
     "distance_table",
     "diversity_table",
+    "doubts",
     "fused_attention_html",
     "head_importance",
     "head_vectors",
     "importance_table",
     "map_similarity",
+    "most_doubtful",
     "plot_attention_maps",
     "plot_distances",
     "plot_diversity",

@@ -10,6 +10,7 @@ from typing import Any
 from msattn.analysis.comparison import ComparisonArguments, show_comparison
 from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
+from msattn.analysis.doubt import DoubtArguments, write_doubtful
 from msattn.analysis.effective_scale import EffectiveScaleArguments, run_effective_scale
 from msattn.analysis.families import FamiliesArguments, show_families
 from msattn.analysis.fused_attention_figure import FusedFigureArguments, draw_fused_attention
@@ -31,6 +32,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "distances": (DistanceArguments, show_distances),
     "importance": (ImportanceArguments, show_importance),
     "probe": (ProbingArguments, run_probing),
+    "doubt": (DoubtArguments, write_doubtful),
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),
     "study": (StudyFigureArguments, draw_study),
     "compare": (ComparisonArguments, show_comparison),

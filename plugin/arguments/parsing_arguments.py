@@ -74,10 +74,19 @@ class ParserArguments(PairwiseArguments, ModelArguments):
 class ParsingDataArguments(DataArguments):
     """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
 
-    train_file: str | None = field(
-        default=None, metadata={"help": "Training treebank: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz."}
+    train_file: list[str] | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "One or more training treebanks: CoNLL-U or CoNLL-X, gzipped if the name ends in .gz. Words with "
+            "the head _ have no loss."
+        },
     )
-    validation_file: str | None = field(default=None, metadata={"help": "Validation treebank, in the same formats."})
+    validation_file: list[str] | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "One or more validation treebanks, in the same formats. They are scored together and each apart."
+        },
+    )
     test_file: str | None = field(
         default=None,
         metadata={
@@ -86,12 +95,13 @@ class ParsingDataArguments(DataArguments):
         },
     )
     decode: str = field(
-        default="mst",
+        default="auto",
         metadata={
             "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
             "heads to be expected, by marginals (mbr), also without crossing arcs (mbr_eisner); the best head of each "
-            "word, which may be no tree (greedy).",
-            "choices": list(DECODERS),
+            "word, which may be no tree (greedy); the one of mst, eisner, mbr and mbr_eisner with the best UAS on the "
+            "validation data after training, or that of the checkpoint (auto).",
+            "choices": ["auto", *DECODERS],
         },
     )
     max_seq_length: Count | None = field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -27,11 +28,13 @@ def fit_temperature(logits: np.ndarray, references: np.ndarray) -> float:
     if (logits.argmax(axis=-1) == references).all():
         return 1.0
     logits, rows = logits.astype(np.float64), np.arange(len(references))
+    return best_temperature(lambda temperature: -log_softmax(logits / temperature, axis=-1)[rows, references].mean())
 
-    def loss(log_temperature: float) -> float:
-        return -log_softmax(logits / math.exp(log_temperature), axis=-1)[rows, references].mean()
 
-    return math.exp(minimize_scalar(loss, bounds=(-math.log(MOST), math.log(MOST)), method="bounded").x)
+def best_temperature(loss: Callable[[float], float]) -> float:
+    """The temperature with the least loss, from 0.05 to 20."""
+    bounds = (-math.log(MOST), math.log(MOST))
+    return math.exp(minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), bounds=bounds, method="bounded").x)
 
 
 def decide(probabilities: np.ndarray, negative: int | None = None, threshold: float | None = None) -> np.ndarray:
@@ -100,12 +103,25 @@ def expected_calibration_error(probabilities: np.ndarray, references: np.ndarray
     Returns:
         `float`: From 0 to 1.
     """
-    confidence = probabilities.max(axis=-1)
-    right = probabilities.argmax(axis=-1) == references
+    return calibration_gap(probabilities.max(axis=-1), probabilities.argmax(axis=-1) == references, bins)
+
+
+def calibration_gap(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+    """
+    The expected calibration error of answers.
+
+    Args:
+        confidence (`np.ndarray` of shape `(answers,)`): The probability of each answer.
+        right (`np.ndarray` of shape `(answers,)`): Whether it is right.
+        bins (`int`, *optional*, defaults to 15): The number of bins.
+
+    Returns:
+        `float`: From 0 to 1.
+    """
     # A bin is open on the left: (0, 1/15], (1/15, 2/15], ...
     number = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     gaps = np.bincount(number, weights=right - confidence, minlength=bins)
-    return float(np.abs(gaps).sum() / len(references))
+    return float(np.abs(gaps).sum() / len(right))
 
 
 def _best_relation(probabilities: np.ndarray, negative: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from msattn.errors import UserError
 from msattn.trees.tree_decoding import NO_WORD, are_trees, has_crossing_arcs
 
-# The heads of a sentence's words, from 1 (0 for the root), and their relations.
+# The heads of a sentence's words, from 1 (0 for the root, below 0 if unknown), and their relations.
 Tree = tuple[Sequence[int], Sequence[str]]
 
 # Relations that count for CLAS, the content-word labelled attachment score of the shared task.
@@ -24,11 +24,12 @@ def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict
     """
     Attachment scores of trees over given words, as in the evaluation of the CoNLL 2018 shared task.
 
-    All words count, punctuation included. Relation subtypes are ignored: `acl:relcl` is scored as `acl`.
+    All words count whose gold head is known, punctuation included. Relation subtypes are ignored: `acl:relcl` is
+    scored as `acl`.
 
     Args:
         predictions (`Sequence[Tree]`): The predicted heads (from 1; 0 for the root) and relations of each sentence.
-        references (`Sequence[Tree]`): The gold heads and relations.
+        references (`Sequence[Tree]`): The gold heads, below 0 if unknown, and relations.
 
     Returns:
         `dict[str, float]`: The scores, in percent:
@@ -37,20 +38,26 @@ def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict
         - `las` (labelled attachment score): words with the correct head and relation.
         - `clas`: labelled F1 over the words with a content relation (`CONTENT_RELATIONS`).
         - `label_accuracy`: words with the correct relation.
-        - `root_accuracy`: sentences with the correct root dependents.
+        - `root_accuracy`: sentences with the correct root dependents, of those whose root is known.
         - `las_subtypes`: as `las`, with subtypes such as `acl:relcl`.
         - `uas_no_punct`, `las_no_punct`, `label_accuracy_no_punct`: without words whose gold relation is `punct`.
 
     Raises:
-        UserError: There are no words, or predictions and references differ in the number of sentences or words.
+        UserError: No word has a known head, or predictions and references differ in the number of sentences or words.
     """
     _check(predictions, references)
+    known = np.concatenate([np.asarray(tree[0]) for tree in references]) >= 0
     heads, true_heads = (
-        np.concatenate([np.asarray(tree[0]) for tree in trees]) for trees in (predictions, references)
+        np.concatenate([np.asarray(tree[0]) for tree in trees])[known] for trees in (predictions, references)
     )
     whole, true_whole = (
-        np.array([name for _, names in trees for name in names]) for trees in (predictions, references)
+        np.array([name for _, names in trees for name in names])[known] for trees in (predictions, references)
     )
+    rooted = [
+        (np.asarray(a[0]) == 0, np.asarray(b[0]) == 0)
+        for a, b in zip(predictions, references, strict=True)
+        if 0 in b[0] or not len(b[0])
+    ]
     relations, true_relations = (np.char.partition(names, ":")[:, 0] for names in (whole, true_whole))
     same_head, same_relation = heads == true_heads, relations == true_relations
     correct = same_head & same_relation
@@ -60,12 +67,7 @@ def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict
         "las": correct.mean(),
         "clas": 2 * (correct & true_content).sum() / max(1, content.sum() + true_content.sum()),
         "label_accuracy": same_relation.mean(),
-        "root_accuracy": np.mean(
-            [
-                np.array_equal(np.asarray(a[0]) == 0, np.asarray(b[0]) == 0)
-                for a, b in zip(predictions, references, strict=True)
-            ]
-        ),
+        "root_accuracy": np.mean([np.array_equal(root, true) for root, true in rooted]) if rooted else 0.0,
         "las_subtypes": (same_head & (whole == true_whole)).mean(),
     }
     words = true_relations != PUNCTUATION
@@ -103,5 +105,5 @@ def _check(predictions: Sequence[Tree], references: Sequence[Tree]) -> None:
         sizes = {len(column) for column in (*predicted, *true)}
         if len(sizes) > 1:
             raise UserError(f"sentence {number}: heads and relations, predicted and true, differ in number.")
-    if not any(len(true[0]) for true in references):
-        raise UserError("there is no word to score.")
+    if not any(head >= 0 for true in references for head in true[0]):
+        raise UserError("there is no word with a known head to score.")

@@ -23,7 +23,17 @@ from msattn.errors import UserError, shown
 from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
 from msattn.pipelines.piece_batches import piece_batches
 from msattn.trees.parse_results import is_sentence, named_sentences
-from msattn.trees.parses import DECODERS, Parses, RankedTree, best_tags, parse_batch, ranked_trees, sentence_parses
+from msattn.trees.parses import (
+    DECODERS,
+    Parses,
+    RankedTree,
+    best_tags,
+    decoder_of,
+    parse_batch,
+    ranked_trees,
+    sentence_parses,
+    temperature_of,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -123,7 +133,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
         Args:
             inputs (`Any`): One input or many; see [`DependencyParsingPipeline`].
-            decode (`str`, *optional*, defaults to `"mst"`):
+            decode (`str`, *optional*, defaults to `config.tree_decoder`, or `"mst"`):
                 The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
                 heads to be expected (`"mbr"`, or `"mbr_eisner"` without crossing arcs), or the best head of each word,
                 which may be no tree (`"greedy"`).
@@ -150,7 +160,8 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             `xpos`, `feats` and `lemma`, or some of them, as they are in CoNLL-U. With `marginals`, there is also
             `marginal`, how probable the head is over all trees. In a text, also `start` and `end`, its characters
             `[start, end)`, and `space_after`, the white space behind it. The words of a multi-word token of the
-            `word_tokenizer` have those of the token, and its form as `token`.
+            `word_tokenizer` have those of the token, and its form as `token`. Probabilities are calibrated by
+            `config.calibration_temperature`.
 
             With `k`, a sentence is a list of `{"words": list[dict], "probability": float}`, best first; the
             probability is that of the heads.
@@ -234,13 +245,14 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     def _forward(
         self,
         model_inputs: dict[str, Any],
-        decode: str = "mst",
+        decode: str | None = None,
         k: int | None = None,
         marginals: bool = False,
         fixed: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
+        decode, temperature = decode or decoder_of(self.model.config), temperature_of(self.model.config)
         if k is None and not marginals and fixed is None:
-            _, parses = parse_batch(self.model, model_inputs, decode)
+            _, parses = parse_batch(self.model, model_inputs, decode, temperature)
             return {"answers": list(parses.stacked())}
         outputs = self.model(**model_inputs)
         sizes = (model_inputs["word_index"].amax(dim=1) + 1).tolist()
@@ -248,7 +260,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         return {
             "answers": [
                 (
-                    ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode),
+                    ranked_trees(arcs[:size, :size], relations[:size, :size], k, fixed, decode, temperature),
                     {name: numbers[row, : size - 1] for name, numbers in tags.items()},
                 )
                 for row, (size, arcs, relations) in enumerate(
@@ -260,7 +272,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     def postprocess(
         self,
         model_outputs: dict[str, Any],
-        decode: str = "mst",
+        decode: str | None = None,
         k: int | None = None,
         marginals: bool = False,
         fixed: Mapping[int, int] | None = None,
@@ -288,6 +300,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
                 {"sentence": owner, "first": window.first, "start": window.kept[0], "stop": window.kept[1]}
                 for owner, window in zip(model_outputs["owners"], model_outputs["windows"], strict=True)
             ]
+            decode = decode or decoder_of(self.model.config)
             parses = sentence_parses(answers, windows, decode, [*self._tag_labels])
             results = [
                 self._words_of(words, parse, parse.tags) for words, parse in zip(sentences, parses, strict=True)

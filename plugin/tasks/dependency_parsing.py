@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
+from accelerate.utils import gather_object
+from datasets import Dataset, concatenate_datasets
 from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
 from transformers.utils import logging
 
@@ -25,7 +25,8 @@ from msattn.arguments.pretrained import (
     load_model,
     load_tokenizer,
 )
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.command_line import existing_file
+from msattn.data.corpora.treebanks import UNKNOWN, read_treebank
 from msattn.data.files.conllu_lines import tag_columns, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
@@ -34,6 +35,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import Tree, score_trees, tree_shapes
 from msattn.metrics.tag_scores import score_tags
+from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature, tree_calibration
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
 from msattn.tasks.labels import label_fields
@@ -41,7 +43,7 @@ from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
-from msattn.trees.parses import Parses, parse_batch, sentence_parses
+from msattn.trees.parses import DECODERS, Parses, decoder_of, parse_batch, sentence_parses, temperature_of
 
 logger = logging.get_logger(__name__)
 
@@ -60,25 +62,37 @@ METRIC_NAMES = {
     "lemmas": "Lemmas",
     "mlas": "MLAS",
     "blex": "BLEX",
+    "ece": "Expected calibration error of heads (%)",
+    "tree_ece": "Expected calibration error of trees (%)",
 }
+# Configuration fields that turn scores into trees and probabilities.
+ANSWER_FIELDS = ("tree_decoder", "calibration_temperature")
 
 
 class ParsingTrainer(GuidedFineTuningTrainer):
     """
-    A Trainer for a parser that decodes each batch during evaluation.
+    A Trainer for a parser that decodes each batch during evaluation, as the parser's configuration says.
 
     Its predictions are those of [`Parses.stacked`]; its label ids are the column `place` of the dataset, `(rows, 2)`:
-    the number of the set and the row in it.
+    the number of the set and the row in it. It keeps the arc scores of rows with gold heads.
 
     Args:
         *args: Positional arguments of [`FineTuningTrainer`].
-        decoder (`str`): The decoder, `"mst"` or `"greedy"`; see [`~msattn.trees.parses.parse_batch`].
         **kwargs: Keyword arguments of [`FineTuningTrainer`].
     """
 
-    def __init__(self, *args: Any, decoder: str, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.decoder = decoder
+        self._kept: dict[tuple[int, int], ScoredSentence] = {}
+
+    def take_scores(self, number: int) -> list[ScoredSentence]:
+        """The rows of a set, by its number, that were predicted with their gold heads; they are kept no longer."""
+        rows = [place for place in self._kept if place[0] == number]
+        found = [(place[1], self._kept.pop(place)) for place in rows]
+        if self.args.world_size > 1:
+            found = gather_object(found)
+        # The last batch repeats rows where the processes would not have as many.
+        return [sentence for _, sentence in sorted(dict(found).items())]
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
@@ -96,8 +110,14 @@ class ParsingTrainer(GuidedFineTuningTrainer):
         places = inputs.pop("place")
         if isinstance(model, torch.nn.DataParallel):
             model = model.module  # decoding is not split over replicas
+        config = self.model.config
         with torch.no_grad(), self.compute_loss_context_manager():
-            outputs, parses = parse_batch(model, inputs, self.decoder)
+            outputs, parses = parse_batch(model, inputs, decoder_of(config), temperature_of(config))
+        if "heads" in inputs:
+            arcs, heads = outputs["arc_scores"].float().cpu().numpy(), inputs["heads"].cpu().numpy()
+            sizes = inputs["word_index"].amax(dim=1).tolist()
+            for place, size, scores, gold in zip(places.tolist(), sizes, arcs, heads, strict=True):
+                self._kept[tuple(place)] = ScoredSentence(scores[: size + 1, : size + 1].copy(), gold[:size])
         answers = torch.from_numpy(parses.stacked().astype(np.float32)).to(places.device)
         return outputs["loss"] if "loss" in outputs else None, answers, places
 
@@ -180,10 +200,12 @@ class DependencyParsing(Task):
         most = self.tokenizer.model_max_length
         self.max_length = min(data_args.max_seq_length or most, most)
         self.sets: dict[str, ParsedSet] = {}
+        self.decoder = "mst"
+        self.compared: dict[str, float] = {}
 
     @property
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
-        return partial(ParsingTrainer, decoder=self.data_args.decode)
+        return ParsingTrainer
 
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
         return read_each(splits, self._read)
@@ -219,7 +241,7 @@ class DependencyParsing(Task):
         return self.sets["train"].windows["sentence"][:] if "train" in self.sets else None
 
     def model(self) -> PreTrainedModel:
-        return load_model(
+        model = load_model(
             self.model_class,
             self.model_args,
             len(self.tokenizer),
@@ -227,22 +249,63 @@ class DependencyParsing(Task):
             word_tags=self.tags or None,
             **label_fields(self.labels),
         )
+        decoder, temperature = (
+            None if self.args.do_train else getattr(model.config, name, None) for name in ANSWER_FIELDS
+        )
+        self._answer(model.config, self._asked or decoder, temperature)
+        self.compared = {}
+        return model
+
+    def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
+        """Fits the temperature of arc scores and, with `--decode auto`, takes the decoder with the best UAS."""
+        assert isinstance(trainer, ParsingTrainer)
+        trainer.predict(dataset)
+        sentences = trainer.take_scores(0)
+        temperature = fit_tree_temperature(sentences)
+        self.compared = compare_decoders(sentences, temperature)
+        # The first one of equal ones. Greedy heads may be no tree, and are taken on demand only.
+        best = max((name for name in DECODERS if name != "greedy"), key=self.compared.__getitem__)
+        self._answer(trainer.model.config, self._asked or best, temperature)
+        scores = ", ".join(f"{name} {score:.2f}" for name, score in self.compared.items())
+        logger.info(f"UAS by decoder: {scores}. The parser decodes by {self.decoder}.")
+
+    def recall(self, trainer: GuidedFineTuningTrainer, folder: Path) -> None:
+        saved, _ = trainer.model.config_class.get_config_dict(folder)
+        self._answer(trainer.model.config, *(saved.get(name) for name in ANSWER_FIELDS))
+
+    def _answer(self, config: Any, decoder: str | None, temperature: float | None) -> None:
+        config.tree_decoder, config.calibration_temperature = decoder, temperature
+        self.decoder = decoder_of(config)
+
+    @property
+    def _asked(self) -> str | None:
+        return None if self.data_args.decode == "auto" else self.data_args.decode
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         sets = [self.sets[prefix] for prefix in self.scored]
-        return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
+        return parsing_metrics(prediction, sets, self.labels, self.decoder)
+
+    def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
+        """Calibration errors and, of the set that chose the decoder, the UAS of each decoder."""
+        assert isinstance(trainer, ParsingTrainer)
+        number = self.scored.index(prefix)
+        sentences = trainer.take_scores(number)
+        if not any((sentence.heads >= 0).any() for sentence in sentences):
+            return {}
+        compared = {} if number else {f"uas_{name}": score for name, score in self.compared.items()}
+        return {**compared, **tree_calibration(sentences, self.decoder, temperature_of(trainer.model.config))}
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
         """Writes `<prefix>_predictions.conllu`: the input sentences with predicted heads, relations and tags."""
         data = self.sets[prefix]
-        parses = data.parses(predictions, self.data_args.decode)
+        parses = data.parses(predictions, self.decoder)
         with open(folder / f"{prefix}_predictions.conllu", "w", encoding="utf-8", newline="") as file:
             for lines, parse, cells in zip(data.trees["lines"], parses, data.tag_cells(parses), strict=True):
                 relations = [self.labels[relation] for relation in parse.relations]
                 file.write(with_tree(lines, parse.heads, relations, **cells))
 
     def card(self) -> ModelCardFacts:
-        name = Path(str(self.data_args.train_file)).name
+        name = _names(self.data_args.train_file)
         return ModelCardFacts(
             # No pipeline_tag: the Hub has no tag for dependency parsing.
             task_type="dependency-parsing",
@@ -250,7 +313,7 @@ class DependencyParsing(Task):
             dataset_type=name,
             dataset_name=name,
             splits=self.card_splits(),
-            scored_data={prefix: Path(file).name for prefix, file in self._scored_files().items() if file},
+            scored_data={prefix: _names(files) for prefix, files in self._scored_files().items() if files},
             metrics=METRIC_NAMES,
             description=(
                 "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
@@ -259,11 +322,11 @@ class DependencyParsing(Task):
             ),
             usage=_usage,
             tags=["dependency-parsing", "pairwise-attention"],
-            config_fields=PARSER_FIELDS,
+            config_fields=(*PARSER_FIELDS, *ANSWER_FIELDS),
         )
 
-    def _scored_files(self) -> dict[str, str | None]:
-        """The file of each set that is scored, by metric prefix."""
+    def _scored_files(self) -> dict[str, str | list[str] | None]:
+        """The files of each set that is scored, by metric prefix."""
         data = self.data_args
         held_out = data.validation_split_percentage is not None
         return {
@@ -273,13 +336,15 @@ class DependencyParsing(Task):
         }
 
     def _read(self, split: str) -> Dataset | None:
-        path = self.file(split)
-        if path is None:
-            return None
-        dataset = read_treebank(path)
-        if split != "test" and "heads" not in dataset.column_names:
-            raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
-        return dataset
+        given = getattr(self.data_args, f"{split}_file") or []
+        paths = [given] if isinstance(given, str) else given
+        if len(set(paths)) < len(paths):
+            raise UserError(f"--{split}_file names a treebank twice, among {', '.join(paths)}.")
+        treebanks = [read_treebank(str(existing_file(path, f"{split}_file"))) for path in paths]
+        for path, treebank in zip(paths, treebanks, strict=True):
+            if split != "test" and "heads" not in treebank.column_names:
+                raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
+        return concatenate_datasets(treebanks) if treebanks else None
 
 
 def parsing_metrics(
@@ -297,7 +362,8 @@ def parsing_metrics(
     Returns:
         `dict[str, float]`: The share of non-projective trees, and of sentences whose greedy heads have a cycle or not
         exactly one root. With gold trees, also the scores of [`score_trees`] and the share of gold trees that are
-        non-projective. With gold tags, those of [`score_tags`].
+        non-projective; of several treebanks, also the UAS and LAS of each, such as `en_ewt-ud-dev_uas`. With gold
+        tags, those of [`score_tags`].
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     scored, trees = sets[number], sets[number].trees
@@ -314,17 +380,39 @@ def parsing_metrics(
     if "heads" not in trees.column_names:
         return metrics
     true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
-    return {
-        **score_trees(predicted, true),
-        **metrics,
-        "true_nonprojective": tree_shapes([heads for heads, _ in true])["nonprojective"],
-    }
+    if whole := [heads for heads, _ in true if min(heads) > UNKNOWN]:
+        metrics["true_nonprojective"] = tree_shapes(whole)["nonprojective"]
+    places = treebank_rows(trees["where"])
+    for name, rows in places.items() if len(places) > 1 else ():
+        if any(head > UNKNOWN for row in rows for head in true[row][0]):
+            scores = score_trees([predicted[row] for row in rows], [true[row] for row in rows])
+            metrics |= {f"{name}_{score}": scores[score] for score in ("uas", "las")}
+    return {**score_trees(predicted, true), **metrics}
+
+
+def treebank_rows(places: Iterable[str]) -> dict[str, list[int]]:
+    """
+    The rows of each treebank, by the name of its file without extensions; a second file of that name gets a number.
+
+    Args:
+        places (`Iterable[str]`): The column `where` of [`read_treebank`].
+    """
+    files: dict[str, list[int]] = {}
+    for row, where in enumerate(places):
+        files.setdefault(where.rpartition(":")[0], []).append(row)
+    found: dict[str, list[int]] = {}
+    for path, rows in files.items():
+        stem = Path(path).name.partition(".")[0]
+        names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
+        found[next(name for name in names if name not in found)] = rows
+    return found
 
 
 def _labels(trees: Mapping[str, Dataset], model_args: ModelArguments) -> list[str]:
     """The relations of the training data, or those of the checkpoint."""
     if "train" in trees:
-        return sorted(set(chain.from_iterable(trees["train"]["relations"])))
+        columns = (trees["train"][name][:] for name in ("heads", "relations"))
+        return sorted(set(chain.from_iterable(map(_known_relations, *columns))))
     config = load_config(model_args)
     if not {PairwiseParser.__name__, BertPairwiseParser.__name__}.intersection(config.architectures or ()):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
@@ -338,12 +426,22 @@ def _tags(
     known = getattr(load_config(model_args), "word_tags", None) or {}
     names = [*known] if model_args.tag is None else model_args.tag
     if "train" in trees:
-        return learn_labels(trees["train"]["lines"], names, str(data_args.train_file))
+        return learn_labels(trees["train"]["lines"], names, _names(data_args.train_file))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
             f"--tag {' '.join(unknown)}: the labels are not known; give training data, or a parser that tags them."
         )
     return {name: known[name] for name in names}
+
+
+def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str]:
+    """The relations of the words whose head is known."""
+    return [name for head, name in zip(heads, relations, strict=True) if head > UNKNOWN]
+
+
+def _names(files: str | Sequence[str] | None) -> str:
+    """The names of files, without folders."""
+    return " + ".join(Path(path).name for path in ([files] if isinstance(files, str) else files or ["None"]))
 
 
 def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:
@@ -363,11 +461,19 @@ def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int
         )
     if "relations" not in data.trees.column_names:
         return
+    sentences = [*zip(*(data.trees[name][:] for name in ("heads", "relations", "where")), strict=True)]
+    partial = [where for heads, _, where in sentences if min(heads) == UNKNOWN]
+    if partial:
+        missing = [head == UNKNOWN for heads, _, _ in sentences for head in heads]
+        logger.warning(
+            f"{prefix}: {len(partial)} of {len(sentences)} sentences, the first at {partial[0]}, have words without a "
+            f"head. These {sum(missing)} of {len(missing)} words have no loss, and do not count in scores."
+        )
     known = set(labels)
     unknown = [
         (name, where)
-        for names, where in zip(data.trees["relations"], data.trees["where"], strict=True)
-        for name in names
+        for heads, names, where in sentences
+        for name in _known_relations(heads, names)
         if name not in known
     ]
     if unknown:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from msattn.errors import UserError
 from msattn.trees.k_best_trees import k_best_trees
 from msattn.trees.tree_decoding import (
     as_array,
@@ -50,8 +51,26 @@ class Parses(NamedTuple):
         return np.stack([*self[:4], *(self.tags[name] for name in sorted(self.tags))], axis=-1)
 
 
+def decoder_of(config: Any) -> str:
+    """
+    The decoder in a parser's configuration, which a development set has chosen; `"mst"` if it names none.
+
+    Raises:
+        UserError: There is no such decoder.
+    """
+    decoder = getattr(config, "tree_decoder", None) or "mst"
+    if decoder not in DECODERS:
+        raise UserError(f"tree_decoder in the configuration is one of {', '.join(DECODERS)}, not {decoder!r}.")
+    return decoder
+
+
+def temperature_of(config: Any) -> float:
+    """What divides the arc scores of a parser, by its configuration; 1 if it was not calibrated."""
+    return getattr(config, "calibration_temperature", None) or 1.0
+
+
 def parse_batch(
-    model: Callable[..., Any], inputs: Mapping[str, torch.Tensor], decoder: str = "mst"
+    model: Callable[..., Any], inputs: Mapping[str, torch.Tensor], decoder: str = "mst", temperature: float = 1.0
 ) -> tuple[Any, Parses]:
     """
     Parses a batch. Relations are scored for the decoded arcs only.
@@ -61,6 +80,7 @@ def parse_batch(
         inputs (`Mapping[str, torch.Tensor]`): The model inputs.
         decoder (`str`, *optional*, defaults to `"mst"`):
             See [`decode_heads`].
+        temperature (`float`, *optional*, defaults to 1.0): Divides the arc scores.
 
     Returns:
         `tuple[PairwiseParserOutput, Parses]`: What the parser returned, and the trees.
@@ -72,7 +92,7 @@ def parse_batch(
     found: dict[str, np.ndarray] = {}
 
     def choose_heads(arc_scores: torch.Tensor) -> torch.Tensor:
-        scores = as_array(arc_scores)
+        scores = as_array(arc_scores) / temperature
         found["greedy"] = greedy_heads(scores, lengths)
         found["heads"] = decode_heads(scores, found["greedy"], decoder)
         return torch.from_numpy(found["heads"]).to(arc_scores.device)
@@ -80,7 +100,7 @@ def parse_batch(
     outputs = model(**inputs, choose_heads=choose_heads)
     arcs = outputs["arc_scores"]
     index = torch.from_numpy(found["heads"]).to(arcs.device).clamp_min(0).unsqueeze(1)
-    of_heads = arcs[:, :, 1:].float().softmax(dim=1).gather(1, index).squeeze(1)
+    of_heads = (arcs[:, :, 1:].float() / temperature).softmax(dim=1).gather(1, index).squeeze(1)
     of_relations, relations = outputs["relation_logits"].float().softmax(dim=-1).max(dim=-1)
     scores = (of_heads * of_relations).cpu().numpy()
     return outputs, Parses(relations=relations.cpu().numpy(), scores=scores, tags=best_tags(outputs), **found)
@@ -151,6 +171,7 @@ def ranked_trees(
     k: int | None = None,
     fixed: Mapping[int, int] | None = None,
     decoder: str = "mst",
+    temperature: float = 1.0,
 ) -> list[RankedTree]:
     """
     The trees of a sentence with their probabilities.
@@ -161,12 +182,13 @@ def ranked_trees(
         k (`int`, *optional*): The number of trees, best first; only that of the decoder if `None`.
         fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
         decoder (`str`, *optional*, defaults to `"mst"`): See [`decode_heads`]; not used with `k`.
+        temperature (`float`, *optional*, defaults to 1.0): Divides the arc scores.
 
     Raises:
         ValueError: A score is NaN or `inf`.
         UserError: `k` is less than 1, `fixed` names a word that is not there, or no tree has the fixed heads.
     """
-    scores = as_array(arc_scores)[None]
+    scores = as_array(arc_scores)[None] / temperature
     if fixed:
         scores = with_fixed_heads(scores, None, [fixed])
     distribution = batch_marginals(torch.from_numpy(scores))

@@ -74,6 +74,7 @@ TEXTS = {
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
     "relations.json": json.dumps([RELATIONS] * 8),
+    "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
     "sentences.txt": "The patient denied any headache.\nThe head does not hurt.\n",
     "train.jsonl": RANKING * 8,
     "dev.jsonl": RANKING,
@@ -117,6 +118,8 @@ LIMITS = {
     "--task_name": "--glue_dir GLUE",
     "--mdg_weight": "--overwrite_output_dir",  # of README, where an encoder lies in the folder already
     "--mtl16_dir": "--domains MR",
+    "--max_steps": "--max_steps 2",
+    "doubt": "--sure 0",
     "probe": "--max_pairs 200 --n_estimators 10",
     "importance": "--max_eval_samples 16",
     "msattn.data.corpora.sts_ranking": "--negatives 9",

@@ -16,6 +16,7 @@ import run_parsing
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.metrics.parsing import score_trees
+from msattn.trees.parses import DECODERS
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, logged, same_weights
 from tests.tiny_models import tiny_tokenizer
@@ -66,6 +67,15 @@ def trees(path: Path) -> list[tuple[list[int], list[str]]]:
     return list(zip(data["heads"], data["relations"], strict=True))
 
 
+def rows(path: Path) -> list[tuple[list[int], list[str]]]:
+    """As `trees`, for heads that need not be trees."""
+    found = []
+    for block in path.read_text(encoding="utf-8").split("\n\n")[:-1]:
+        cells = [line.split("\t") for line in block.splitlines() if line.partition("\t")[0].isdecimal()]
+        found.append(([int(row[6]) for row in cells], [row[7] for row in cells]))
+    return found
+
+
 def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     text = conllu([*TREES] * 4)
     train = write("train.conllu", text)
@@ -114,17 +124,92 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     assert (tmp_path / "blind" / "test_predictions.conllu").read_text(encoding="utf-8") == conllu([*TREES])
 
 
+def without_heads(text: str, hidden: str) -> str:
+    """The same CoNLL-U with `_` for head and relation of the words with this relation."""
+    lines = [line.split("\t") for line in text.splitlines(keepends=True)]
+    for cells in lines:
+        if len(cells) > 7 and cells[7] == hidden:
+            cells[6:8] = "_", "_"
+    return "".join("\t".join(cells) for cells in lines)
+
+
+def test_partial_trees_teach_what_they_have(run, write, tmp_path, caplog):
+    text = conllu([*TREES] * 2)
+    partial = write("partial.conllu", without_heads(text, "det"))
+    options = {"max_steps": 2, "objective": "head_select", "train_file": partial, "validation_file": partial}
+    results = run("do_train", "do_eval", **options)
+    assert (
+        "train: 6 of 8 sentences, the first at" in caplog.text and "These 10 of 42 words have no loss" in caplog.text
+    )
+    assert "det" not in config_of(tmp_path / "out")["label2id"] and "_" not in config_of(tmp_path / "out")["label2id"]
+    found = rows(tmp_path / "out" / "eval_predictions.conllu")
+    assert results["eval_uas"] == score_trees(found, trees(partial))["uas"]
+    assert "eval_ece" in results and results["eval_true_nonprojective"] == 0
+
+
+def test_several_treebanks(run, write, tmp_path, fails):
+    one, two = write("one.conllu", conllu([*TREES][:2])), write("two.conllu", conllu([*TREES][2:]))
+    (tmp_path / "more").mkdir()
+    three = write("more/two.conllu", conllu([*TREES][1:3]))
+    results = run("do_train", "do_eval", train_file=[one, two], validation_file=[one, two, three])
+    assert (results["train_samples"], results["eval_samples"]) == (4, 6)
+    written = rows(tmp_path / "out" / "eval_predictions.conllu")
+    for name, path, part in (("one", one, slice(2)), ("two", two, slice(2, 4)), ("two_2", three, slice(4, 6))):
+        scores = score_trees(written[part], trees(path))
+        assert [results[f"eval_{name}_{score}"] for score in ("uas", "las")] == [scores["uas"], scores["las"]]
+    assert "one.conllu + two.conllu" in ModelCard.load(tmp_path / "out" / "README.md").text
+    assert "names a treebank twice" in fails("do_train", train_file=[one, one])
+
+
 @pytest.mark.parametrize("decode", ["greedy", "mst", "eisner", "mbr"])
 def test_scores_are_those_of_what_is_written(run, write, tmp_path, decode):
     train = write("train.conllu", conllu([*TREES]))
     results = run("do_train", "do_eval", train_file=train, validation_file=train, decode=decode, max_steps=3)
-    read = []
-    for block in (tmp_path / "out" / "eval_predictions.conllu").read_text(encoding="utf-8").split("\n\n")[:-1]:
-        rows = [line.split("\t") for line in block.splitlines() if line.partition("\t")[0].isdecimal()]
-        read.append(([int(row[6]) for row in rows], [row[7] for row in rows]))
+    read = rows(tmp_path / "out" / "eval_predictions.conllu")
     assert {name: results[f"eval_{name}"] for name in score_trees(read, trees(train))} == score_trees(
         read, trees(train)
     )
+
+
+def config_of(folder: Path) -> dict:
+    return json.loads((folder / "config.json").read_text())
+
+
+def test_the_validation_data_choose_the_decoder(run, write, tmp_path):
+    train = write("train.conllu", conllu([*TREES]))
+    out = tmp_path / "out"
+    results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
+    uas = {name: results[f"eval_uas_{name}"] for name in DECODERS}
+    chosen = config_of(out)["tree_decoder"]
+    assert chosen == max((name for name in DECODERS if name != "greedy"), key=uas.get)
+    assert results["eval_uas"] == results["test_uas"] == uas[chosen] and "test_uas_mst" not in results
+    options = {"model_name_or_path": out, "validation_file": train, "output_dir": tmp_path / "asked"}
+    assert run("do_eval", decode="mbr_eisner", **options)["eval_uas"] == uas["mbr_eisner"]
+
+    # Probabilities are calibrated, and the pipeline and later runs decode as the checkpoint says.
+    temperature = config_of(out)["calibration_temperature"]
+    assert 0.05 <= temperature <= 20 and temperature != 1
+    assert {"eval_ece", "eval_tree_ece", "eval_uncalibrated_ece", "test_uncalibrated_tree_ece"} <= results.keys()
+    assert f"tree_decoder: {chosen}" in ModelCard.load(out / "README.md").text
+    for decoder in ("greedy", "mbr", None):
+        changed = config_of(out) | {"tree_decoder": decoder}
+        if decoder is None:
+            del changed["tree_decoder"], changed["calibration_temperature"]  # of an earlier version
+        (out / "config.json").write_text(json.dumps(changed))
+        options = {"model_name_or_path": out, "validation_file": train, "output_dir": tmp_path / f"{decoder}-again"}
+        again = run("do_eval", **options)
+        assert again["eval_uas"] == uas[decoder or "mst"]
+        assert ("eval_uncalibrated_ece" in again) == (decoder is not None)
+        parse = pipeline("dependency-parsing", model=str(out), device="cpu")
+        found = [[word["head"] for word in parse({"words": words})] for words in read_treebank(train)["words"]]
+        assert found == [heads for heads, _ in rows(tmp_path / f"{decoder}-again" / "eval_predictions.conllu")]
+
+
+@pytest.mark.parametrize(("decode", "stored"), [("eisner", "eisner"), (None, None)])
+def test_without_validation_data_nothing_is_chosen(run, write, tmp_path, decode, stored):
+    run("do_train", train_file=write("train.conllu", conllu([*TREES])), decode=decode)
+    config = config_of(tmp_path / "out")
+    assert (config.get("tree_decoder"), config.get("calibration_temperature")) == (stored, None)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ FEATURES = Features(
     }
 )
 TREE_COLUMNS = ["heads", "relations"]
+# The head of a word where the file has "_".
+UNKNOWN = -1
 
 
 def read_treebank(path: str | os.PathLike) -> Dataset:
@@ -35,24 +37,26 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
     Args:
         path (`str` or `os.PathLike`):
             The file, in UTF-8, gzipped if its name ends in `.gz`. Files named `.txt` or `.txt.gz` have one sentence
-            per line, with spaces between words. All others are CoNLL-U or CoNLL-X; with `_` for all heads, they are
-            read as sentences without trees.
+            per line, with spaces between words. All others are CoNLL-U or CoNLL-X. A head `_` is unknown; if all are,
+            the sentences have no trees.
 
     Returns:
-        `datasets.Dataset`: `words` (syntactic words), `heads` (from 1; 0 for the root) and `relations` (if the file
-        has trees), `lines` (the CoNLL-U or CoNLL-X lines; see [`~msattn.data.files.conllu.ConlluSentence`]) and
-        `where` (`"path:line"` of the first word).
+        `datasets.Dataset`: `words` (syntactic words), `heads` (from 1; 0 for the root, -1 if unknown) and `relations`
+        (if the file has trees), `lines` (the CoNLL-U or CoNLL-X lines; see
+        [`~msattn.data.files.conllu.ConlluSentence`]) and `where` (`"path:line"` of the first word).
 
     Raises:
-        UserError: The file cannot be read, is malformed or empty, a tree has a cycle, several roots or a head that is
-            out of range, or only some sentences have trees. The message names file and line.
+        UserError: The file cannot be read, is malformed or empty, or a tree has a cycle, several roots or a head that
+            is out of range. The message names file and line.
     """
     name = os.fspath(path)
     plain = name.removesuffix(".gz").endswith(".txt")
     dataset = rows_to_dataset(_text_rows(path) if plain else _conllu_rows(path), FEATURES)
     if not len(dataset):
         raise UserError(f"{name}: there is no sentence in it.")
-    return dataset.remove_columns(TREE_COLUMNS) if dataset[0]["heads"] is None else dataset
+    if not plain and any(max(heads) > UNKNOWN for heads in dataset["heads"]):
+        return dataset
+    return dataset.remove_columns(TREE_COLUMNS)
 
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
@@ -64,36 +68,30 @@ def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 
 
 def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    labelled: bool | None = None
     for _, tokens, lines in conllu_sentences(path):
         words = [token for token in tokens if not token.end]
         if not words:
             raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
-        row: dict[str, Any] = {
+        yield {
             "words": [word.cells["form"] for word in words],
+            "heads": _heads(words),
+            "relations": [word.cells["deprel"] for word in words],
             "lines": lines,
             "where": words[0].where,
         }
-        has_tree = any(word.cells["head"] != "_" for word in words)
-        if has_tree:
-            row["heads"] = _heads(words)
-            row["relations"] = [word.cells["deprel"] for word in words]
-        if labelled not in (None, has_tree):
-            raise UserError(
-                f"{words[0].where}: the sentence has {'' if has_tree else 'no '}heads, unlike those before."
-            )
-        labelled = has_tree
-        yield row
 
 
 def _heads(words: Sequence[ConlluToken]) -> list[int]:
     heads: list[int] = []
     for number, (where, cells, _) in enumerate(words, start=1):
         head = cells["head"]
+        if head == "_":
+            heads.append(UNKNOWN)
+            continue
         if not _is_index(head) or int(head) > len(words) or int(head) == number:
             raise UserError(
                 f"{where}: the head of word {number} has to be 0 or the number of another of the {len(words)} words, "
-                f"not {shown(head)}."
+                f"or _ if it is unknown, not {shown(head)}."
             )
         if head == "0" and 0 in heads:
             raise UserError(f"{where}: word {number} is a second root, after word {heads.index(0) + 1}.")
@@ -108,8 +106,8 @@ def _is_index(text: str) -> bool:
 
 
 def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:
-    # Words that are known to lead to the root need no second visit.
-    reached = {0}
+    # Words that are known to lead to the root, or to a word without a head, need no second visit.
+    reached = {0, UNKNOWN}
     for start in range(1, len(heads) + 1):
         way: dict[int, int] = {}
         number = start

@@ -62,13 +62,15 @@ def tag_columns(lines: Iterable[str], names: Iterable[str]) -> dict[str, list[st
     return {name: [cells[TAG_CELLS[name]] for cells in words] for name in names}
 
 
-def with_tree(lines: Sequence[str], heads: Iterable[int], relations: Iterable[str], **tags: Iterable[str]) -> str:
+def with_tree(
+    lines: Sequence[str], heads: Iterable[int | str], relations: Iterable[str], **tags: Iterable[str]
+) -> str:
     """
     Replaces the tree of a sentence, and the columns in `tags`. All other columns stay unchanged.
 
     Args:
         lines (`Sequence[str]`): The lines of a [`ConlluSentence`].
-        heads (`Iterable[int]`): The index of each word's head, from 1; 0 for the root.
+        heads (`Iterable[int | str]`): The index of each word's head, from 1; 0 for the root, `"_"` if it is unknown.
         relations (`Iterable[str]`): The relation of each word to its head.
         **tags (`Iterable[str]`): The cells of each word in some of the columns `TAG_CELLS`.
 

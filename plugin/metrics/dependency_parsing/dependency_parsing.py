@@ -18,12 +18,12 @@ INPUTS = """
 Args:
     predictions: one dict per sentence, with "heads" (the index of each word's head, from 1; 0 for the root) and
         "relations".
-    references: the gold trees, in the same form.
+    references: the gold trees, in the same form. Words whose head is below 0, which is unknown, do not count.
 Returns, in percent:
     uas, las: words with the correct head, and with the correct head and relation.
     clas: labelled F1 over the words with a content relation.
     label_accuracy: words with the correct relation.
-    root_accuracy: sentences with the correct root dependents.
+    root_accuracy: sentences with the correct root dependents, of those whose root is known.
     las_subtypes: as las, with subtypes such as "acl:relcl".
     uas_no_punct, las_no_punct, label_accuracy_no_punct: without words whose gold relation is "punct".
 """

@@ -41,6 +41,17 @@ def test_scores():
     assert set(score_trees(TRUE, TRUE).values()) == {100.0}
 
 
+def test_unknown_heads_do_not_count():
+    # The last word of each sentence, which no gold head names, is unknown; the last sentence is left out as a whole.
+    gold = [([*heads[:-1], -1], names) for heads, names in TRUE[:2]] + [([-1] * len(TRUE[3][0]), TRUE[3][1])]
+    found = [*PREDICTED[:2], PREDICTED[3]]
+    shorter = [[(heads[:-1], names[:-1]) for heads, names in trees[:2]] for trees in (PREDICTED, TRUE)]
+    assert score_trees(found, gold) == score_trees(*shorter) != score_trees(PREDICTED[:2], TRUE[:2])
+    assert score_trees([([2, 0], ["a", "b"])], [([2, -1], ["a", "_"])])["root_accuracy"] == 0
+    with pytest.raises(UserError, match="no word with a known head"):
+        score_trees([PREDICTED[2]], [([-1], ["root"])])
+
+
 def test_the_metric():
     predictions, references = (
         [{"heads": heads, "relations": relations} for heads, relations in trees] for trees in (PREDICTED, TRUE)

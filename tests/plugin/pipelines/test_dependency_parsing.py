@@ -132,6 +132,47 @@ def test_other_trees(parse, decode):
         assert decode == "mbr" or not has_crossing_arcs([word["head"] for word in sentence])
 
 
+@pytest.fixture
+def answers(parse):
+    """Sets what the configuration says about answers, for one test."""
+    config = parse.model.config
+
+    def answers(**values):
+        for name, value in values.items():
+            setattr(config, name, value)
+
+    yield answers
+    answers(tree_decoder=None, calibration_temperature=None)
+
+
+def test_the_decoder_of_the_configuration(parse, answers):
+    words = [{"words": ["dog", "cat", "taxi", "house", "a", "the", "."][:length]} for length in range(2, 8)]
+    given = {decode: parse(words, decode=decode) for decode in ("mst", "eisner", "greedy")}
+    assert given["mst"] == parse(words) and given["mst"] != given["eisner"] != given["greedy"]
+    for decode, expected in given.items():
+        answers(tree_decoder=decode)
+        assert parse(words) == expected and parse(words, decode="mst") == given["mst"]
+    answers(tree_decoder="best")
+    with pytest.raises(UserError, match="tree_decoder in the configuration is one of mst, eisner, .* not 'best'"):
+        parse(words)
+
+
+def test_a_calibrated_parser_is_less_sure(parse, answers):
+    words = {"words": ["dog", "cat", "taxi", "."]}
+    plain, scored = parse(words, k=100, marginals=True), parse(words)
+    answers(calibration_temperature=2.0)
+    soft = {tuple(word["head"] for word in tree["words"]): tree for tree in parse(words, k=100, marginals=True)}
+    # Probabilities to the power of one half, made to sum to 1 again.
+    total = sum(tree["probability"] ** 0.5 for tree in plain)
+    for tree in plain:
+        found = soft[tuple(word["head"] for word in tree["words"])]
+        assert found["probability"] == pytest.approx(tree["probability"] ** 0.5 / total)
+    best = next(iter(soft.values()))["words"]
+    assert [word["marginal"] for word in parse(words, marginals=True)] == [word["marginal"] for word in best]
+    assert [word["score"] for word in parse(words)] == pytest.approx([word["score"] for word in best], rel=1e-5)
+    assert [word["score"] for word in best] != pytest.approx([word["score"] for word in scored], rel=1e-2)
+
+
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_several_trees(parse, batch_size):
     sentences = [{"words": ["dog", "cat", "taxi", "."][:length]} for length in (3, 0, 1, 4)]

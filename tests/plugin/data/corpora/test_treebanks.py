@@ -78,6 +78,12 @@ def test_sentences_without_trees(write):
     assert data.column_names == ["words", "lines", "where"] and data[0]["words"] == ["John", "sleeps"]
 
 
+def test_partial_trees(write):
+    text = f"{row(1, '_')}{row(2, '_')}\n{row(1, '_')}{row(2, '1')}{row(3, '2')}\n"
+    data = read_treebank(write(text))
+    assert data["heads"][:] == [[-1, -1], [-1, 1, 2]] and data["relations"][1] == ["dep"] * 3
+
+
 def test_plain_sentences(write):
     path = write("\ufeffWe do n't .\r\n\n \n10\u00a0000  \u200d\tdogs\n", "raw.txt")
     data = read_treebank(path)
@@ -104,12 +110,12 @@ def row(number: int, head: str) -> str:
         (row(1, "0") + row(2, "3"), ":2: the head of word 2 has to be 0 or the number of another of the 2 words"),
         (row(1, "0") + row(2, "2"), ":2: the head of word 2 has to be 0 or the number of another"),
         (row(1, "0") + row(2, "-1"), ":2: the head of word 2 .* not '-1'"),
-        (row(1, "0") + row(2, "_"), ":2: the head of word 2 .* not '_'"),
+        (row(1, "0") + row(2, "__"), ":2: the head of word 2 has to be .* or _ if it is unknown, not '__'"),
+        (row(1, "0") + row(2, "_") + row(3, "0"), ":3: word 3 is a second root, after word 1"),
+        (row(1, "_") + row(2, "3") + row(3, "2"), ":2: word 2 is its own head, by way of 3"),
         (row(1, "0") + row(2, "0"), ":2: word 2 is a second root, after word 1"),
         (row(1, "2") + row(2, "3") + row(3, "1"), ":1: word 1 is its own head, by way of 2, 3; a tree has no cycle"),
         (row(1, "0") + row(2, "3") + row(3, "4") + row(4, "3"), ":3: word 3 is its own head, by way of 4"),
-        (row(1, "0") + "\n" + row(1, "_"), ":3: the sentence has no heads, unlike those before"),
-        (row(1, "_") + "\n" + row(1, "0"), ":3: the sentence has heads, unlike those before"),
         ("1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ":1: the sentence has a multi-word token, and no word"),
         ("# only a comment\n\n", ": there is no sentence in it"),
         ("", ": there is no sentence in it"),

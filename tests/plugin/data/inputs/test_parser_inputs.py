@@ -129,6 +129,15 @@ def test_encoded_tags(tokenizer):
     assert "upos" not in blind.column_names
 
 
+def test_an_unknown_head_has_no_label(tokenizer):
+    trees = Dataset.from_dict({"words": [["dog"] * 9], "heads": [[-1, *range(1, 9)]], "relations": [["_"] * 9]})
+    rows = encode_treebank(trees, tokenizer, {"_": 0}, max_length=8)
+    for row in rows:
+        for word, head in enumerate(row["heads"]):
+            assert head != NO_LABEL or row["first"] + word == 0 or not row["start"] <= word < row["stop"]
+    assert rows[0]["heads"][:2] == [NO_LABEL, 1] and rows[0]["relations"][:2] == [NO_LABEL, 0]
+
+
 def test_a_batch_is_padded(tokenizer):
     trees = Dataset.from_dict(
         {"words": [["dog"], ["unpayers", "cat"]], "heads": [[0], [2, 0]], "relations": [["a"], ["b", "a"]]}

@@ -1,0 +1,231 @@
+"""
+How many annotated sentences a parser needs if it chooses them itself, against a random choice.
+
+The gold trees of a treebank play the annotator. Each way of choosing starts from the same random sentences. A parser
+is trained on what is annotated so far, from the encoder and for the same number of steps each time. It is scored on
+the development data, and then chooses what is annotated next. The table (`annotation.json`) grows with each parser,
+and a run that was stopped goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bench_multiscale import markdown
+from datasets import Dataset
+from matplotlib.figure import Figure
+from transformers import pipeline
+
+from msattn.analysis import doubts, most_doubtful
+from msattn.analysis.pictures import COLORS, FAINT, MARKERS, MUTED, picture_style, save_picture
+from msattn.data import read_treebank
+from msattn.results import read_json, write_json
+from msattn.run import run
+from msattn.tasks.dependency_parsing import DependencyParsing
+
+WAYS = ("random", "probability", "loss")
+# What a point is plotted over.
+EFFORTS = ("sentences", "words")
+# Settings that change no point.
+FREE = ("output_dir", "threads", "target", "seeds", "ways")
+
+
+class Simulation:
+    """
+    The points of all seeds and ways.
+
+    Args:
+        arguments (`argparse.Namespace`): Of the command line.
+    """
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments, self.folder = arguments, Path(arguments.output_dir)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.settings = {name: value for name, value in vars(arguments).items() if name not in FREE}
+        self.table = self.folder / "annotation.json"
+        self.points: list[dict[str, Any]] = []
+        if self.table.exists():
+            saved = read_json(self.table)
+            if saved["settings"] != self.settings:
+                raise SystemExit(f"error: {self.table} is of other settings; give another --output_dir.")
+            self.points = saved["points"]
+
+    def run(self, treebank: Dataset, seed: int, way: str) -> None:
+        """Annotates, trains and chooses, until the last size."""
+        sizes = self.arguments.sizes
+        pool = np.random.default_rng(seed).permutation(len(treebank))[: self.arguments.pool].tolist()
+        annotated = pool[: sizes[0]]
+        for number, size in enumerate(sizes):
+            known = [point for point in self.points if (point["seed"], point["way"]) == (seed, way)]
+            if number < len(known):
+                annotated += known[number]["next"]
+                continue
+            start = time.perf_counter()
+            scores = self.train(treebank.select(annotated), seed)
+            left = sorted(set(pool) - set(annotated))
+            wanted = sizes[number + 1] - size if number + 1 < len(sizes) else 0
+            draw = np.random.default_rng((seed, size))
+            chosen = self.choose(treebank.select(left), wanted, way, draw) if wanted else []
+            point = {
+                "seed": seed,
+                "way": way,
+                "sentences": size,
+                "words": sum(map(len, treebank.select(annotated)["words"])),
+                **{name: scores[f"eval_{name}"] for name in ("uas", "las")},
+                "seconds": round(time.perf_counter() - start),
+                "next": [left[row] for row in chosen],
+            }
+            self.points.append(point)
+            write_json(self.table, {"settings": self.settings, "points": self.points})
+            print(json.dumps({name: value for name, value in point.items() if name != "next"}), flush=True)
+            annotated += point["next"]
+
+    def train(self, annotated: Dataset, seed: int) -> dict[str, float]:
+        """Trains a parser in `parser` and returns its scores."""
+        arguments, file = self.arguments, self.folder / "annotated.conllu"
+        file.write_text("".join(line for lines in annotated["lines"] for line in lines), encoding="utf-8", newline="")
+        given = {
+            "model_name_or_path": arguments.model_name_or_path,
+            "train_file": file,
+            "validation_file": arguments.validation_file,
+            "objective": "head_select",
+            "scorer": "biaffine",
+            "max_steps": arguments.max_steps,
+            "per_device_train_batch_size": arguments.batch_size,
+            "learning_rate": arguments.learning_rate,
+            "new_layers_learning_rate": arguments.new_layers_learning_rate,
+            "warmup_steps": 0.1,
+            "seed": seed,
+            "max_eval_samples": arguments.max_eval_samples,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "output_dir": self.folder / "parser",
+        }
+        flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+        run(DependencyParsing, ["--do_train", "--do_eval", "--overwrite_output_dir", *flags])
+        return read_json(self.folder / "parser" / "all_results.json")
+
+    def choose(self, left: Dataset, count: int, way: Any, draw: np.random.Generator) -> list[int]:
+        """The rows to annotate next, by the parser that was trained last."""
+        rows: list[int] = []
+        if way != "random":
+            parse = pipeline("dependency-parsing", model=str(self.folder / "parser"))
+            rows = most_doubtful(doubts(parse, left["words"][:]), count, way)
+        # Where near-duplicates leave too few.
+        others = [row for row in draw.permutation(len(left)).tolist() if row not in set(rows)]
+        return rows + others[: count - len(rows)]
+
+
+def needed(points: Sequence[dict[str, Any]], effort: str, target: float) -> float | None:
+    """Sentences or words at which the UAS of one seed reaches the target, between two points by their logarithm."""
+    for before, after in zip(points, points[1:], strict=False):
+        if before["uas"] < target <= after["uas"]:
+            share = (target - before["uas"]) / (after["uas"] - before["uas"])
+            return math.exp((1 - share) * math.log(before[effort]) + share * math.log(after[effort]))
+    return points[0][effort] if points[0]["uas"] >= target else None
+
+
+def summary(points: Sequence[dict[str, Any]], target: float) -> str:
+    """The UAS of each way and size, and what the target takes: mean and standard deviation over the seeds."""
+    ways = [way for way in WAYS if any(point["way"] == way for point in points)]
+    sizes = sorted({point["sentences"] for point in points})
+    rows = []
+    for way in ways:
+        own = [point for point in points if point["way"] == way]
+        cells = [_mean([point["uas"] for point in own if point["sentences"] == size], ".2f") for size in sizes]
+        for effort in EFFORTS:
+            found = [
+                needed([p for p in own if p["seed"] == seed], effort, target) for seed in {p["seed"] for p in own}
+            ]
+            reached = [value for value in found if value is not None]
+            cells.append(_mean(reached, ",.0f") if len(reached) == len(found) else "not reached")
+        rows.append([way, *cells])
+    columns = " | ".join(["UAS", *map(str, sizes), *(f"{effort} to {target:g}" for effort in EFFORTS)])
+    return markdown(columns, rows)
+
+
+def plot(points: Sequence[dict[str, Any]], target: float, path: Path) -> None:
+    """UAS by annotated sentences, and by their words."""
+    with picture_style():
+        figure = Figure(figsize=(9.0, 4.0), facecolor="white", layout="constrained")
+        for axes, effort in zip(figure.subplots(1, 2, sharey=True), EFFORTS, strict=True):
+            for way, color, marker in zip(WAYS, COLORS, MARKERS, strict=False):
+                own = [point for point in points if point["way"] == way]
+                groups = [[p for p in own if p["sentences"] == size] for size in sorted({p["sentences"] for p in own})]
+                if own:
+                    scores = [[point["uas"] for point in group] for group in groups]
+                    axes.errorbar(
+                        [statistics.fmean(point[effort] for point in group) for group in groups],
+                        [statistics.fmean(values) for values in scores],
+                        [statistics.stdev(values) if len(values) > 1 else 0 for values in scores],
+                        color=color,
+                        marker=marker,
+                        capsize=3,
+                        label=way,
+                    )
+            axes.axhline(target, color=MUTED, linestyle="--", linewidth=1)
+            axes.set_xscale("log")
+            axes.set_xlabel(f"annotated {effort}")
+            axes.grid(color=FAINT)
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.axes[0].set_ylabel("UAS (development), mean ± standard deviation")
+        figure.axes[0].legend(frameon=False)
+        save_picture(figure, path)
+
+
+def _mean(values: Sequence[float], form: str) -> str:
+    spread = f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):{form}}{spread}" if values else ""
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__.strip().splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--model_name_or_path", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--train_file", required=True, help="treebank whose sentences are the pool")
+    parser.add_argument("--validation_file", required=True, help="treebank that scores the parsers")
+    parser.add_argument("--output_dir", required=True, help="folder for the table, the plot and the last parser")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 3200])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=["random", "probability"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--pool", type=int, default=6000, help="sentences of the treebank to choose from")
+    parser.add_argument("--max_steps", type=int, default=300, help="training steps of each parser")
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--learning_rate", type=float, default=1e-4)
+    parser.add_argument("--new_layers_learning_rate", type=float, default=2e-3)
+    parser.add_argument("--max_eval_samples", type=int, default=2001)
+    parser.add_argument("--target", type=float, default=85.0, help="UAS to reach")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    if sorted(set(arguments.sizes)) != arguments.sizes or not 0 < arguments.sizes[0]:
+        parser.error("--sizes are above 0 and ascend")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    torch.set_num_threads(arguments.threads)
+    treebank = read_treebank(arguments.train_file)
+    if arguments.sizes[-1] > min(len(treebank), arguments.pool):
+        raise SystemExit(f"error: --sizes go up to {arguments.sizes[-1]}, more sentences than the pool has.")
+    simulation = Simulation(arguments)
+    for seed in arguments.seeds:
+        for way in arguments.ways:
+            simulation.run(treebank, seed, way)
+            plot(simulation.points, arguments.target, simulation.folder / "annotation.png")
+    print(summary(simulation.points, arguments.target))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Sentences that a parser is unsure of, for annotators: the sure arcs are filled in, the others are left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from transformers import Pipeline, pipeline
+from transformers.utils import logging
+
+from msattn.analysis.arguments import load_config
+from msattn.analysis.pictures import check_output
+from msattn.argument_values import Count, Share
+from msattn.command_line import existing_file
+from msattn.data.corpora.treebanks import UNKNOWN, read_treebank
+from msattn.data.files.conllu_lines import conllu_lines_of_text, with_tree
+from msattn.data.files.text_lines import text_lines
+from msattn.data.inputs.raw_text import split_text
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# What orders sentences, with the most doubtful first.
+ORDERS = {"probability": lambda doubt: doubt.probability, "loss": lambda doubt: -doubt.errors}
+
+
+@dataclass(kw_only=True)
+class DoubtArguments:
+    """Arguments of `python -m msattn.analysis doubt`."""
+
+    model: str = field(metadata={"help": "Parser: a folder of run_parsing.py, or a name on the Hub."})
+    file: str = field(
+        metadata={
+            "help": "Sentences in CoNLL-U, or raw text in a .txt file, which is split into sentences and words. "
+            "Sentences with a head are left out."
+        }
+    )
+    output: str = field(metadata={"help": "Output file: .conllu."})
+    top: Count = field(default=50, metadata={"help": "Number of sentences to write."})
+    by: Literal["probability", "loss"] = field(
+        default="probability",
+        metadata={"help": "Lowest probability of the best tree, or largest expected number of wrong heads (loss)."},
+    )
+    sure: Share = field(
+        default=0.95,
+        metadata={"help": "Fill in head and relation of a word if they are at least so probable; 1 for hardly any."},
+    )
+    similarity: Share = field(
+        default=0.5,
+        metadata={"help": "Largest part of the words of two sentences that both may have; 1 to keep duplicates."},
+    )
+    lang: str | None = field(default=None, metadata={"help": "Language of the rules that split raw text, such as en."})
+    batch_size: Count = field(default=32, metadata={"help": "Number of sentences per batch."})
+
+    def __post_init__(self) -> None:
+        if self.lang is not None and not _is_text(self.file):
+            raise UserError(f"--lang splits raw text into words, and the words of {self.file} are given.")
+
+
+class Doubt(NamedTuple):
+    """
+    How sure a parser is of a sentence.
+
+    Args:
+        words (`list[dict]`): The words of the best tree, with marginals; see [`DependencyParsingPipeline`].
+        probability (`float`): The probability of the best tree.
+        errors (`float`): The number of its heads that are wrong, to be expected.
+    """
+
+    words: list[dict[str, Any]]
+    probability: float
+    errors: float
+
+
+def write_doubtful(args: DoubtArguments) -> None:
+    """Write the sentences that a parser is least sure of, with its sure arcs, for annotation."""
+    check_output(args.output, (".conllu",))
+    path = str(existing_file(args.file, "file"))
+    if not any(name.endswith("PairwiseParser") for name in load_config(args.model).architectures or ()):
+        raise UserError(f"--model {args.model}: it is no parser; give a checkpoint that run_parsing.py has trained.")
+    sentences = [*(_text_sentences(path, args.lang) if _is_text(path) else _open_sentences(path))]
+    if not sentences:
+        raise UserError(f"--file {path}: there is no sentence without heads to annotate.")
+    found = doubts(
+        pipeline("dependency-parsing", model=args.model), [words for words, _ in sentences], args.batch_size
+    )
+    chosen = most_doubtful(found, args.top, args.by, args.similarity)
+    written = [annotation(sentences[number][1], doubt, args.sure) for number in chosen if (doubt := found[number])]
+    Path(args.output).write_text("".join(written), encoding="utf-8", newline="")
+    words = sum(len(sentences[number][0]) for number in chosen)
+    print(f"{args.output}: {len(chosen)} of {len(sentences)} sentences, {words} words")
+
+
+def doubts(parse: Pipeline, sentences: Sequence[Sequence[str]], batch_size: int = 32) -> list[Doubt | None]:
+    """
+    Parses sentences and says how sure the parser is of each.
+
+    Args:
+        parse (`DependencyParsingPipeline`): The pipeline of a parser.
+        sentences (`Sequence[Sequence[str]]`): The words of each sentence.
+        batch_size (`int`, *optional*, defaults to 32): Number of sentences per batch.
+
+    Returns:
+        `list[Doubt | None]`: One for each sentence; `None` if it is longer than the parser reads at a time.
+    """
+    fitting = [len(parse.preprocess({"words": list(words)})["windows"]) == 1 for words in sentences]
+    given = [{"words": list(words)} for words, fits in zip(sentences, fitting, strict=True) if fits]
+    results = iter(parse(given, k=1, marginals=True, batch_size=batch_size))
+    found = [_doubt(next(results)[0]) if fits else None for fits in fitting]
+    if len(given) < len(found):
+        logger.warning(f"{len(found) - len(given)} sentences are longer than the parser reads at a time; left out.")
+    return found
+
+
+def most_doubtful(
+    doubts: Sequence[Doubt | None],
+    top: int,
+    by: Literal["probability", "loss"] = "probability",
+    similarity: float = 0.5,
+) -> list[int]:
+    """
+    Selects the sentences that a parser is least sure of, without near-duplicates.
+
+    Args:
+        doubts (`Sequence[Doubt | None]`): The result of [`doubts`].
+        top (`int`): Number of sentences; fewer if there are no more.
+        by (`str`, *optional*, defaults to `"probability"`):
+            The lowest probability of the best tree, or the largest expected number of wrong heads (`"loss"`).
+        similarity (`float`, *optional*, defaults to 0.5):
+            Of two sentences whose words are more similar, only one is selected: the number of distinct words, in lower
+            case, that both have, over the number of those that one of them has.
+
+    Returns:
+        `list[int]`: The numbers of the sentences, the most doubtful first.
+    """
+    order = sorted((ORDERS[by](doubt), number) for number, doubt in enumerate(doubts) if doubt is not None)
+    chosen: list[int] = []
+    vocabularies: list[frozenset[str]] = []
+    for _, number in order:
+        if len(chosen) == top:
+            break
+        own = frozenset(word["word"].lower() for word in doubts[number].words)  # type: ignore[union-attr]
+        if all(len(own & other) <= similarity * len(own | other) for other in vocabularies):
+            chosen.append(number)
+            vocabularies.append(own)
+    return chosen
+
+
+def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
+    """
+    A sentence in CoNLL-U whose sure arcs are filled in.
+
+    Args:
+        lines (`Sequence[str]`): Its lines; see [`~msattn.data.files.conllu.ConlluSentence`].
+        doubt (`Doubt`): How sure the parser is of it.
+        sure (`float`):
+            A word has its head and relation if its `marginal` and its `score` are at least this, and `_` otherwise.
+
+    Returns:
+        `str`: The comments, `# tree_probability` and `# expected_errors`, the words and an empty line.
+    """
+    rows = [place for place, line in enumerate(lines) if "\t" in line and not line.startswith("#")]
+    comments = [*takewhile(lambda line: line.startswith("#"), reversed(lines[: rows[0]]))][::-1]
+    trees = [
+        (str(word["head"]), word["relation"]) if min(word["marginal"], word["score"]) >= sure else ("_", "_")
+        for word in doubt.words
+    ]
+    tree = with_tree(lines[rows[0] : rows[-1] + 1], *zip(*trees, strict=True))
+    found = f"# tree_probability = {doubt.probability:.4g}\n# expected_errors = {doubt.errors:.4g}\n"
+    return "".join(comments) + found + tree.rstrip("\r\n") + "\n\n"
+
+
+def _doubt(tree: Mapping[str, Any]) -> Doubt:
+    return Doubt(tree["words"], tree["probability"], sum(1 - word["marginal"] for word in tree["words"]))
+
+
+def _is_text(path: str) -> bool:
+    return path.removesuffix(".gz").endswith(".txt")
+
+
+def _text_sentences(path: str, lang: str | None) -> Iterator[tuple[list[str], list[str]]]:
+    """The words and the CoNLL-U lines of each sentence of raw text, whose lines are texts of their own."""
+    for number, (_, text) in enumerate(text_lines(path), start=1):
+        for place, words in enumerate(split_text(text.strip(), lang=lang), start=1):
+            columns = [{"word": word.text, "start": word.start, "space_after": word.space_after} for word in words]
+            yield [word.text for word in words], conllu_lines_of_text(columns, f"{number}-{place}")
+
+
+def _open_sentences(path: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The words and the lines of each sentence of a treebank that has no head yet."""
+    treebank = read_treebank(path)
+    heads = treebank["heads"] if "heads" in treebank.column_names else [[UNKNOWN]] * len(treebank)
+    rows = [row for row, own in enumerate(heads) if max(own) == UNKNOWN]
+    if len(rows) < len(treebank):
+        logger.warning(f"{path}: {len(treebank) - len(rows)} sentences with heads are left out.")
+    for row in treebank.select(rows):
+        yield row["words"], row["lines"]
