@@ -426,7 +426,7 @@ def _tags(
     known = getattr(load_config(model_args), "word_tags", None) or {}
     names = [*known] if model_args.tag is None else model_args.tag
     if "train" in trees:
-        return learn_labels(trees["train"]["lines"], names, _names(data_args.train_file))
+        return learn_labels(trees["train"]["lines"], names, " + ".join(_files(data_args.train_file)))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
             f"--tag {' '.join(unknown)}: the labels are not known; give training data, or a parser that tags them."
@@ -441,7 +441,11 @@ def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str
 
 def _names(files: str | Sequence[str] | None) -> str:
     """The names of files, without folders."""
-    return " + ".join(Path(path).name for path in ([files] if isinstance(files, str) else files or ["None"]))
+    return " + ".join(Path(path).name for path in _files(files))
+
+
+def _files(files: str | Sequence[str] | None) -> Sequence[str]:
+    return [files] if isinstance(files, str) else files or ["None"]
 
 
 def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int, long_sentences: str) -> None:
