@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,28 @@ def test_checkpoints_tag_without_msattn(run, write, tmp_path, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == parse.to_conllu(parse("The authors wrote a book.")) and "author\tNOUN\tNNS" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_real_treebank(run, tmp_path):
+    """What is written is valid, and has the scores that the evaluation of the shared task finds in it."""
+    if "MSATTN_DATA" not in os.environ:
+        pytest.skip("MSATTN_DATA does not name the folder of the corpora")
+    udeval = pytest.importorskip("udtools.udeval")
+    treebank = Path(os.environ["MSATTN_DATA"]) / "ud_english_partut"
+    train, dev = (treebank / f"en_partut-ud-{split}.conllu" for split in ("dev", "test"))
+    options = {"max_steps": 20, "learning_rate": 1e-2, "objective": "head_select", "tag": TAGS}
+    results = run("do_train", "do_eval", train_file=train, validation_file=dev, **options)
+    found = tmp_path / "out" / "eval_predictions.conllu"
+    # The treebank's own comments are as they were.
+    assert invalid(found) <= invalid(dev)
+    read = []
+    for path in (dev, found):
+        with open(path, encoding="utf-8") as file:
+            read.append(udeval.load_conllu(file, str(path), {}))
+    expected = udeval.evaluate(*read)
+    names = {"uas": "UAS", "las": "LAS", "clas": "CLAS", "upos": "UPOS", "xpos": "XPOS", "ufeats": "UFeats"}
+    names |= {"alltags": "AllTags", "lemmas": "Lemmas", "mlas": "MLAS", "blex": "BLEX"}
+    scores = {name: results[f"eval_{name}"] for name in names}
+    assert scores == pytest.approx({ours: 100 * expected[theirs].f1 for ours, theirs in names.items()}, rel=1e-9)
+    assert scores["lemmas"] > 50
