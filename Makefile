@@ -82,14 +82,14 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	@find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 .venv/.ready: setup.cfg pyproject.toml
-	$(call build_environment,"$(TORCH)",--editable .)
+	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing,tagging,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,train,crf,onnx,parsing,tagging,integrations]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,crf,parsing,tagging]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,train,crf,onnx,parsing,tagging]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)
