@@ -38,6 +38,11 @@ ROOMS = {
         "pipelines"
     ),
     "auto": "configuration modeling pipelines",
+    "predict": (
+        "errors argument_values command_line configuration data.files data.corpora data.inputs arguments pipelines "
+        "auto onnx"
+    ),
+    "onnx": "errors argument_values command_line configuration data.inputs arguments auto",
     "run": "command_line guiding arguments tasks analysis",
     "demo": "data.corpora tasks run",
     "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto",
