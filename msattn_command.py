@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "predict":
         _run("msattn.predict", "main", rest)
     elif name == "export":
-        _run("msattn.onnx.__main__", "main", rest)
+        _run("msattn.onnx.command", "main", rest)
     elif name == "demo":
         _run("msattn.demo", "run_demo")
     else:
@@ -93,3 +93,7 @@ def _refuse(kind: str, name: str, known: Sequence[str] | dict) -> None:
     advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
     print(f"error: there is no {kind} {name[:80]}; {advice}", file=sys.stderr)
     sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

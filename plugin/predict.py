@@ -19,7 +19,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     DataCollatorWithPadding,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     pipeline,
@@ -28,7 +27,7 @@ from transformers.utils import logging
 
 from msattn.argument_values import Count
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
-from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
+from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction, auto_class_of
 from msattn.command_line import named, parse_arguments
 from msattn.data.corpora.ranking import filled_text, query_rows
 from msattn.data.corpora.sentences import text_columns
@@ -39,6 +38,8 @@ from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, shown
+from msattn.onnx.runtime import is_exported
+from msattn.onnx.runtime import load as load_exported
 
 logger = logging.get_logger(__name__)
 
@@ -74,12 +75,10 @@ class Kind(NamedTuple):
     A kind of checkpoint.
 
     Args:
-        auto_class (`type`): Loads its model.
         predict (`Callable`): Model, tokenizer and arguments to the texts to write, one by one.
         option (`str`, *optional*): The argument that is for this kind only.
     """
 
-    auto_class: Any
     predict: Callable[[Any, PreTrainedTokenizerBase, PredictArguments], Iterator[str]]
     option: str = ""
 
@@ -104,31 +103,20 @@ def main(argv: Sequence[str]) -> None:
         raise UserError(f"{args.file}: the file is a table; give texts or JSON objects, one per line.")
     source = ModelArguments(model_name_or_path=args.model)
     config = load_config(source)
-    kind = kind_of(config, args.model)
+    auto_class = auto_class_of(config, args.model)
+    kind = KINDS[auto_class]
     for option in ("lang", "entities"):
         if getattr(args, option) is not None and option != kind.option:
             raise UserError(f"--{option}: {args.model} is a {config.architectures[0]}, which has no use for it.")
     tokenizer = load_tokenizer(source, config)
-    model = load_model(kind.auto_class, source, len(tokenizer)).to(args.device).eval()
+    exported = is_exported(args.model)
+    model = load_exported(args.model) if exported else load_model(auto_class, source, len(tokenizer))
+    model.to(args.device).eval()
     output = nullcontext(sys.stdout) if args.output is None else open(args.output, "w", encoding="utf-8", newline="\n")
     with output as file:
         for text in kind.predict(model, tokenizer, args):
             file.write(text)
             file.flush()
-
-
-def kind_of(config: PreTrainedConfig, name: str) -> Kind:
-    """
-    The kind of a checkpoint, by its class.
-
-    Raises:
-        UserError: It is none that answers anything.
-    """
-    architecture = (config.architectures or ["model without a head"])[0]
-    kind = next((kind for end, kind in KINDS.items() if architecture.endswith(end)), None)
-    if kind is None:
-        raise UserError(f"{name}: a {architecture} predicts nothing; give a checkpoint that msattn train has made.")
-    return kind
 
 
 def _inputs(path: str) -> Iterator[tuple[str, Any]]:
@@ -267,12 +255,9 @@ def _logits(
             yield model(**batch.to(args.device)).logits.cpu()
 
 
-# By the end of the name of the class; the first that fits.
-KINDS = {
-    "Parser": Kind(AutoModelForDependencyParsing, _trees, "lang"),
-    "ForMultiScaleRE": Kind(AutoModelForRelationExtraction, _relations, "entities"),
-    "ForRelationExtraction": Kind(AutoModelForRelationExtraction, _relations, "entities"),
-    "ForRelationClassification": Kind(AutoModelForRelationExtraction, _relations, "entities"),
-    "ForTokenClassification": Kind(AutoModelForTokenClassification, _tags),
-    "ForSequenceClassification": Kind(AutoModelForSequenceClassification, _classes),
+KINDS: Mapping[Any, Kind] = {
+    AutoModelForDependencyParsing: Kind(_trees, "lang"),
+    AutoModelForRelationExtraction: Kind(_relations, "entities"),
+    AutoModelForTokenClassification: Kind(_tags),
+    AutoModelForSequenceClassification: Kind(_classes),
 }
