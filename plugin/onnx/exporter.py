@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -142,6 +143,10 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
         shapes["entity_starts"] = {0: batch}
     if "entity_pieces" in inputs:
         shapes["entity_pieces"] = {0: batch, 1: Dim("pairs", max=4096), 3: Dim("pieces", max=most)}
+    # It warns of torchvision, which no model of text needs.
+    exporter = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -149,6 +154,8 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
             return torch.onnx.export(program, dynamo=True, verbose=False, output_names=outputs).model_proto
     except Exception as error:  # of many classes, none of them for users
         raise UserError(f"the {type(model).__name__} cannot be exported ({error}).") from error
+    finally:
+        exporter.setLevel(level)
 
 
 def _compare(exported: OnnxModel, inputs: list[dict], expected: list[dict[str, torch.Tensor]]) -> Parity:

@@ -1,4 +1,4 @@
-"""Export to ONNX, and the exported models in the pipelines."""
+"""Export to ONNX, and the exported models in the pipelines. An export takes some ten seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
-pytestmark = pytest.mark.heavy
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TEXT = {
@@ -57,9 +56,11 @@ def checkpoint(tmp_path_factory):
 
 
 def rounded(result):
-    """With scores of four digits."""
+    """With numbers of four digits."""
     if isinstance(result, dict):
-        return {key: round(value, 4) if key == "score" else rounded(value) for key, value in result.items()}
+        return {key: rounded(value) for key, value in result.items()}
+    if isinstance(result, float):
+        return round(result, 4)
     return [*map(rounded, result)] if isinstance(result, list) else result
 
 
@@ -73,6 +74,8 @@ def assert_same_answers(task, folder, inputs, **options):
     return exported
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_parsers_by_the_command(checkpoint, capsys):
     folder = checkpoint(PairwiseParser(PairwiseConfig(encoder=encoder(), **labelled("root", "nsubj", "dep"))))
     main(["onnx", str(folder / "torch"), str(folder / "onnx")])
@@ -86,6 +89,8 @@ def test_parsers_by_the_command(checkpoint, capsys):
         exported(heads=torch.zeros(1, 1))
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_relations_of_all_pairs(checkpoint):
     config = PairwiseConfig(encoder=encoder(), **labelled("a", "b", "no_relation"))
     folder = checkpoint(PairwiseForRelationClassification(config))
@@ -94,6 +99,8 @@ def test_relations_of_all_pairs(checkpoint):
     assert_same_answers("relation-extraction", folder, [TEXT, {**TEXT, "pairs": [[0, 1]]}, marked], negative="keep")
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_relations_of_marked_pairs_in_8_bits(checkpoint):
     folder = checkpoint(tiny_relation_extractor()[0])
     exact = msattn.onnx.export(*loaded(folder), folder / "onnx")
@@ -116,6 +123,8 @@ def graph(folder):
     return onnx.load(folder / "model.onnx").graph.node
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_stock_pipelines_take_exported_classifiers(checkpoint, tmp_path):
     folder = checkpoint(BertForSequenceClassification(encoder(**labelled("bad", "good"))))
     main(["onnx", str(folder / "torch"), str(folder / "onnx")])
