@@ -12,10 +12,11 @@ with extra("train"):
     from scipy import stats
     from sklearn import metrics
 
+# Class ids, or scores.
+Values = Sequence | np.ndarray
 
-def score_glue(
-    task: str, predictions: Sequence[int] | Sequence[float], references: Sequence[int] | Sequence[float]
-) -> dict[str, float]:
+
+def score_glue(task: str, predictions: Values, references: Values) -> dict[str, float]:
     """
     The scores of a GLUE task.
 
@@ -51,30 +52,30 @@ def score_glue(
     return GLUE_SCORES[task](predictions, references)
 
 
-def _accuracy(predictions: Sequence, references: Sequence) -> dict[str, float]:
+def _accuracy(predictions: Values, references: Values) -> dict[str, float]:
     return {"accuracy": float(metrics.accuracy_score(references, predictions))}
 
 
-def _accuracy_and_f1(predictions: Sequence, references: Sequence) -> dict[str, float]:
+def _accuracy_and_f1(predictions: Values, references: Values) -> dict[str, float]:
     f1 = float(metrics.f1_score(references, predictions, zero_division=0))
     return {**_accuracy(predictions, references), "f1": f1}
 
 
-def _matthews(predictions: Sequence, references: Sequence) -> dict[str, float]:
+def _matthews(predictions: Values, references: Values) -> dict[str, float]:
     return {"matthews_correlation": float(metrics.matthews_corrcoef(references, predictions))}
 
 
-def _correlations(predictions: Sequence, references: Sequence) -> dict[str, float]:
-    predictions, references = (np.asarray(values, dtype=np.float64) for values in (predictions, references))
-    if np.ptp(predictions) == 0 or np.ptp(references) == 0:
+def _correlations(predictions: Values, references: Values) -> dict[str, float]:
+    found, true = (np.asarray(values, dtype=np.float64) for values in (predictions, references))
+    if np.ptp(found) == 0 or np.ptp(true) == 0:
         return {"pearson": 0.0, "spearmanr": 0.0}
     return {
-        "pearson": float(stats.pearsonr(predictions, references)[0]),
-        "spearmanr": float(stats.spearmanr(predictions, references)[0]),
+        "pearson": float(stats.pearsonr(found, true)[0]),
+        "spearmanr": float(stats.spearmanr(found, true)[0]),
     }
 
 
-GLUE_SCORES: dict[str, Callable[[Sequence, Sequence], dict[str, float]]] = {
+GLUE_SCORES: dict[str, Callable[[Values, Values], dict[str, float]]] = {
     "cola": _matthews,
     "ax": _matthews,
     "sst2": _accuracy,

@@ -16,8 +16,8 @@ NAMES = ("precision", "recall", "f1")
 
 
 def score_relations(
-    predictions: Sequence[str] | Sequence[int],
-    references: Sequence[str] | Sequence[int],
+    predictions: Sequence,
+    references: Sequence,
     negative_label: str | int | None = None,
     scores: Any = None,
     labels: Sequence[str | int] | None = None,
@@ -52,7 +52,7 @@ def score_relations(
         UserError: There is nothing to score, predictions and references differ in number, `negative_label` is not of
             the kind of the references, or `scores` and `labels` do not fit them.
     """
-    predictions, references = list(predictions), list(references)
+    predictions, references = [*predictions], [*references]
     if not references or len(predictions) != len(references):
         raise UserError(
             f"there are {len(predictions)} predictions for {len(references)} references; give one each, and at least "
@@ -83,7 +83,7 @@ def score_relations(
     return {**result, "relations": per_relation}
 
 
-def _scores(references: list, predictions: list, labels: list, average: str | None) -> tuple:
+def _scores(references: Sequence, predictions: Sequence, labels: list, average: str | None) -> tuple:
     if not labels:
         return 0.0, 0.0, 0.0  # only the negative class occurs
     return metrics.precision_recall_fscore_support(
@@ -92,7 +92,7 @@ def _scores(references: list, predictions: list, labels: list, average: str | No
 
 
 def _area(
-    scores: np.ndarray, references: list, negative_label: str | int | None, labels: Sequence[str | int] | None
+    scores: np.ndarray, references: Sequence, negative_label: str | int | None, labels: Sequence[str | int] | None
 ) -> float:
     if scores.ndim != 2 or len(scores) != len(references):
         raise UserError(f"scores must be of shape ({len(references)}, classes), not {scores.shape}.")

@@ -151,7 +151,8 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
-            return torch.onnx.export(program, dynamo=True, verbose=False, output_names=outputs).model_proto
+            exported: Any = torch.onnx.export(program, dynamo=True, verbose=False, output_names=outputs)
+            return exported.model_proto
     except Exception as error:  # of many classes, none of them for users
         raise UserError(f"the {type(model).__name__} cannot be exported ({error}).") from error
     finally:

@@ -103,11 +103,10 @@ class OnnxModel:
             )
             if not parser:
                 return SequenceClassifierOutput(logits=found["logits"])
-            outputs = PairwiseParserOutput(**found)
+            arcs, relations = found["arc_scores"], found["relation_logits"]
             if choose_heads is not None:
-                heads = choose_heads(outputs.arc_scores).clamp_min(0)
-                outputs.relation_logits = relations_of_arcs(outputs.relation_logits, heads)
-            return outputs
+                relations = relations_of_arcs(relations, choose_heads(arcs).clamp_min(0))
+            return PairwiseParserOutput(arc_scores=arcs, relation_logits=relations)
 
         # Pipelines ask the signature what the model reads.
         keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in self.inputs]
