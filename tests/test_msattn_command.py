@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -50,10 +50,6 @@ def test_help_imports_nothing_but_the_standard_library():
     assert {getattr(node, "module", None) or node.names[0].name for node in imported} <= {
         *("__future__", "collections.abc", "difflib", "importlib", "importlib.metadata", "sys", "typing")
     }
-
-
-def test_the_command_is_installed():
-    assert {script.value for script in entry_points(group="console_scripts", name="msattn")} == {"msattn_command:main"}
 
 
 @pytest.mark.parametrize(
