@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,7 +77,8 @@ def export(
     onnx.helper.set_model_props(program, {INPUTS: ",".join(inputs[0])})
     onnx.save(program, folder / MODEL)
     if int8:
-        quantization.quantize_dynamic(folder / MODEL, folder / MODEL, weight_type=quantization.QuantType.QInt8)
+        with _quiet():
+            quantization.quantize_dynamic(folder / MODEL, folder / MODEL, weight_type=quantization.QuantType.QInt8)
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     parity = _compare(OnnxModel(folder, threads=1), inputs, expected)
@@ -143,20 +145,26 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
         shapes["entity_starts"] = {0: batch}
     if "entity_pieces" in inputs:
         shapes["entity_pieces"] = {0: batch, 1: Dim("pairs", max=4096), 3: Dim("pieces", max=most)}
-    # It warns of torchvision, which no model of text needs.
-    exporter = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = exporter.level
-    exporter.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _quiet():
             program = torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
             exported: Any = torch.onnx.export(program, dynamo=True, verbose=False, output_names=outputs)
             return exported.model_proto
     except Exception as error:  # of many classes, none of them for users
         raise UserError(f"the {type(model).__name__} cannot be exported ({error}).") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings: of torchvision, which no model of text needs, and of steps that change nothing here."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        exporter.setLevel(level)
+        logging.disable(level)
 
 
 def _compare(exported: OnnxModel, inputs: list[dict], expected: list[dict[str, torch.Tensor]]) -> Parity:
