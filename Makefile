@@ -32,7 +32,7 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-min check lint types format bench clean
+.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-min check lint types format bench dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -68,7 +68,7 @@ lint: .venv/.tools ## look for errors and for code that is not formatted
 
 types: .venv/.tools .venv/.links-$(FILES) ## check the types
 	@$(RUN) -m mypy --package msattn
-	@$(RUN) -m mypy run_*.py benchmarks
+	@$(RUN) -m mypy run_*.py msattn_command.py benchmarks
 
 format: .venv/.tools ## format the code
 	@$(RUN) -m ruff check --fix .
@@ -77,19 +77,26 @@ format: .venv/.tools ## format the code
 bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py
 
+dist: ## build the sdist, and the wheel from it, and check both (dist)
+	@rm -rf dist
+	@"$(PYTHON)" -m venv build/release
+	@build/release/bin/python -m pip install --quiet build twine
+	@build/release/bin/python -m build --outdir dist
+	@build/release/bin/python -m twine check --strict dist/*
+
 clean: ## remove what was built and cached; the environments and outputs/ stay
-	@rm -rf build/bdist* build/lib dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build/bdist* build/lib build/release dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 .venv/.ready: setup.cfg pyproject.toml
-	$(call build_environment,"$(TORCH)",--editable .)
+	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,crf,parsing,tagging,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,train,crf,onnx,parsing,tagging,integrations]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,crf,parsing,tagging]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,train,crf,onnx,parsing,tagging]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)

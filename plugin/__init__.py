@@ -55,7 +55,7 @@ from msattn.trees.tree_decoding import decode_tree, decode_trees
 from msattn.trees.tree_marginals import tree_marginals
 
 if TYPE_CHECKING:
-    from msattn import analysis, data, metrics
+    from msattn import analysis, data, metrics, onnx
     from msattn.guiding.guiding_arguments import GuidingArguments
     from msattn.trainers.guided_trainer import GuidedTrainer
     from msattn.trainers.guiding_mixin import GuidingMixin
@@ -64,11 +64,12 @@ __version__ = version("msattn")
 
 auto.register()
 
-# Modules that need matplotlib, datasets, scikit-learn or the Trainer are imported on first use.
+# Modules that need matplotlib, datasets, scikit-learn, ONNX Runtime or the Trainer are imported on first use.
 _LAZY = {
     "analysis": "msattn.analysis",
     "data": "msattn.data",
     "metrics": "msattn.metrics",
+    "onnx": "msattn.onnx",
     "GuidedTrainer": "msattn.trainers.guided_trainer",
     "GuidingArguments": "msattn.guiding.guiding_arguments",
     "GuidingMixin": "msattn.trainers.guiding_mixin",
@@ -133,6 +134,7 @@ __all__ = [
     "k_best_trees",
     "mdg_loss",
     "metrics",
+    "onnx",
     "pattern_loss",
     "pdg_loss",
     "read_attention",

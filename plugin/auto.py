@@ -28,6 +28,7 @@ from msattn.configuration.configuration_ms_transformer import MSTransformerConfi
 from msattn.configuration.configuration_multiscale import MultiScaleConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.configuration_pairwise import PairwiseConfig
+from msattn.errors import UserError
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import (
@@ -98,6 +99,35 @@ class AutoModelForDependencyParsing(_BaseAutoModelClass):
     """
 
     _model_mapping = _LazyAutoMapping(CONFIG_MAPPING_NAMES, OrderedDict())
+
+
+# By the end of the name of a model class.
+AUTO_CLASSES: Mapping[str, type[_BaseAutoModelClass]] = {
+    "Parser": AutoModelForDependencyParsing,
+    "ForMultiScaleRE": AutoModelForRelationExtraction,
+    "ForRelationExtraction": AutoModelForRelationExtraction,
+    "ForRelationClassification": AutoModelForRelationExtraction,
+    "ForTokenClassification": AutoModelForTokenClassification,
+    "ForSequenceClassification": AutoModelForSequenceClassification,
+}
+
+
+def auto_class_of(config: PreTrainedConfig, name: str) -> type[_BaseAutoModelClass]:
+    """
+    The Auto class of the task that a checkpoint is for.
+
+    Args:
+        config (`PreTrainedConfig`): Its configuration.
+        name (`str`): Its name, for the error message.
+
+    Raises:
+        UserError: It has no classifier and is no parser.
+    """
+    architecture = (config.architectures or ["model without a head"])[0]
+    for end, auto_class in AUTO_CLASSES.items():
+        if architecture.endswith(end):
+            return auto_class
+    raise UserError(f"{name}: a {architecture} predicts nothing; give a checkpoint that msattn train has made.")
 
 
 class Family(NamedTuple):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -132,6 +133,19 @@ def parse_arguments(
     if unknown:
         raise UserError(_unknown(unknown[0].partition("=")[0], names))
     return tuple(parsed)
+
+
+def named(argv: Sequence[str], *names: str) -> list[str]:
+    """
+    Names the leading arguments of a command: `["a", "b", "--c"]` becomes `["--model", "a", "--file", "b", "--c"]`.
+
+    Args:
+        argv (`Sequence[str]`): Command-line arguments. `"-"` counts as a value.
+        *names (`str`): The names of those that need none.
+    """
+    positional = list(takewhile(lambda argument: argument == "-" or not argument.startswith("-"), argv))[: len(names)]
+    pairs = [(f"--{name}", value) for name, value in zip(names, positional, strict=False)]
+    return [*chain(*pairs), *argv[len(positional) :]]
 
 
 def _argument_file(path: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""The exceptions that scripts print as one line instead of a traceback."""
+"""The exceptions that scripts print as one line instead of a traceback, and what raises them for missing packages."""
 
 from __future__ import annotations
 
 import os
 import re
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # Most characters of a message, paths apart: one that a data file fills would hide what is wrong.
@@ -28,6 +30,23 @@ class UserError(ValueError):
 
 class Terminated(Exception):
     """The end of a run that was told to stop (SIGTERM), after it has saved a checkpoint."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """
+    The imports in its body belong to an extra of msattn, such as `"train"` in `pip install 'msattn[train]'`.
+
+    Raises:
+        ImportError: One of the packages is not installed. The message has the command that installs it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise ImportError(
+            f"the package {package} is not installed: pip install 'msattn[{name}]'", name=package
+        ) from None
 
 
 def shortened(message: str) -> str:

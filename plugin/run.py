@@ -1,4 +1,4 @@
-"""Runs a task from the command line; the entry point of the scripts `run_*.py`."""
+"""Runs a task from the command line; the entry point of `msattn train` and of the scripts `run_*.py`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from msattn.tasks.study import run_task
 from msattn.tasks.task import Task
 
 
-def run(task_class: type[Task], argv: Sequence[str] | None = None) -> None:
+def run(task_class: type[Task], argv: Sequence[str] | None = None, prog: str | None = None) -> None:
     """
     Trains, evaluates and predicts according to the command line. User errors give one line and exit code 2.
 
     Args:
         task_class (`type[Task]`): The task, whose `argument_classes` are part of the command line.
         argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
+        prog (`str`, *optional*): The name of the command in `--help`. Default: the name of the script.
     """
 
     def main() -> None:
         guided = (GuidingArguments,) if task_class.guided else ()
         types = (*task_class.argument_classes, ExperimentArguments, *guided, TrainingArguments)
-        given = dict(zip(types, parse_arguments(types, argv), strict=True))
+        given = dict(zip(types, parse_arguments(types, argv, prog), strict=True))
         set_up_logging(given[TrainingArguments])
         own = [given[argument_class] for argument_class in task_class.argument_classes]
         task = task_class(*[*own, given[TrainingArguments], given.get(GuidingArguments, GuidingArguments())])

@@ -37,10 +37,15 @@ ROOMS = {
         "errors results argument_values command_line configuration modeling data.files data.corpora data.inputs trees "
         "arguments pipelines"
     ),
-    "auto": "configuration modeling pipelines",
+    "auto": "errors configuration modeling pipelines",
+    "predict": (
+        "errors argument_values command_line configuration data.files data.corpora data.inputs arguments pipelines "
+        "auto onnx"
+    ),
+    "onnx": "errors command_line configuration modeling arguments auto",
     "run": "command_line guiding arguments tasks analysis",
     "demo": "data.corpora tasks run",
-    "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto",
+    "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto onnx",
 }
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from msattn.errors import extra
+
+with extra("analysis"):
+    import matplotlib  # noqa: F401
+    import scipy  # noqa: F401
+    import sklearn  # noqa: F401
+
 from msattn.analysis.arc_diagram import arc_diagram
 from msattn.analysis.attention_maps import attention_maps, bertviz_attention, received_maps
 from msattn.analysis.comparison import comparison_table, read_seeds

@@ -40,26 +40,27 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None, program: str = PROGRAM) -> None:
     """
     Runs a command, or lists all commands without one.
 
     Args:
         argv (`Sequence[str]`, *optional*): Command-line arguments. Default: those of the process.
+        program (`str`, *optional*): The name of the program in its help.
 
     Raises:
         UserError: The command is unknown or fails.
     """
     name, *rest = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
-        print(f"usage: {PROGRAM} COMMAND ... ({PROGRAM} COMMAND --help lists its arguments)\n")
+        print(f"usage: {program} COMMAND ... ({program} COMMAND --help lists its arguments)\n")
         for command, (_, run) in COMMANDS.items():
             print(f"  {command:15} {(inspect.getdoc(run) or '').splitlines()[0]}")
         return
     if name not in COMMANDS:
-        raise UserError(f"{PROGRAM}: there is no command {name}; there are {', '.join(COMMANDS)}.")
+        raise UserError(f"{program}: there is no command {name}; there are {', '.join(COMMANDS)}.")
     arguments, run = COMMANDS[name]
-    (args,) = parse_arguments([arguments], rest, f"{PROGRAM} {name}")
+    (args,) = parse_arguments([arguments], rest, f"{program} {name}")
     run(args)
 
 

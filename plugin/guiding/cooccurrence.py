@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import numpy as np
-from scipy.sparse import csr_array
 from transformers.utils.logging import tqdm
+
+from msattn.errors import extra
 
 
 class PositivePMI:
@@ -25,6 +26,8 @@ class PositivePMI:
     """
 
     def __init__(self, texts: Iterable[Sequence[str]]):
+        with extra("train"):
+            from scipy.sparse import csr_array
         self.vocabulary: dict[str, int] = {}
         columns: list[int] = []
         starts = [0]

@@ -1,4 +1,7 @@
-"""Metrics for the `evaluate` library that work offline, and submission files of shared tasks."""
+"""
+Metrics as plain functions, as metrics of the `evaluate` library that work offline, and submission files of shared
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,13 @@ from msattn.metrics.submissions import read_semeval_answers, write_glue_submissi
 if TYPE_CHECKING:
     import evaluate
 
+    from msattn.metrics.calibration import expected_calibration_error
+    from msattn.metrics.glue_scores import score_glue
+    from msattn.metrics.parsing import score_trees
+    from msattn.metrics.ranking import score_ranking
+    from msattn.metrics.relations import score_relations
+    from msattn.metrics.tagging import score_tags
+
 METRICS = {
     "semeval2010_task8": "SemEval2010Task8",
     "relation_classification": "RelationClassification",
@@ -19,16 +29,42 @@ METRICS = {
     "glue": "Glue",
 }
 
+# Most of them need packages of the extra `train`.
+_LAZY = {
+    "expected_calibration_error": "calibration",
+    "score_glue": "glue_scores",
+    "score_ranking": "ranking",
+    "score_relations": "relations",
+    "score_tags": "tagging",
+    "score_trees": "parsing",
+}
+
 __all__ = [
     "METRICS",
     "SEMEVAL_LABELS",
+    "expected_calibration_error",
     "load",
     "read_semeval_answers",
+    "score_glue",
+    "score_ranking",
+    "score_relations",
     "score_semeval",
     "score_semeval_answers",
+    "score_tags",
+    "score_trees",
     "write_glue_submission",
     "write_semeval_answers",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'msattn.metrics' has no attribute {name!r}")
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY} - {"annotations", "import_module", "TYPE_CHECKING", "Any"})
 
 
 def load(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.Metric:

@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+
+from msattn.errors import extra
+
+with extra("train"):
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
 
 # Fitted temperatures lie between one over this and this.
 MOST = 20.0

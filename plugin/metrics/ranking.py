@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
-import pytrec_eval
 
-from msattn.errors import UserError
+from msattn.errors import UserError, extra
+
+with extra("train"):
+    import pytrec_eval
 
 Scores = Mapping[str, Mapping[str, float]]
 

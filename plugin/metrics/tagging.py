@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from types import ModuleType
 
-from sklearn.metrics import accuracy_score, classification_report
+from msattn.errors import extra
+
+with extra("train"):
+    from sklearn.metrics import accuracy_score, classification_report
 
 Tags = Sequence[Sequence[str]]
 
@@ -29,10 +32,8 @@ def entity_scorer() -> ModuleType:
     Raises:
         ImportError: The package is not installed.
     """
-    try:
+    with extra("tagging"):
         from seqeval import metrics
-    except ImportError:
-        raise ImportError("scores of entities need a package: pip install 'msattn[tagging]'") from None
     return metrics
 
 

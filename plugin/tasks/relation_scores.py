@@ -9,9 +9,9 @@ from scipy.special import softmax
 from sklearn.metrics import classification_report, confusion_matrix
 from transformers import EvalPrediction
 
-from msattn import metrics
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import decide, expected_calibration_error
+from msattn.metrics.relations import score_relations
 
 
 def answers_of(
@@ -63,13 +63,7 @@ def relation_metrics(
     logits, numbers = prediction.predictions, prediction.label_ids
     references = np.asarray(labels)[numbers].tolist()
     probabilities, answers = answers_of(logits, labels, negative, temperature, threshold)
-    general = metrics.load("relation_classification").compute(
-        predictions=answers,
-        references=references,
-        negative_label=negative,
-        scores=probabilities,
-        labels=list(labels),
-    )
+    general = score_relations(answers, references, negative, probabilities, labels)
     values = {
         "f1": general["f1"],
         "accuracy": general["accuracy"],
@@ -93,9 +87,7 @@ def relation_report(answers: Sequence[str], references: Sequence[str], negative:
     relations = sorted({*answers, *references} - {negative})
     if negative is None or not relations:
         return f"{report}\nNo label stands for no relation.\n" if negative is None else report
-    f1 = metrics.load("relation_classification").compute(
-        predictions=answers, references=references, negative_label=negative
-    )["f1"]
+    f1 = score_relations(answers, references, negative)["f1"]
     return f"{report}\nMicro-F1 without {negative}, the label of no relation: {f1:.4f}\n"
 
 

@@ -21,7 +21,6 @@ from transformers import (
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
-from msattn import metrics
 from msattn.arguments.classifier_arguments import ClassifierArguments
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS, MultiScaleArguments, head_fields
 from msattn.arguments.pretrained import check_model, family_class, load_config
@@ -42,6 +41,7 @@ from msattn.data.corpora.mtl16 import MTL16_DOMAINS
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import write_glue_submission
+from msattn.metrics.glue_scores import score_glue
 from msattn.modeling.modeling_multiscale import MultiScaleForSequenceClassification
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleSequenceClassification
 from msattn.tasks.labels import label_fields
@@ -304,7 +304,7 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
             "accuracy": float(accuracy_score(references, answers)),
             "macro_f1": float(f1_score(references, answers, average="macro", zero_division=0)),
         }
-    values = metrics.load("glue", task or "stsb").compute(predictions=answers, references=references)
+    values = score_glue(task or "stsb", answers, references)
     if len(values) > 1:
         values["combined_score"] = float(np.mean(list(values.values())))
     if task is None:

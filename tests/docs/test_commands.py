@@ -130,11 +130,13 @@ LIMITS = {
     "benchmarks/bench_scale_attention.py": f"{BENCH} --tokens 16 --windows 1 --model-tokens 16 --batch-tokens 32",
     "benchmarks/bench_pairwise.py": f"{BENCH} --words 5 --batch-words 10",
     "benchmarks/bench_entity_pairs.py": f"{BENCH} --words 8 --entities 2",
+    "benchmarks/bench_onnx.py": f"{BENCH} --tokens 16 --batch_sizes 1",
     "benchmarks/bench_pipeline.py": f"{BENCH} --sentences 4 --batch_sizes 2",
 }
 # bash expands loops, quotes and lines that go on, and prints the words of each command. It finds no other programs.
 SHELL = r"""
 python() { printf '%s\0' "$@"; echo; }
+msattn() { python -m msattn_command "$@"; }
 make() { [ "$*" = demo ] && python run_re.py; }
 """
 

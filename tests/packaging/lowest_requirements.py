@@ -13,7 +13,7 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     """
     What a package and its extras require, each lower bound as the version, such as `"torch==2.13"`.
 
-    The extras `dev` and `integrations` are left out: they are for tests.
+    The extras `dev` and `integrations` are left out: they are for tests. So is `all`, which names other extras.
 
     Raises:
         ValueError: a requirement has no lower bound.
@@ -22,14 +22,14 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     parser.read(setup_cfg, encoding="utf-8")
     lowest = []
     extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
-    for name in ("dev", "integrations"):
+    for name in ("all", "dev", "integrations"):
         extras.pop(name, None)
     for requirement in " ".join([parser["options"]["install_requires"], *extras.values()]).split():
         match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)
         if match is None:
             raise ValueError(f"{setup_cfg}: {requirement} must start with its lowest version, as in numpy>=2.0.")
         lowest.append("==".join(match.groups()))
-    return lowest
+    return [*dict.fromkeys(lowest)]
 
 
 if __name__ == "__main__":

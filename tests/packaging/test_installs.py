@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -23,6 +24,12 @@ PACKAGES = {
 }
 
 
+SOURCES = (
+    *("setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE"),
+    "msattn_command.py",
+)
+
+
 def pip(*arguments: str | Path, python: str | Path = sys.executable) -> None:
     command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     run = subprocess.run(command, capture_output=True, text=True)
@@ -35,7 +42,7 @@ def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("a checkout")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in SOURCES:
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -54,11 +61,24 @@ def test_the_wheel_holds_msattn_and_nothing_else(sources, wheel):
         for folder, package in PACKAGES.items()
         for file in (sources / folder).rglob("*")
         if file.is_file()
-    }
+    } | {"msattn_command.py"}
     names = set(zipfile.ZipFile(wheel).namelist())
     metadata = f"msattn-{version}.dist-info/"
     assert {name for name in names if not name.startswith(metadata)} == expected
     assert {"msattn/py.typed", "msattn/model_cards/TEMPLATE.md", f"{metadata}licenses/LICENSE"} <= names
+
+
+def test_the_sdist_builds_the_same_wheel(sources, wheel, tmp_path):
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=sources, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    sdist = tmp_path / run.stdout.splitlines()[-1]
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {*SOURCES, "plugin/py.typed"} <= names
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sdist)
+    (built,) = tmp_path.glob("*.whl")
+    assert set(zipfile.ZipFile(built).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.mark.parametrize(
@@ -83,3 +103,5 @@ def test_an_installation_imports_from_the_root_and_from_elsewhere(options, sourc
         run = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True)
         assert run.returncode == 0, run.stderr
         assert Path(run.stdout.strip()).is_relative_to(sources if options else environment), run.stdout
+    helped = subprocess.run([environment / "bin" / "msattn", "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert helped.stdout.startswith("usage: msattn COMMAND"), helped.stderr

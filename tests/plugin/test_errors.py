@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from msattn.errors import UserError, shown
+from msattn.errors import UserError, extra, shown
 from msattn.plain_numbers import is_odd_number, plain_float, plain_int
 
 
@@ -47,3 +47,14 @@ def test_no_whole_number(text):
 
 def test_a_word_is_no_odd_number():
     assert not is_odd_number("no") and not is_odd_number("")
+
+
+def test_a_missing_package_of_an_extra_is_named_with_the_command():
+    with pytest.raises(ImportError, match=r"^the package absent_ is not installed: pip install 'msattn\[train\]'$"):
+        with extra("train"):
+            import absent_.part  # noqa: F401
+
+
+def test_an_error_inside_of_an_installed_package_stays():
+    with pytest.raises(ImportError, match="cannot import name 'absent'"), extra("train"):
+        from json import absent  # noqa: F401

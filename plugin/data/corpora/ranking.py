@@ -83,7 +83,7 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
             different content, or only some candidates have labels. The message names file and line.
     """
     rows = READERS[_json_format(path)](path)
-    return ranking_data(_query_rows(rows), os.fspath(path))
+    return ranking_data(query_rows(rows), os.fspath(path))
 
 
 def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
@@ -133,7 +133,16 @@ def _json_format(path: str | os.PathLike) -> str:
     return guess_format(path) or "jsonl"
 
 
-def _query_rows(rows: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+def query_rows(rows: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """
+    Pairs of query and candidate, with the columns of `RANKING_FEATURES`, from the rows of [`read_ranking`].
+
+    Args:
+        rows (`Iterable[tuple[str, Any]]`): Pairs of location and row.
+
+    Raises:
+        UserError: A row is not as [`read_ranking`] wants it.
+    """
     seen: dict[str, str] = {}
     labelled = None
     repeated = 0

@@ -100,7 +100,7 @@ def _sentences(
     first = next(rows, None)
     if first is None:
         raise UserError(f"{source}: there is no example in it.")
-    columns = columns or _text_columns(*first, label_column)
+    columns = columns or text_columns(*first, label_column)
     features = Features(dict.fromkeys([*columns, "label"], Value("string")))
     dataset = rows_to_dataset(_checked(chain([first], rows), columns, label_column), features)
     return dataset.remove_columns("label") if dataset[0]["label"] is None else dataset
@@ -130,7 +130,13 @@ def _named(dataset: Dataset, columns: Sequence[str] | None, path: str | os.PathL
     return dataset.add_column("label", labels)
 
 
-def _text_columns(where: str, row: Any, label_column: str) -> list[str]:
+def text_columns(where: str, row: Any, label_column: str = "label") -> list[str]:
+    """
+    The one or two columns of a row that hold its text; see [`read_sentences`].
+
+    Raises:
+        UserError: There is none.
+    """
     names = list(row) if isinstance(row, dict) else []
     # Pairs first: the column `sentence` of CoLA is also one of the two columns of QNLI.
     for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):

@@ -6,10 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
@@ -17,6 +16,9 @@ from transformers.utils import logging
 from msattn.data.inputs.entity_pieces import special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 logger = logging.get_logger(__name__)
 

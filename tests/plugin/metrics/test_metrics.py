@@ -140,4 +140,36 @@ def test_nothing_to_score():
 )
 def test_glue_by_hand(task, predictions, references, expected):
     result = metrics.load("glue", task).compute(predictions=predictions, references=references)
-    assert result == pytest.approx(expected)
+    assert result == pytest.approx(expected) and result == metrics.score_glue(task, predictions, references)
+
+
+def test_every_plain_function_is_public():
+    assert {name for name in metrics.__all__ if name.startswith("score_")} == {
+        *("score_glue", "score_ranking", "score_relations", "score_semeval", "score_semeval_answers"),
+        *("score_tags", "score_trees"),
+    }
+    assert all(callable(getattr(metrics, name)) for name in metrics.__all__ if name.startswith(("score_", "load")))
+    assert set(metrics.__all__) <= set(dir(metrics))
+    with pytest.raises(AttributeError, match="no attribute 'score_bleu'"):
+        _ = metrics.score_bleu
+
+
+def test_relations_by_hand_and_in_both_forms():
+    predictions, references = ["a", "NA", "b", "a"], ["a", "a", "NA", "b"]
+    found = metrics.score_relations(predictions, references, "NA")
+    # Of relations 1 of 3 proposed and 1 of 3 true ones is right.
+    assert (found["precision"], found["recall"], found["accuracy"]) == pytest.approx((1 / 3, 1 / 3, 0.25))
+    metric = metrics.load("relation_classification")
+    assert metric.compute(predictions=predictions, references=references, negative_label="NA") == found
+
+
+@pytest.mark.parametrize("score", [metrics.score_relations, lambda *columns: metrics.score_glue("sst2", *columns)])
+@pytest.mark.parametrize("columns", [([1], [1, 0]), ([], [])])
+def test_columns_that_do_not_match(score, columns):
+    with pytest.raises(UserError, match=f"{len(columns[0])} predictions for {len(columns[1])} references"):
+        score(*columns)
+
+
+def test_a_score_of_an_unknown_glue_task():
+    with pytest.raises(UserError, match="'sst-2' is not a GLUE task; choose from.*sst2"):
+        metrics.score_glue("sst-2", [0], [0])

@@ -1,0 +1,183 @@
+"""Writes a model as ONNX, beside its tokenizer and configuration, and compares the two."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.export import Dim
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.configuration.max_tokens import most_tokens
+from msattn.errors import UserError, extra
+from msattn.onnx.runtime import INPUTS, MODEL, OnnxModel
+
+# Sentences, tokens and pairs of the batches that are compared. The first is the one that is traced.
+BATCHES = ((2, 16, 2), (1, 7, 1), (5, 40, 3))
+# The largest difference of an exported output that is rounding, in units of the largest output.
+ROUNDING = 1e-4
+# Where a model has no limit of its own.
+MOST_TOKENS = 4096
+
+
+class Parity(NamedTuple):
+    """
+    How an exported model compares with the one of torch, on random tokens.
+
+    Args:
+        difference (`float`): The largest difference of an output, in units of the largest output.
+        agreement (`float`): The share of equal answers: classes, or heads of words; from 0 to 1.
+        answers (`int`): The number of answers that were compared.
+    """
+
+    difference: float
+    agreement: float
+    answers: int
+
+
+def export(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path, int8: bool = False
+) -> Parity:
+    """
+    Writes `model.onnx`, the configuration and the tokenizer into a folder.
+
+    Args:
+        model (`PreTrainedModel`): A classifier of texts, words or relations, or a parser.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+        folder (`str` or `Path`): The folder; created if needed.
+        int8 (`bool`, *optional*, defaults to `False`):
+            Whether to store the weights of linear layers as 8-bit integers and to multiply in them.
+
+    Returns:
+        `Parity`: The comparison with `model`.
+
+    Raises:
+        ImportError: A package of the extra `onnx` is not installed.
+        UserError: The model has a CRF, cannot be exported, or answers otherwise in ONNX.
+    """
+    with extra("onnx"):
+        import onnx
+        import onnxruntime.quantization as quantization
+        import onnxscript  # noqa: F401
+    if getattr(model.config, "crf", False):
+        raise UserError("a tagger with a CRF is tied to one length of sentences and cannot be exported.")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = model.cpu().float().eval()
+    inputs = [random_inputs(model, tokenizer, *sizes) for sizes in BATCHES]
+    with torch.no_grad():
+        expected = [_tensors(model(**given)) for given in inputs]
+    program = _exported(model, inputs[0], [*expected[0]])
+    onnx.helper.set_model_props(program, {INPUTS: ",".join(inputs[0])})
+    onnx.save(program, folder / MODEL)
+    if int8:
+        with _quiet():
+            quantization.quantize_dynamic(folder / MODEL, folder / MODEL, weight_type=quantization.QuantType.QInt8)
+    model.config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    parity = _compare(OnnxModel(folder, threads=1), inputs, expected)
+    if not int8 and not parity.difference <= ROUNDING:
+        raise UserError(
+            f"{folder / MODEL}: the exported model differs by {parity.difference:.2g} of the largest output; do not "
+            "use it, and report the model."
+        )
+    return parity
+
+
+def random_inputs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    batch: int,
+    tokens: int,
+    pairs: int,
+    padded: bool = True,
+) -> dict[str, torch.Tensor]:
+    """
+    Inputs of a model: random tokens, and two entities of one or two tokens in each pair.
+
+    Args:
+        model (`PreTrainedModel`): The model.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer, for the vocabulary.
+        batch (`int`): Number of sentences.
+        tokens (`int`): Tokens per sentence, at least 4.
+        pairs (`int`): Pairs of entities per sentence, for models that take several.
+        padded (`bool`, *optional*, defaults to `True`): Whether the last of several sentences is one third shorter.
+    """
+    generator = torch.Generator().manual_seed(tokens)
+    real = torch.ones(batch, tokens, dtype=torch.long)
+    if padded:
+        real[1:][-1:, tokens - tokens // 3 :] = 0
+    given = {"input_ids": torch.randint(len(tokenizer), (batch, tokens), generator=generator), "attention_mask": real}
+    names = inspect.signature(model.forward).parameters
+    if "token_type_ids" in tokenizer.model_input_names and "token_type_ids" in names:
+        given["token_type_ids"] = torch.zeros_like(real)
+    if "word_index" in names:
+        # Each piece but the first and the last is a word.
+        words = torch.arange(tokens).expand(batch, tokens)
+        last = words == real.sum(dim=1, keepdim=True) - 1
+        outside = last | (real == 0) | ((words == 0) & (getattr(model.config, "root", "token") == "learned"))
+        given["word_index"] = words.masked_fill(outside, -1)
+    if "entity_starts" in names:
+        given["entity_starts"] = torch.tensor([[1, 3]]).repeat(batch, 1)
+    if "entity_pieces" in names:
+        given["entity_pieces"] = torch.tensor([[1, 2], [3, -1]]).repeat(batch, pairs, 1, 1)
+    return given
+
+
+def _tensors(outputs: Any) -> dict[str, torch.Tensor]:
+    for name, value in outputs.items():
+        if not isinstance(value, torch.Tensor):
+            raise UserError(f"the model returns {name} as {type(value).__name__}, which cannot be exported.")
+    return dict(outputs)
+
+
+def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], outputs: list[str]) -> Any:
+    most = min(most_tokens(model.config) or MOST_TOKENS, MOST_TOKENS)
+    batch, tokens = Dim("batch", max=4096), Dim("tokens", min=4, max=most)
+    shapes: dict[str, dict[int, Any]] = {name: {0: batch, 1: tokens} for name in inputs}
+    if "entity_starts" in inputs:
+        shapes["entity_starts"] = {0: batch}
+    if "entity_pieces" in inputs:
+        shapes["entity_pieces"] = {0: batch, 1: Dim("pairs", max=4096), 3: Dim("pieces", max=most)}
+    try:
+        with _quiet():
+            program = torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)
+            exported: Any = torch.onnx.export(program, dynamo=True, verbose=False, output_names=outputs)
+            return exported.model_proto
+    except Exception as error:  # of many classes, none of them for users
+        raise UserError(f"the {type(model).__name__} cannot be exported ({error}).") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings: of torchvision, which no model of text needs, and of steps that change nothing here."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _compare(exported: OnnxModel, inputs: list[dict], expected: list[dict[str, torch.Tensor]]) -> Parity:
+    difference, same, answers = 0.0, 0, 0
+    for given, reference in zip(inputs, expected, strict=True):
+        found = exported(**given)
+        for name, values in reference.items():
+            possible = values > -1e3  # no arc has -10,000
+            scale = values[possible].abs().max()
+            difference = max(difference, float(((found[name] - values)[possible]).abs().max() / scale))
+        if "arc_scores" in reference:
+            own, theirs = (scores["arc_scores"][:, :, 1:].argmax(dim=1) for scores in (found, reference))
+        else:
+            own, theirs = (scores["logits"].argmax(dim=-1) for scores in (found, reference))
+        same, answers = same + int((own == theirs).sum()), answers + own.numel()
+    return Parity(difference, same / answers, answers)

@@ -1,0 +1,159 @@
+"""Export to ONNX, and the exported models in the pipelines. An export takes some ten seconds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertForTokenClassification, pipeline
+
+import msattn
+from msattn import (
+    MSTransformerConfig,
+    MSTransformerForTokenClassification,
+    PairwiseConfig,
+    PairwiseForRelationClassification,
+    PairwiseParser,
+)
+from msattn.errors import UserError
+from msattn.onnx.command import main
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+TEXT = {
+    "text": "a dog in the house .",
+    "entities": [{"start": 2, "end": 5}, {"start": 13, "end": 18}, {"start": 0, "end": 1}],
+}
+
+
+def labelled(*names: str) -> dict:
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+
+
+def encoder(**labels) -> BertConfig:
+    return BertConfig(vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **labels)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """Saves a model with weights that matter, and its tokenizer."""
+
+    def save(model):
+        folder = tmp_path_factory.mktemp("checkpoint")
+        torch.manual_seed(0)
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                torch.nn.init.normal_(weight, std=0.3)
+        model.eval().save_pretrained(folder / "torch")
+        tiny_tokenizer().save_pretrained(folder / "torch")
+        return folder
+
+    return save
+
+
+def rounded(result):
+    """With numbers of four digits."""
+    if isinstance(result, dict):
+        return {key: rounded(value) for key, value in result.items()}
+    if isinstance(result, float):
+        return round(result, 4)
+    return [*map(rounded, result)] if isinstance(result, list) else result
+
+
+def assert_same_answers(task, folder, inputs, **options):
+    """As from torch: one by one, in batches, and when called."""
+    exported = msattn.onnx.load(folder / "onnx", threads=1)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "onnx")
+    own = pipeline(task, model=exported, tokenizer=tokenizer)
+    expected = rounded(pipeline(task, model=str(folder / "torch"))(inputs, **options))
+    assert rounded(own(inputs, **options)) == rounded(own(inputs, batch_size=3, **options)) == expected
+    return exported
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_parsers_by_the_command(checkpoint, capsys):
+    folder = checkpoint(PairwiseParser(PairwiseConfig(encoder=encoder(), **labelled("root", "nsubj", "dep"))))
+    main(["onnx", str(folder / "torch"), str(folder / "onnx")])
+    printed = capsys.readouterr().out
+    # Each piece but the first and the last of each real sentence is a word: 14 and 9 tokens of 16, 5 or 7, ...
+    assert "MiB in float32" in printed and "100.0% of " in printed
+    texts = ["the dog wrote . a cat in the house wrote", "dog"]
+    exported = assert_same_answers("dependency-parsing", folder, texts)
+    assert_same_answers("dependency-parsing", folder, texts, k=2)
+    with pytest.raises(UserError, match="takes input_ids, attention_mask, token_type_ids, word_index, not heads"):
+        exported(heads=torch.zeros(1, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_relations_of_all_pairs(checkpoint):
+    config = PairwiseConfig(encoder=encoder(), **labelled("a", "b", "no_relation"))
+    folder = checkpoint(PairwiseForRelationClassification(config))
+    msattn.onnx.export(*loaded(folder), folder / "onnx")
+    marked = "the <e1>author</e1> of a <e2>book</e2> ."
+    assert_same_answers("relation-extraction", folder, [TEXT, {**TEXT, "pairs": [[0, 1]]}, marked], negative="keep")
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_relations_of_marked_pairs_in_8_bits(checkpoint):
+    folder = checkpoint(tiny_relation_extractor()[0])
+    exact = msattn.onnx.export(*loaded(folder), folder / "onnx")
+    assert exact.difference < 1e-5 and exact.agreement == 1 and exact.answers == 8
+    assert_same_answers("relation-extraction", folder, ["the <e1>author</e1> of a <e2>book</e2> .", TEXT])
+    rough = msattn.onnx.export(*loaded(folder), folder / "int8", int8=True)
+    assert exact.difference < rough.difference < 0.5
+    nodes = {node.op_type for node in graph(folder / "int8")}
+    assert "MatMulInteger" in nodes or "DynamicQuantizeMatMul" in nodes
+
+
+def loaded(folder):
+    names = json.loads((folder / "torch" / "config.json").read_text())["architectures"]
+    return getattr(msattn, names[0]).from_pretrained(folder / "torch"), tiny_tokenizer()
+
+
+def graph(folder):
+    import onnx
+
+    return onnx.load(folder / "model.onnx").graph.node
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_stock_pipelines_take_exported_classifiers(checkpoint, tmp_path):
+    folder = checkpoint(BertForSequenceClassification(encoder(**labelled("bad", "good"))))
+    main(["onnx", str(folder / "torch"), str(folder / "onnx")])
+    assert_same_answers("text-classification", folder, ["the dog .", "a cat in the house ."])
+    (tmp_path / "lines").write_text("the dog .\n")
+    for name in ("torch", "onnx"):
+        msattn_predict([str(folder / name), str(tmp_path / "lines"), "--output", str(tmp_path / name)])
+    first, second = (json.loads((tmp_path / name).read_text()) for name in ("torch", "onnx"))
+    assert rounded(first) == rounded(second)
+
+
+def msattn_predict(argv):
+    from msattn.predict import main
+
+    main(argv)
+
+
+def test_what_cannot_be_exported(tmp_path):
+    pytest.importorskip("torchcrf")
+    config = MSTransformerConfig(vocab_size=25, crf=True, hidden_size=16, num_attention_heads=2, **labelled("A", "B"))
+    with pytest.raises(UserError, match="a tagger with a CRF is tied to one length"):
+        msattn.onnx.export(MSTransformerForTokenClassification(config), tiny_tokenizer(), tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(UserError, match=r"there is no model\.onnx; write the folder by msattn export onnx"):
+        msattn.onnx.load(tmp_path)
+    BertForTokenClassification(encoder(**labelled("A", "B"))).config.save_pretrained(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"no")
+    with pytest.raises(UserError, match=r"model\.onnx: the file is no model of ONNX"):
+        msattn.onnx.load(tmp_path)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    pipeline,
+)
+
+from msattn import PairwiseConfig, PairwiseParser
+from msattn.errors import UserError
+from msattn.predict import main
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+CONLLU = (
+    "# sent_id = a\n1\tThe\tthe\tDET\t_\t_\t0\troot\t_\tX=1\n2-3\tdogcat\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "2\tdog\t_\t_\t_\t_\t1\tdep\t_\t_\n3\tcat\t_\t_\t_\t_\t1\tdep\t_\t_\n\n1\twrote\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+)
+
+
+def labelled(*names: str) -> dict:
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+
+
+def build(model_class, *labels: str, **config):
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **labelled(*labels), **config
+    )
+    return model_class(config).eval()
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    torch.manual_seed(0)
+    encoder = BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES)
+    models = {
+        "relations": tiny_relation_extractor()[0],
+        "parser": PairwiseParser(PairwiseConfig(encoder=encoder, **labelled("root", "nsubj", "dep"))),
+        "tagger": build(BertForTokenClassification, "DET", "NOUN", "VERB"),
+        "classes": build(BertForSequenceClassification, "bad", "good"),
+        "score": build(BertForSequenceClassification, "LABEL_0", problem_type="regression"),
+        "ranking": build(BertForSequenceClassification, "relevant"),
+        "words": build(BertForMaskedLM),
+    }
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name, model in models.items():
+        if hasattr(model, "classifier"):  # answers that are far from each other
+            torch.nn.init.normal_(model.classifier.weight)
+        model.save_pretrained(folder / name)
+        tiny_tokenizer().save_pretrained(folder / name)
+        models[name] = model.eval()
+    return folder, models
+
+
+@pytest.fixture
+def predict(checkpoints, tmp_path):
+    def predict(name: str, content: str, *options: str, suffix: str = "txt") -> list:
+        file, output = tmp_path / f"input.{suffix}", tmp_path / "output"
+        file.write_text(content)
+        main([str(checkpoints[0] / name), str(file), "--output", str(output), *options])
+        written = output.read_text()
+        return written if name == "parser" else [json.loads(line) for line in written.splitlines()]
+
+    return predict
+
+
+def logits_of(model, *texts):
+    with torch.no_grad():
+        return model(**tiny_tokenizer()(*texts, return_tensors="pt")).logits[0]
+
+
+@pytest.mark.parametrize("batch_size", ["1", "2"])
+def test_relations(predict, checkpoints, batch_size):
+    marked, spans = "the <e1>author</e1> of a <e2>book</e2> .", {"text": "a dog .", "head": [0, 1], "tail": [2, 5]}
+    several = {"text": "a dog in the house", "entities": [{"start": 2, "end": 5}, {"start": 13, "end": 18}]}
+    inputs = [marked, spans, several]
+    found = predict(
+        "relations", f"{marked}\n\n{json.dumps(spans)}\n{json.dumps(several)}\n", "--batch_size", batch_size
+    )
+    expected = pipeline("relation-extraction", model=str(checkpoints[0] / "relations"))(inputs)
+    for results in (found, expected):
+        for relation in (*results[:2], *results[2]):
+            relation["score"] = round(relation["score"], 5)
+    assert found == expected and found[0]["head"] == {"start": 4, "end": 10, "text": "author"}
+
+
+def test_trees_of_conllu_keep_its_lines(predict, checkpoints):
+    parse = pipeline("dependency-parsing", model=str(checkpoints[0] / "parser"))
+    first, second = parse([{"words": ["The", "dog", "cat"]}, {"words": ["wrote"]}])
+    expected = CONLLU.split("\n")
+    for line, word in ((1, first[0]), (3, first[1]), (4, first[2]), (6, second[0])):
+        cells = expected[line].split("\t")
+        cells[6:8] = str(word["head"]), word["relation"]
+        expected[line] = "\t".join(cells)
+    assert predict("parser", CONLLU, suffix="conllu") == "\n".join(expected)
+
+
+def test_trees_of_texts_are_numbered(predict, checkpoints):
+    lines = ["the dog wrote . a cat wrote .", "", "the taxi", '{"words": ["a", "b."]}']
+    inputs = [lines[0], lines[2], {"words": ["a", "b."]}]
+    parse = pipeline("dependency-parsing", model=str(checkpoints[0] / "parser"))
+    assert predict("parser", "\n".join(lines)) == parse.to_conllu(parse(inputs))
+    assert "# sent_id = 2-1\n" in parse.to_conllu(parse(inputs))
+
+
+def test_tags(predict, checkpoints):
+    found = predict("tagger", 'the author.\n{"words": ["the", "unsdog"]}\n', "--batch_size", "2")
+    assert [answer["words"] for answer in found] == [["the", "author", "."], ["the", "unsdog"]]
+    labels = checkpoints[1]["tagger"].config.id2label
+    answers = logits_of(checkpoints[1]["tagger"], "the author .").argmax(dim=-1).tolist()[1:-1]
+    assert found[0]["tags"] == [labels[number] for number in answers]
+
+
+def test_a_long_sentence_is_tagged_in_parts(predict):
+    words = ["dog", "cat"] * 50
+    (found,) = predict("tagger", json.dumps({"words": words}))
+    assert found["words"] == words and len(found["tags"]) == 100
+
+
+def test_classes_and_scores(predict, checkpoints):
+    (single, pair) = (
+        predict("classes", "the dog .\n")[0],
+        predict("classes", '{"premise": "the dog .", "hypothesis": "a cat", "label": "x"}\n')[0],
+    )
+    for found, texts in ((single, ["the dog ."]), (pair, ["the dog .", "a cat"])):
+        probabilities = logits_of(checkpoints[1]["classes"], *texts).softmax(dim=-1)
+        assert found["label"] == ("bad", "good")[int(probabilities.argmax())]
+        assert found["score"] == pytest.approx(float(probabilities.max()), abs=1e-6)
+    (found,) = predict("score", "the dog .\n")
+    assert found == {"score": pytest.approx(logits_of(checkpoints[1]["score"], "the dog .").item(), abs=1e-6)}
+
+
+def test_rankings(predict, checkpoints):
+    candidates = [{"id": str(number), "text": text} for number, text in enumerate(["a dog", "the house .", "book"])]
+    row = {"query": "a cat", "candidates": candidates}
+    (found,) = predict("ranking", json.dumps(row), "--batch_size", "2")
+    logits = {text["id"]: logits_of(checkpoints[1]["ranking"], "a cat", text["text"]) for text in candidates}
+    assert found["query"] == "a cat"
+    assert [text["id"] for text in found["candidates"]] == sorted(logits, key=lambda key: -logits[key].item())
+    assert {text["id"]: text["score"] for text in found["candidates"]} == {
+        key: pytest.approx(value.sigmoid().item(), abs=1e-6) for key, value in logits.items()
+    }
+
+
+def test_too_long_texts_are_counted(predict, caplog):
+    assert len(predict("classes", f"{'dog ' * 100}\na dog\n")) == 2
+    assert "1 of 2 inputs are longer than 64 tokens and were truncated" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("relations", "a <e1>dog</e1> <e2>cat</e2>\na dog\n", (), r"input\.txt:2: "),
+        ("tagger", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
+        ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
+        ("classes", '{"a": "x", "b": "y"}\n{"a": "x"}\n', (), r"input\.txt:2: the input has no text in 'b'"),
+        ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
+        ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
+        ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
+        ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
+    ],
+)
+def test_mistakes_name_the_line(predict, name, content, options, message):
+    with pytest.raises(UserError, match=message):
+        predict(name, content, *options)
+
+
+def test_a_table_is_refused(predict):
+    with pytest.raises(UserError, match=r"input\.csv: the file is a table"):
+        predict("classes", "text\n", suffix="csv")
+
+
+@pytest.mark.heavy
+def test_the_standard_input_is_answered_line_by_line(checkpoints):
+    """With batches of one, before the next line is there."""
+    code = "from msattn.predict import main; import sys; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, str(checkpoints[0] / "classes"), "-", "--batch_size", "1"]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        for line in ("a dog\n", "the house .\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["label"] in ("bad", "good")
+        process.stdin.close()
+        assert process.wait(60) == 0
