@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
+from transformers.trainer_utils import speed_metrics
 from transformers.utils import logging
 
 from msattn.arguments.masked_lm_arguments import MaskedLMArguments
@@ -25,7 +27,7 @@ from msattn.arguments.pretrained import (
     load_model,
     load_tokenizer,
 )
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.corpora.treebanks import read_treebank, to_treebank, treebank_chunks
 from msattn.data.files.conllu_lines import with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
@@ -34,11 +36,14 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import score_trees, tree_shapes
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
+from msattn.tasks.identity import versions
 from msattn.tasks.labels import label_fields
 from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.sentence_stream import SentenceStream, stream_key
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
+from msattn.trainers.piece_batched_mixin import PieceBatchedMixin
 from msattn.trees.parses import Parses, parse_batch, sentence_parses
 
 logger = logging.get_logger(__name__)
@@ -54,7 +59,7 @@ METRIC_NAMES = {
 }
 
 
-class ParsingTrainer(GuidedFineTuningTrainer):
+class ParsingTrainer(PieceBatchedMixin, GuidedFineTuningTrainer):
     """
     A Trainer for a parser that decodes each batch during evaluation.
 
@@ -156,13 +161,18 @@ class DependencyParsing(Task):
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
         return partial(ParsingTrainer, decoder=self.data_args.decode)
 
-    def read(self, splits: Collection[str]) -> dict[str, Dataset]:
+    def read(self, splits: Collection[str]) -> dict[str, Any]:
         return read_each(splits, self._read)
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:
         self.labels = _labels(data, self.model_args)
 
-    def encode(self, prefix: str, data: Dataset) -> Dataset:
+    def first(self, data: Any, count: int) -> Any:
+        return replace(data, most=count) if isinstance(data, SentenceStream) else super().first(data, count)
+
+    def encode(self, prefix: str, data: Any) -> Any:
+        if isinstance(data, SentenceStream):
+            return data
         numbers = {label: number for number, label in enumerate(self.labels)}
         workers = self.data_args.preprocessing_num_workers
         rows = encode_treebank(data, self.tokenizer, numbers, self.max_length, workers)
@@ -209,6 +219,22 @@ class DependencyParsing(Task):
             for lines, parse in zip(data.trees["lines"], parses, strict=True):
                 file.write(with_tree(lines, parse.heads, [self.labels[relation] for relation in parse.relations]))
 
+    def predict_stream(
+        self, trainer: ParsingTrainer, prefix: str, stream: SentenceStream, depends_on: Sequence
+    ) -> dict[str, float]:
+        args, begin = trainer.args, time.time()
+
+        def predict(rows: list[dict[str, Any]], folder: Path) -> dict[str, float]:
+            predictions, places = trainer.predict_alone(self.encode(prefix, to_treebank(rows)))
+            self.write_predictions(prefix, predictions, folder)
+            return self.metrics(EvalPrediction(predictions=predictions, label_ids=places))
+
+        key = stream_key(trainer.model, *depends_on, versions(), args.eval_batch_size, args.device.type)
+        target = Path(args.output_dir, f"{prefix}_predictions.conllu{'.gz' if stream.path.endswith('.gz') else ''}")
+        metrics, count = stream.predict(predict, target, key, together=trainer.is_sharded)
+        named = {f"{prefix}_{name}": value for name, value in metrics.items()}
+        return {**named, f"{prefix}_samples": count, **speed_metrics(prefix, begin, count)}
+
     def card(self) -> ModelCardFacts:
         name = Path(str(self.data_args.train_file)).name
         return ModelCardFacts(
@@ -239,12 +265,14 @@ class DependencyParsing(Task):
             "test": data.test_file,
         }
 
-    def _read(self, split: str) -> Dataset | None:
+    def _read(self, split: str) -> Dataset | SentenceStream | None:
         path = self.file(split)
         if path is None:
             return None
+        if split == "test" and "heads" not in to_treebank(next(treebank_chunks(path, 1))).column_names:
+            return SentenceStream(path)
         dataset = read_treebank(path)
-        if split != "test" and "heads" not in dataset.column_names:
+        if "heads" not in dataset.column_names:
             raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
         return dataset
 

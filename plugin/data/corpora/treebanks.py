@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from datasets import Dataset, Features, Value
@@ -47,12 +48,46 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
         UserError: The file cannot be read, is malformed or empty, a tree has a cycle, several roots or a head that is
             out of range, or only some sentences have trees. The message names file and line.
     """
+    return to_treebank(_rows(path))
+
+
+def treebank_chunks(
+    path: str | os.PathLike, sentences: int, most: int | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """
+    Reads a treebank in chunks, for [`to_treebank`].
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`read_treebank`].
+        sentences (`int`): The number of sentences of a chunk; the last one may have fewer.
+        most (`int`, *optional*): The number of sentences to read, at most.
+
+    Yields:
+        `list[dict[str, Any]]`: The rows of a chunk.
+
+    Raises:
+        UserError: As for [`read_treebank`], when the reading comes to the line.
+    """
+    rows = islice(_rows(path), most)
+    while chunk := list(islice(rows, sentences)):
+        yield chunk
+
+
+def to_treebank(rows: Iterable[dict[str, Any]]) -> Dataset:
+    """The dataset of [`read_treebank`] from its rows."""
+    dataset = rows_to_dataset(rows, FEATURES)
+    return dataset.remove_columns(TREE_COLUMNS) if dataset[0]["heads"] is None else dataset
+
+
+def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     name = os.fspath(path)
     plain = name.removesuffix(".gz").endswith(".txt")
-    dataset = rows_to_dataset(_text_rows(path) if plain else _conllu_rows(path), FEATURES)
-    if not len(dataset):
+    rows = _text_rows(path) if plain else _conllu_rows(path)
+    first = next(rows, None)
+    if first is None:
         raise UserError(f"{name}: there is no sentence in it.")
-    return dataset.remove_columns(TREE_COLUMNS) if dataset[0]["heads"] is None else dataset
+    yield first
+    yield from rows
 
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
