@@ -21,8 +21,29 @@ SOURCES = {
     "fusion_classifiers.py",
     "fusion_settings.py",
     "hub_export.py",
+    "local_pipelines.py",
     "modeling_multiscale_bert.py",
     "multiscale_fusion.py",
+}
+# What the pipeline needs beside the model.
+SOURCES |= {
+    "any_encoder_config.py",
+    "checked_text.py",
+    "configuration_ms_transformer.py",
+    "entity_markers.py",
+    "entity_pieces.py",
+    "errors.py",
+    "heads_per_scale.py",
+    "length_sorted.py",
+    "max_tokens.py",
+    "negative_label.py",
+    "plain_numbers.py",
+    "relation_extraction.py",
+    "relation_inputs.py",
+    "relation_rows.py",
+    "scratch_encoder.py",
+    "word_rules.py",
+    "words.py",
 }
 
 
@@ -143,7 +164,7 @@ def test_imports_are_followed_and_flattened(tmp_path):
 def test_two_files_of_one_name_are_refused(tmp_path):
     for folder in ("configuration", "modeling"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "layers.py").touch()
+        (tmp_path / folder / "layers.py").write_text(f"{folder} = 1\n")
     (tmp_path / "modeling" / "modeling_x.py").write_text(
         "from .layers import a\nfrom ..configuration.layers import b\n"
     )

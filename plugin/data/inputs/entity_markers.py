@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
@@ -17,6 +16,11 @@ from transformers.utils import logging
 from msattn.data.inputs.entity_pieces import special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
+
+try:
+    from datasets import Dataset
+except ImportError:  # where a checkpoint has brought this file along
+    pass
 
 logger = logging.get_logger(__name__)
 
