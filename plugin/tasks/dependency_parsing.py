@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,14 @@ METRIC_NAMES = {
     "root_accuracy": "Root accuracy",
     "uas_no_punct": "UAS without punctuation",
     "las_no_punct": "LAS without punctuation",
+}
+
+
+_DESCRIPTIONS = {
+    "emb": "an encoder whose hidden states of two words are the features of their pair",
+    "att": "an encoder whose attention between two words, in all layers and heads, is the feature of their pair",
+    "emb+att": "an encoder whose attention between words, in all layers and heads, is a feature beside their hidden "
+    "states",
 }
 
 
@@ -156,6 +165,7 @@ class DependencyParsing(Task):
         most = self.tokenizer.model_max_length
         self.max_length = min(data_args.max_seq_length or most, most)
         self.sets: dict[str, ParsedSet] = {}
+        self.features = ""  # of the model, once it is made
 
     @property
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
@@ -199,13 +209,15 @@ class DependencyParsing(Task):
         return self.sets["train"].windows["sentence"][:] if "train" in self.sets else None
 
     def model(self) -> PreTrainedModel:
-        return load_model(
+        model = load_model(
             self.model_class,
             self.model_args,
             len(self.tokenizer),
             root=self.root,
             **label_fields(self.labels),
         )
+        self.features = model.config.features
+        return model
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         sets = [self.sets[prefix] for prefix in self.scored]
@@ -246,13 +258,12 @@ class DependencyParsing(Task):
             splits=self.card_splits(),
             scored_data={prefix: Path(file).name for prefix, file in self._scored_files().items() if file},
             metrics=METRIC_NAMES,
-            description=(
-                "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
-                "beside their hidden states (`features` below)."
-            ),
+            description=f"A dependency parser: {_DESCRIPTIONS[self.features]}.",
             usage=_usage,
-            tags=["dependency-parsing", "pairwise-attention"],
+            tags=["dependency-parsing", *(["pairwise-attention"] if "att" in self.features else [])],
             config_fields=PARSER_FIELDS,
+            carries_pipeline=True,
+            language=_language(name),
         )
 
     def _scored_files(self) -> dict[str, str | None]:
@@ -357,11 +368,16 @@ def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int
         )
 
 
-def _usage(name: str) -> str:
-    return f'''import msattn
-from transformers import pipeline
+def _language(name: str) -> str | None:
+    """The language of a treebank of Universal Dependencies, which its file is named by."""
+    named = re.match("([a-z]{2,3})_[a-z0-9]+-ud-", name)
+    return named[1] if named else None
 
-parse = pipeline("dependency-parsing", model="{name}")
+
+def _usage(name: str) -> str:
+    return f'''from transformers import pipeline
+
+parse = pipeline("dependency-parsing", model="{name}", trust_remote_code=True)
 for sentence in parse("Dogs sleep. Cats eat mice."):
     for word in sentence:
         print(word["word"], word["head"], word["relation"])'''

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets import Dataset
@@ -154,7 +154,9 @@ class Experiment:
                     self.task.write_predictions(prefix, output.predictions, folder.path)
             if args.do_train:
                 if trainer.is_world_process_zero():
-                    write_model_card(folder.path, trainer, self.task.card(), results)
+                    card = self.task.card()
+                    language = self.task.data_args.language or card.language
+                    write_model_card(folder.path, trainer, replace(card, language=language), results)
                 if args.push_to_hub:
                     trainer.push_to_hub()
         return results
