@@ -208,10 +208,10 @@ class HubExportMixin:
         # Transformers copies remote code from a local folder file by file.
         folders = (Path(__file__).parent, Path(self.config.name_or_path))  # type: ignore[attr-defined]
         found = {}
-        for task, (path, *names) in self._hub_pipelines.items():
+        for task, (path, name, auto_class) in self._hub_pipelines.items():
             files = (_PACKAGE / path, *(folder / Path(path).name for folder in folders))
             if file := next(filter(Path.is_file, files), None):
-                found[task] = (file, *names)
+                found[task] = (file, name, auto_class)
         return found
 
 
