@@ -220,7 +220,7 @@ class DependencyParsing(Task):
         return model
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        sets = [self.sets[prefix] for prefix in self.scored]
+        sets = {number: self.sets[prefix] for number, prefix in enumerate(self.scored) if prefix in self.sets}
         return parsing_metrics(prediction, sets, self.labels, self.data_args.decode)
 
     def write_predictions(self, prefix: str, predictions: np.ndarray, folder: Path) -> None:
@@ -289,14 +289,14 @@ class DependencyParsing(Task):
 
 
 def parsing_metrics(
-    prediction: EvalPrediction, sets: Sequence[ParsedSet], labels: Sequence[str], decoder: str
+    prediction: EvalPrediction, sets: Mapping[int, ParsedSet], labels: Sequence[str], decoder: str
 ) -> dict[str, float]:
     """
     The scores of predicted parses, in percent.
 
     Args:
         prediction (`EvalPrediction`): The output of a [`ParsingTrainer`]. Each label id is a pair of set and row.
-        sets (`Sequence[ParsedSet]`): The scored sets.
+        sets (`Mapping[int, ParsedSet]`): The scored sets by their number.
         labels (`Sequence[str]`): The relations in the order of their ids.
         decoder (`str`): The decoder of the predictions.
 
