@@ -5,9 +5,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from .local_pipelines import LocalPipelines
+
 
 @dataclass(kw_only=True, init=False, repr=False, eq=False)
-class FusionSettings:
+class FusionSettings(LocalPipelines):
     r"""
     The fields of the fusion layers and their checks. A configuration derives from it first, then from its own base.
 

@@ -103,6 +103,13 @@ class FusionForRelationExtraction(_FusionClassifier):
     """
 
     _hub_auto_classes = ("AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
+    _hub_pipelines = {
+        "relation-extraction": (
+            "pipelines/relation_extraction.py",
+            "RelationExtractionPipeline",
+            "AutoModelForSequenceClassification",
+        )
+    }
     default_pooling = "entity_start"
     poolings: ClassVar[tuple[str, ...]] = ("entity_start", "mean", "cls", "max")
 

@@ -52,9 +52,10 @@ def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
     imports: dict[str, list[str]] = {}
     while pending:
         file = pending.pop()
-        origin = origins.setdefault(file.name, file)
-        if origin != file and origin.read_bytes() != file.read_bytes():
-            raise ValueError(f"{file} and {origin} would share one place in a flat folder; rename one.")
+        first = origins.setdefault(file.name, file)
+        # Transformers copies remote code to its cache: the two are the same file then.
+        if first != file and first.read_bytes() != file.read_bytes():
+            raise ValueError(f"{file} and {first} would share one place in a flat folder; rename one.")
         if file.name in sources:
             continue
         sources[file.name], imported = _flattened(file)
@@ -130,8 +131,9 @@ class HubExportMixin:
 
     #: Names of the Auto classes that load this class. `AutoModel` loads the base model unless it is listed.
     _hub_auto_classes: ClassVar[tuple[str, ...]] = ()
-    #: The class of each pipeline that travels with the model, by task: its file in the package, and its name.
-    _hub_pipelines: ClassVar[dict[str, tuple[str, str]]] = {}
+    #: The pipelines that travel with the model, by task: the file in the package, the class, and the Auto class of
+    #: Transformers that loads the model.
+    _hub_pipelines: ClassVar[dict[str, tuple[str, str, str]]] = {}
 
     def save_pretrained(
         self,
@@ -176,7 +178,7 @@ class HubExportMixin:
             return
         pipelines = self._pipeline_files()
         source = sys.modules[cls.__module__].__file__ or ""
-        for name, text in flat_sources(source, *(file for file, _ in pipelines.values())).items():
+        for name, text in flat_sources(source, *(file for file, _, _ in pipelines.values())).items():
             (folder / name).write_text(text, encoding="utf-8")
 
         config = self.config  # type: ignore[attr-defined]
@@ -188,8 +190,8 @@ class HubExportMixin:
                 for auto_class, target in loaded.items()
             },
             "custom_pipelines": {
-                task: {"impl": f"{file.stem}.{name}", "pt": ["AutoModel"], "type": "text"}
-                for task, (file, name) in pipelines.items()
+                task: {"impl": f"{file.stem}.{name}", "pt": [auto_class], "type": "text"}
+                for task, (file, name, auto_class) in pipelines.items()
             },
         }
         before = {name: vars(config).pop(name) for name in entries if name in vars(config)}
@@ -201,15 +203,15 @@ class HubExportMixin:
                 vars(config).pop(name, None)
             vars(config).update(before)
 
-    def _pipeline_files(self) -> dict[str, tuple[Path, str]]:
-        """The file and the class of each pipeline, by task; remote code has those that lie beside it."""
+    def _pipeline_files(self) -> dict[str, tuple[Path, str, str]]:
+        """`_hub_pipelines` with the paths of the files; remote code has those that lie beside it."""
         # Transformers copies remote code from a local folder file by file.
         folders = (Path(__file__).parent, Path(self.config.name_or_path))  # type: ignore[attr-defined]
         found = {}
-        for task, (path, name) in self._hub_pipelines.items():
+        for task, (path, name, auto_class) in self._hub_pipelines.items():
             files = (_PACKAGE / path, *(folder / Path(path).name for folder in folders))
             if file := next(filter(Path.is_file, files), None):
-                found[task] = (file, name)
+                found[task] = (file, name, auto_class)
         return found
 
 

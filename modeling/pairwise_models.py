@@ -197,7 +197,9 @@ class PairwiseParsing(_PairwiseModel):
     """
 
     _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
-    _hub_pipelines = {"dependency-parsing": ("pipelines/dependency_parsing.py", "DependencyParsingPipeline")}
+    _hub_pipelines = {
+        "dependency-parsing": ("pipelines/dependency_parsing.py", "DependencyParsingPipeline", "AutoModel")
+    }
 
     def __init__(self, config: Any):
         if "att" in config.features:
@@ -421,6 +423,11 @@ class PairwiseRelations(_PairwiseModel):
     """Relation classification from the pairwise scores of two entities."""
 
     _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
+    _hub_pipelines = {
+        "relation-extraction": ("pipelines/relation_extraction.py", "RelationExtractionPipeline", "AutoModel")
+    }
+    #: Whether `entity_pieces` may have pairs as a dimension; the code of version 0.1 took one pair a text.
+    scores_many_pairs = True
 
     def __init__(self, config: Any):
         if "att" in config.features:

@@ -15,21 +15,21 @@ from msattn.errors import UserError
 WRITE_FAILURES = ("PytorchStreamWriter", "unexpected pos", "iostream error", "os error")
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """
-    Writes a UTF-8 file that is there with its whole content or, after a crash or on a full disk, as it was before.
+    Writes a file that is there with its whole content or, after a crash or on a full disk, as it was before.
 
     Args:
         path (`Path`): The file. Its folder has to exist.
-        text (`str`): The content.
+        content (`str` or `bytes`): The content; text is written as UTF-8.
 
     Raises:
         OSError: The file cannot be written, such as on a full disk; the error names it.
     """
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with part.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

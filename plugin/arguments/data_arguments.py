@@ -29,6 +29,13 @@ class DataArguments:
     max_train_samples: Count | None = field(default=None, metadata={"help": "Maximum number of training examples."})
     max_eval_samples: Count | None = field(default=None, metadata={"help": "Maximum number of validation examples."})
     max_predict_samples: Count | None = field(default=None, metadata={"help": "Maximum number of test examples."})
+    language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of the data, such as en, for the model card. Default: none, or that of "
+            "a data set that is known."
+        },
+    )
     preprocessing_num_workers: Annotated[int, Range(1, 1024)] | None = field(
         default=None, metadata={"help": "Number of processes for tokenization."}
     )

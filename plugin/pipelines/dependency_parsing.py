@@ -16,12 +16,12 @@ from transformers.utils import logging
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, with_tree
 from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
+from msattn.data.inputs.piece_batches import piece_batches
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_labels import tag_words
 from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError, shown
 from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
-from msattn.pipelines.piece_batches import piece_batches
 from msattn.trees.parse_results import is_sentence, named_sentences
 from msattn.trees.parses import (
     DECODERS,

@@ -15,8 +15,7 @@ from transformers.utils import logging
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.corpora.negative_label import find_negative_label
 from msattn.errors import UserError
-from msattn.pipelines import length_sorted
-from msattn.pipelines.length_sorted import LengthSortedPipeline
+from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
 from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input, sequence_of
 
 logger = logging.get_logger(__name__)
@@ -82,6 +81,11 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             raise UserError(
                 f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which extracts no "
                 "relations; give a checkpoint that run_re.py has trained."
+            )
+        if self.reads_pieces and not getattr(self.model, "scores_many_pairs", False):
+            raise UserError(
+                f"{self.model.name_or_path or 'the model'} brings code of version 0.1, which scores one pair at a "
+                "time; leave out trust_remote_code=True, so that msattn's own code is used."
             )
         # Entity positions are counted from the left.
         self.tokenizer.padding_side = "right"
@@ -195,7 +199,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         postprocess_params: dict,
     ) -> Iterator:
         items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
-        while window := list(islice(items, length_sorted.LOOKAHEAD * batch_size if batch_size > 1 else 1)):
+        while window := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):
             yield from self._run(window, batch_size, preprocess_params, forward_params, postprocess_params)
 
     def _run(
@@ -255,7 +259,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
         size = batch_size if all(sentences[number].marked for number, _ in jobs) else max(batch_size, COPIES)
         remaining = iter(jobs)
-        while block := list(islice(remaining, length_sorted.LOOKAHEAD * size)):
+        while block := list(islice(remaining, LOOKAHEAD * size)):
             refused, rows = {}, {}
             for job in block:
                 sentence = sentences[job[0]]

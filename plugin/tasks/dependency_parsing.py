@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset, concatenate_datasets
 from transformers import EvalPrediction, PreTrainedModel, TrainingArguments
+from transformers.trainer_utils import speed_metrics
 from transformers.utils import logging
 
 from msattn.arguments.masked_lm_arguments import MaskedLMArguments
@@ -26,7 +29,7 @@ from msattn.arguments.pretrained import (
     load_tokenizer,
 )
 from msattn.command_line import existing_file
-from msattn.data.corpora.treebanks import UNKNOWN, read_treebank
+from msattn.data.corpora.treebanks import UNKNOWN, has_trees, read_treebank, to_treebank
 from msattn.data.files.conllu_lines import tag_columns, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
@@ -38,11 +41,14 @@ from msattn.metrics.tag_scores import score_tags
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature, tree_calibration
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
+from msattn.tasks.identity import versions
 from msattn.tasks.labels import label_fields
 from msattn.tasks.masked_lm import train_masked_lm
 from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.sentence_stream import SentenceStream, stream_key
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
+from msattn.trainers.piece_batched_mixin import PieceBatchedMixin
 from msattn.trees.parses import DECODERS, Parses, decoder_of, parse_batch, sentence_parses, temperature_of
 
 logger = logging.get_logger(__name__)
@@ -65,11 +71,21 @@ METRIC_NAMES = {
     "ece": "Expected calibration error of heads (%)",
     "tree_ece": "Expected calibration error of trees (%)",
 }
+# What is known of predicted trees without the gold ones: shares of sentences.
+SHAPES = ("nonprojective", "greedy_cyclic", "greedy_several_roots")
 # Configuration fields that turn scores into trees and probabilities.
 ANSWER_FIELDS = ("tree_decoder", "calibration_temperature")
 
 
-class ParsingTrainer(GuidedFineTuningTrainer):
+_DESCRIPTIONS = {
+    "emb": "an encoder whose hidden states of two words are the features of their pair",
+    "att": "an encoder whose attention between two words, in all layers and heads, is the feature of their pair",
+    "emb+att": "an encoder whose attention between words, in all layers and heads, is a feature beside their hidden "
+    "states",
+}
+
+
+class ParsingTrainer(PieceBatchedMixin, GuidedFineTuningTrainer):
     """
     A Trainer for a parser that decodes each batch during evaluation, as the parser's configuration says.
 
@@ -202,19 +218,25 @@ class DependencyParsing(Task):
         self.sets: dict[str, ParsedSet] = {}
         self.decoder = "mst"
         self.compared: dict[str, float] = {}
+        self.features = ""  # of the model, once it is made
 
     @property
     def trainer_class(self) -> Callable[..., GuidedFineTuningTrainer]:
         return ParsingTrainer
 
-    def read(self, splits: Collection[str]) -> dict[str, Dataset]:
+    def read(self, splits: Collection[str]) -> dict[str, Any]:
         return read_each(splits, self._read)
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:
         self.labels = _labels(data, self.model_args)
         self.tags = _tags(data, self.model_args, self.data_args)
 
-    def encode(self, prefix: str, data: Dataset) -> Dataset:
+    def first(self, data: Any, count: int) -> Any:
+        return replace(data, most=count) if isinstance(data, SentenceStream) else super().first(data, count)
+
+    def encode(self, prefix: str, data: Any) -> Any:
+        if isinstance(data, SentenceStream):
+            return data
         numbers = {label: number for number, label in enumerate(self.labels)}
         workers = self.data_args.preprocessing_num_workers
         rows = encode_treebank(data, self.tokenizer, numbers, self.max_length, workers, self.tags)
@@ -254,6 +276,7 @@ class DependencyParsing(Task):
         )
         self._answer(model.config, self._asked or decoder, temperature)
         self.compared = {}
+        self.features = model.config.features
         return model
 
     def calibrate(self, trainer: GuidedFineTuningTrainer, dataset: Dataset) -> None:
@@ -282,7 +305,7 @@ class DependencyParsing(Task):
         return None if self.data_args.decode == "auto" else self.data_args.decode
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        sets = [self.sets[prefix] for prefix in self.scored]
+        sets = {number: self.sets[prefix] for number, prefix in enumerate(self.scored) if prefix in self.sets}
         return parsing_metrics(prediction, sets, self.labels, self.decoder)
 
     def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
@@ -304,6 +327,24 @@ class DependencyParsing(Task):
                 relations = [self.labels[relation] for relation in parse.relations]
                 file.write(with_tree(lines, parse.heads, relations, **cells))
 
+    def predict_stream(
+        self, trainer: ParsingTrainer, prefix: str, stream: SentenceStream, depends_on: Sequence
+    ) -> dict[str, float]:
+        args, begin = trainer.args, time.time()
+
+        def predict(rows: list[dict[str, Any]], folder: Path) -> dict[str, float]:
+            predictions, places = trainer.predict_alone(self.encode(prefix, to_treebank(rows)))
+            self.write_predictions(prefix, predictions, folder)
+            metrics = self.metrics(EvalPrediction(predictions=predictions, label_ids=places))
+            # Means over sentences. Tags that a file without trees may hold are not scored.
+            return {name: value for name, value in metrics.items() if name in SHAPES}
+
+        key = stream_key(trainer.model, *depends_on, versions(), args.eval_batch_size, args.device.type)
+        target = Path(args.output_dir, f"{prefix}_predictions.conllu{'.gz' if stream.path.endswith('.gz') else ''}")
+        metrics, count = stream.predict(predict, target, key, together=trainer.is_sharded)
+        named = {f"{prefix}_{name}": value for name, value in metrics.items()}
+        return {**named, f"{prefix}_samples": count, **speed_metrics(prefix, begin, count)}
+
     def card(self) -> ModelCardFacts:
         name = _names(self.data_args.train_file)
         return ModelCardFacts(
@@ -315,14 +356,13 @@ class DependencyParsing(Task):
             splits=self.card_splits(),
             scored_data={prefix: _names(files) for prefix, files in self._scored_files().items() if files},
             metrics=METRIC_NAMES,
-            description=(
-                "A dependency parser: an encoder whose attention between words, in all layers and heads, is a feature "
-                "beside their hidden states (`features` below)."
-                + (f" It also tags {', '.join(self.tags)}." if self.tags else "")
-            ),
+            description=f"A dependency parser: {_DESCRIPTIONS[self.features]}."
+            + (f" It also tags {', '.join(self.tags)}." if self.tags else ""),
             usage=_usage,
-            tags=["dependency-parsing", "pairwise-attention"],
+            tags=["dependency-parsing", *(["pairwise-attention"] if "att" in self.features else [])],
             config_fields=(*PARSER_FIELDS, *ANSWER_FIELDS),
+            carries_pipeline=True,
+            language=_language(name),
         )
 
     def _scored_files(self) -> dict[str, str | list[str] | None]:
@@ -335,27 +375,30 @@ class DependencyParsing(Task):
             "test": data.test_file,
         }
 
-    def _read(self, split: str) -> Dataset | None:
+    def _read(self, split: str) -> Dataset | SentenceStream | None:
         given = getattr(self.data_args, f"{split}_file") or []
-        paths = [given] if isinstance(given, str) else given
-        if len(set(paths)) < len(paths):
-            raise UserError(f"--{split}_file names a treebank twice, among {', '.join(paths)}.")
-        treebanks = [read_treebank(str(existing_file(path, f"{split}_file"))) for path in paths]
+        files = [given] if isinstance(given, str) else given
+        if len(set(files)) < len(files):
+            raise UserError(f"--{split}_file names a treebank twice, among {', '.join(files)}.")
+        paths = [str(existing_file(file, f"{split}_file")) for file in files]
+        if split == "test" and paths and not has_trees(paths[0]):
+            return SentenceStream(paths[0])
+        treebanks = [read_treebank(path) for path in paths]
         for path, treebank in zip(paths, treebanks, strict=True):
-            if split != "test" and "heads" not in treebank.column_names:
+            if "heads" not in treebank.column_names:
                 raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
         return concatenate_datasets(treebanks) if treebanks else None
 
 
 def parsing_metrics(
-    prediction: EvalPrediction, sets: Sequence[ParsedSet], labels: Sequence[str], decoder: str
+    prediction: EvalPrediction, sets: Mapping[int, ParsedSet], labels: Sequence[str], decoder: str
 ) -> dict[str, float]:
     """
     The scores of predicted parses, in percent.
 
     Args:
         prediction (`EvalPrediction`): The output of a [`ParsingTrainer`]. Each label id is a pair of set and row.
-        sets (`Sequence[ParsedSet]`): The scored sets.
+        sets (`Mapping[int, ParsedSet]`): The scored sets by their number.
         labels (`Sequence[str]`): The relations in the order of their ids.
         decoder (`str`): The decoder of the predictions.
 
@@ -368,19 +411,20 @@ def parsing_metrics(
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     scored, trees = sets[number], sets[number].trees
     parses = scored.parses(prediction.predictions[rows.argsort()], decoder)
-    shapes = tree_shapes([parse.heads for parse in parses])
-    greedy = tree_shapes([parse.greedy for parse in parses])
+    heads = [parse.heads.tolist() for parse in parses]
+    shapes, greedy = tree_shapes(heads), tree_shapes([parse.greedy.tolist() for parse in parses])
     metrics = {
         "nonprojective": shapes["nonprojective"],
         "greedy_cyclic": greedy["cyclic"],
         "greedy_several_roots": greedy["several_roots"],
     }
-    predicted = [(parse.heads, [labels[relation] for relation in parse.relations]) for parse in parses]
+    relations = [[labels[relation] for relation in parse.relations] for parse in parses]
+    predicted: list[Tree] = list(zip(heads, relations, strict=True))
     metrics |= scored.tag_scores(parses, predicted)
     if "heads" not in trees.column_names:
         return metrics
     true = list(zip(trees["heads"][:], trees["relations"][:], strict=True))
-    if whole := [heads for heads, _ in true if min(heads) > UNKNOWN]:
+    if whole := [gold for gold, _ in true if min(gold) > UNKNOWN]:
         metrics["true_nonprojective"] = tree_shapes(whole)["nonprojective"]
     places = treebank_rows(trees["where"])
     for name, rows in places.items() if len(places) > 1 else ():
@@ -488,11 +532,16 @@ def _report(prefix: str, data: ParsedSet, labels: Sequence[str], max_length: int
         )
 
 
-def _usage(name: str) -> str:
-    return f'''import msattn
-from transformers import pipeline
+def _language(name: str) -> str | None:
+    """The language of a treebank of Universal Dependencies, which its file is named by."""
+    named = re.match("([a-z]{2,3})_[a-z0-9]+-ud-", name)
+    return named[1] if named else None
 
-parse = pipeline("dependency-parsing", model="{name}")
+
+def _usage(name: str) -> str:
+    return f'''from transformers import pipeline
+
+parse = pipeline("dependency-parsing", model="{name}", trust_remote_code=True)
 for sentence in parse("Dogs sleep. Cats eat mice."):
     for word in sentence:
         print(word["word"], word["head"], word["relation"])'''

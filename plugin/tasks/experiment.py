@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets import Dataset
@@ -20,6 +20,7 @@ from msattn.tasks.identity import arguments_of, identity_of, rows_hash, versions
 from msattn.tasks.map_measures import MapMeasures, measured_maps
 from msattn.tasks.model_card import write_model_card
 from msattn.tasks.run_folder import RunFolder, written_folder
+from msattn.tasks.sentence_stream import SentenceStream
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
 from msattn.writing import write_whole
 
@@ -107,7 +108,10 @@ class Experiment:
         set_seed(args.seed)
         trainer = self._trainer(args, experiment_args, guiding)
         scored = self.datasets_of(*(("eval", "dev") if args.do_eval else ()), *(("test",) if args.do_predict else ()))
-        hashes = {prefix: rows_hash(dataset) for prefix, dataset in scored.items()}
+        hashes = {
+            prefix: dataset.hash if isinstance(dataset, SentenceStream) else rows_hash(dataset)
+            for prefix, dataset in scored.items()
+        }
         identity = identity_of(self.task, trainer.model, args, self.datasets, experiment_args, guiding)
         if not args.do_train:
             identity |= {f"data.{prefix}": value for prefix, value in hashes.items()}
@@ -136,6 +140,10 @@ class Experiment:
             elif args.do_train and self.train_dataset is not None:
                 results |= self._train(trainer, resumed.folder)
             for prefix, dataset in scored.items():
+                if isinstance(dataset, SentenceStream):
+                    metrics = self.task.predict_stream(trainer, prefix, dataset, [identity, hashes[prefix]])
+                    results |= _record(trainer, prefix, metrics)
+                    continue
                 with measured_maps(trainer.model) if measured else nullcontext(MapMeasures()) as maps:
                     output = trainer.predict(dataset, metric_key_prefix=prefix)
                 further = self.task.further_metrics(trainer, prefix)
@@ -146,7 +154,9 @@ class Experiment:
                     self.task.write_predictions(prefix, output.predictions, folder.path)
             if args.do_train:
                 if trainer.is_world_process_zero():
-                    write_model_card(folder.path, trainer, self.task.card(), results)
+                    card = self.task.card()
+                    language = self.task.data_args.language or card.language
+                    write_model_card(folder.path, trainer, replace(card, language=language), results)
                 if args.push_to_hub:
                     trainer.push_to_hub()
         return results

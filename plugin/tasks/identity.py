@@ -27,7 +27,7 @@ WITHOUT_EFFECT = {
     *("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name", "glue_dir", "mtl16_dir"),
     *("queries_file", "collection_file", "qrels_file"),
     *("domains", "train_fraction", "guide_doses", "guide_each_layer", "max_eval_samples", "max_predict_samples"),
-    *("resume_anyway", "overwrite_output_dir", "preprocessing_num_workers", "label_file"),
+    *("resume_anyway", "overwrite_output_dir", "preprocessing_num_workers", "label_file", "language"),
     *("disable_tqdm", "report_to", "run_name", "project", "skip_memory_metrics", "debug", "ignore_mismatched_sizes"),
     *("save_strategy", "save_steps", "save_total_limit", "save_only_model", "save_on_each_node"),
     *("enable_jit_checkpoint", "restore_callback_states_from_checkpoint", "include_for_metrics"),

@@ -18,6 +18,8 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import Trainer
 from transformers.modelcard import extract_hyperparameters_from_trainer, make_markdown_table, parse_log_history
 
+from msattn.tasks.used_fields import used_fields
+
 
 @dataclass
 class ModelCardFacts:
@@ -38,9 +40,13 @@ class ModelCardFacts:
         splits (`Mapping[str, str]`, *optional*): Names of the splits by metric prefix.
         scored_data (`Mapping[str, str]`, *optional*):
             The display name of the data of each split by metric prefix, where it is not `dataset_name`.
-        config_fields (`Sequence[str]`, *optional*, defaults to `()`): Configuration fields to list.
+        config_fields (`Sequence[str]`, *optional*, defaults to `()`):
+            Configuration fields to list, if the model uses them.
         carries_code (`bool`, *optional*, defaults to `True`):
             Whether the model class is defined by msattn, so that the checkpoint ships its code.
+        carries_pipeline (`bool`, *optional*, defaults to `False`):
+            Whether the checkpoint ships its pipeline, too, so that `usage` does without msattn.
+        language (`str`, *optional*): The language of the data, as a code, if it is known.
     """
 
     task_type: str
@@ -57,6 +63,8 @@ class ModelCardFacts:
     scored_data: Mapping[str, str] = field(default_factory=dict)
     config_fields: Sequence[str] = ()
     carries_code: bool = True
+    carries_pipeline: bool = False
+    language: str | None = None
 
 
 def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, results: Mapping[str, Any]) -> Path:
@@ -81,7 +89,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         if isinstance(value := results.get(f"{prefix}_{key}"), (int, float))
     ]
     data = ModelCardData(
-        language="en",
+        language=facts.language,
         library_name="transformers",
         tags=["msattn", *facts.tags],
         datasets=[facts.dataset_type] if "/" in facts.dataset_type else None,
@@ -107,7 +115,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
     usage = facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder))
     history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
     hyperparameters = {
-        **{name: getattr(config, name) for name in facts.config_fields},
+        **used_fields(config, facts.config_fields),
         **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
         **extract_hyperparameters_from_trainer(trainer),
     }
@@ -118,6 +126,7 @@ def write_model_card(folder: Path, trainer: Trainer, facts: ModelCardFacts, resu
         description=markdown_text(facts.description),
         dataset_name=markdown_text(facts.dataset_name),
         carries_code=facts.carries_code,
+        carries_pipeline=facts.carries_pipeline,
         usage=code_block(usage, "python"),
         rows=[(_split(facts, prefix), name, f"{value:.4g}") for prefix, _, name, value in rows],
         hyperparameters={key: markdown_text(str(value)) for key, value in hyperparameters.items()},

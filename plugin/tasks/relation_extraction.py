@@ -104,6 +104,7 @@ class RelationExtraction(Task):
             raise UserError(f"--negative_pairs {data_args.negative_pairs}: give a number from 0 on.")
         self.labels = _label_file(data_args.label_file) or []
         self.label_names = _label_names(data_args.label_names_file)
+        self.config: Any = None  # of the model, once it is made
         self.negative: str | None = None
         self.temperature = 1.0
         self.threshold: float | None = None
@@ -144,7 +145,7 @@ class RelationExtraction(Task):
         model = load_model(
             self.model_class, self.model_args, len(self.tokenizer), **self._overrides, **label_fields(self.labels)
         )
-        config = model.config
+        config = self.config = model.config
         if self.args.do_train:
             config.calibration_temperature = config.decision_threshold = None
         self.temperature = getattr(config, "calibration_temperature", None) or 1.0
@@ -222,13 +223,7 @@ class RelationExtraction(Task):
         source = self.data_args.dataset_name or Path(str(self.data_args.train_file)).name
         official = set(self.labels) <= set(SEMEVAL_LABELS)
         without = "" if self.negative is None else f" without {self.negative}"
-        reads = (
-            "whose attention between them, in all layers and heads, is a feature beside their hidden states "
-            "(`features` below)."
-            if self.pairwise
-            else "with multi-scale fusion self-attention, or without (`fusion_layers: 0` or `scales: ()` below), as a "
-            "baseline."
-        )
+        reads, tag = _description(self.config, self.pairwise)
         return ModelCardFacts(
             # No pipeline_tag: the Hub has none for relation extraction, and other widgets cannot mark entities.
             task_type="relation-extraction",
@@ -245,15 +240,15 @@ class RelationExtraction(Task):
                 "ece": "Expected calibration error (%)",
                 "false_positive_rate": "Random unrelated pairs that get a relation (%)",
             },
-            description=(
-                f"A relation extractor for {len(self.labels)} labels, between two marked entities: an encoder {reads}"
-            ),
+            description=(f"A relation extractor for {len(self.labels)} labels, between two marked entities: {reads}"),
             usage=_usage,
-            tags=["relation-extraction", "pairwise-attention" if self.pairwise else "multi-scale-attention"],
+            tags=["relation-extraction", *tag],
             config_fields=(
                 *(PAIRWISE_FIELDS if self.pairwise else (*MULTISCALE_FIELDS, "entity_markers")),
                 *ANSWER_FIELDS,
             ),
+            carries_pipeline=True,
+            language="en" if official else None,
         )
 
     def _read(self, hub: DatasetDict, split: str) -> Dataset | None:
@@ -414,9 +409,25 @@ def _predicted(example: Mapping[str, Any], label: str, probability: float) -> di
     return {**known, "prediction": label, "probability": probability}
 
 
-def _usage(name: str) -> str:
-    return f'''import msattn
-from transformers import pipeline
+def _description(config: Any, pairwise: bool) -> tuple[str, list[str]]:
+    """What a model reads, and the tag of its attention."""
+    if pairwise:
+        if "att" not in config.features:
+            return "an encoder whose hidden states of both entities are the features.", []
+        beside = " beside their hidden states" if "emb" in config.features else ""
+        return (
+            f"an encoder whose attention between them, in all layers and heads, is a feature{beside}.",
+            ["pairwise-attention"],
+        )
+    if not config.fusion_layers:
+        return "an encoder under a classifier, without fusion attention.", []
+    if not config.scales:
+        return "an encoder with self-attention above it, without phrases: a baseline.", []
+    return "an encoder with multi-scale fusion self-attention.", ["multi-scale-attention"]
 
-extract = pipeline("relation-extraction", model="{name}")
+
+def _usage(name: str) -> str:
+    return f'''from transformers import pipeline
+
+extract = pipeline("relation-extraction", model="{name}", trust_remote_code=True)
 extract("The <e1>storm</e1> caused heavy <e2>damage</e2>.")'''

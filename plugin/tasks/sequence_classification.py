@@ -235,6 +235,7 @@ class SequenceClassification(TextTask):
             tags=[*(["multi-scale-attention"] if windows else []), *(["glue"] if task else [])],
             config_fields=MULTISCALE_FIELDS if self.multiscale else self.source.card_fields,
             carries_code=carries_code,
+            language="en" if task or self.domain else None,
         )
 
     def card_splits(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from msattn.command_line import existing_file
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.tasks.model_card import ModelCardFacts
+from msattn.tasks.sentence_stream import SentenceStream
 from msattn.tasks.splits import hold_out, is_used, most_samples, used_splits
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
 from msattn.trainers.guiding_mixin import GuidingMixin
@@ -147,6 +148,20 @@ class Task(ABC):
     def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
         """Metrics of the data of a metric prefix that need other predictions, without the prefix."""
         return {}
+
+    def predict_stream(
+        self, trainer: Any, prefix: str, stream: SentenceStream, depends_on: Sequence
+    ) -> dict[str, float]:
+        """
+        Predicts data that `encode` leaves in their file, writes the predictions and returns the metrics.
+
+        Args:
+            trainer (`Trainer`): The trainer of the task.
+            prefix (`str`): The metric prefix.
+            stream (`SentenceStream`): The data.
+            depends_on (`Sequence`): What the predictions depend on beside the weights, such as the arguments.
+        """
+        raise NotImplementedError
 
     def train_groups(self) -> Sequence | None:
         """The group of each training example, such as its query; subsets never split a group. `None` for no groups."""

@@ -131,6 +131,7 @@ LIMITS = {
     "benchmarks/bench_pairwise.py": f"{BENCH} --words 5 --batch-words 10",
     "benchmarks/bench_entity_pairs.py": f"{BENCH} --words 8 --entities 2",
     "benchmarks/bench_onnx.py": f"{BENCH} --tokens 16 --batch_sizes 1",
+    "benchmarks/bench_parser_prediction.py": f"{BENCH} --sentences 8",
     "benchmarks/bench_pipeline.py": f"{BENCH} --sentences 4 --batch_sizes 2",
 }
 # bash expands loops, quotes and lines that go on, and prints the words of each command. It finds no other programs.

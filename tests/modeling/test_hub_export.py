@@ -21,8 +21,29 @@ SOURCES = {
     "fusion_classifiers.py",
     "fusion_settings.py",
     "hub_export.py",
+    "local_pipelines.py",
     "modeling_multiscale_bert.py",
     "multiscale_fusion.py",
+}
+# What the pipeline needs beside the model.
+SOURCES |= {
+    "any_encoder_config.py",
+    "checked_text.py",
+    "configuration_ms_transformer.py",
+    "entity_markers.py",
+    "entity_pieces.py",
+    "errors.py",
+    "heads_per_scale.py",
+    "length_sorted.py",
+    "max_tokens.py",
+    "negative_label.py",
+    "plain_numbers.py",
+    "relation_extraction.py",
+    "relation_inputs.py",
+    "relation_rows.py",
+    "scratch_encoder.py",
+    "word_rules.py",
+    "words.py",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
@@ -16,6 +17,8 @@ import run_parsing
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.metrics.parsing import score_trees
+from msattn.tasks import sentence_stream
+from msattn.tasks.dependency_parsing import ParsingTrainer
 from msattn.trees.parses import DECODERS
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, logged, same_weights
@@ -104,6 +107,8 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     ]
     card = ModelCard.load(out / "README.md")
     assert "dependency-parsing" in card.data.tags and "objective: head_select" in card.text
+    assert "none_weight" not in card.text and "trust_remote_code=True" in card.text
+    assert card.data.language is None
     assert {"uas", "las", "clas"} <= {result.metric_type for result in card.data.eval_results}
     # A score names the file that it was measured on.
     assert {(result.dataset_split, result.dataset_name) for result in card.data.eval_results} == {
@@ -284,6 +289,92 @@ def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
     assert two["test_samples"] == 9 and two["test_uas"] == one["test_uas"]
     first, second = (tmp_path / folder / "test_predictions.conllu" for folder in ("one", "two"))
     assert first.read_text() == second.read_text()
+
+
+@pytest.fixture
+def parser(run, write, tmp_path) -> Path:
+    """A parser after two steps."""
+    train = write("train.conllu", conllu([*TREES]))
+    run("do_train", train_file=train, output_dir=tmp_path / "parser", objective="head_select")
+    return tmp_path / "parser"
+
+
+def test_a_corpus_is_streamed(run, parser, tmp_path, monkeypatch):
+    content = conllu([*TREES] * 3, trees=False)
+    (tmp_path / "blind.conllu.gz").write_bytes(gzip.compress(content.encode()))
+    files = {"model_name_or_path": parser, "test_file": tmp_path / "blind.conllu.gz"}
+    whole = run("do_predict", output_dir=tmp_path / "whole", **files)
+    monkeypatch.setattr(sentence_stream, "SENTENCES", 5)
+    step, sizes, most = ParsingTrainer.prediction_step, [], 5
+
+    def count(trainer, model, inputs, *args, **kwargs):
+        sizes.append(len(inputs["input_ids"]))
+        if sum(sizes) > most:
+            raise KeyboardInterrupt
+        return step(trainer, model, inputs, *args, **kwargs)
+
+    # It stops in the second chunk, and goes on there.
+    monkeypatch.setattr(ParsingTrainer, "prediction_step", count)
+    with pytest.raises(SystemExit):
+        run("do_predict", output_dir=tmp_path / "parts", **files)
+    assert not (tmp_path / "parts" / "test_predictions.conllu.gz").exists()
+    sizes, most = [], 99
+    parts = run("do_predict", output_dir=tmp_path / "parts", **files)
+    assert sum(sizes) == 7
+    first, second = (tmp_path / folder / "test_predictions.conllu.gz" for folder in ("whole", "parts"))
+    written = gzip.decompress(first.read_bytes()).decode()
+    assert gzip.decompress(second.read_bytes()).decode() == written
+    assert [line.split("\t")[:2] for line in written.splitlines()] == (
+        [line.split("\t")[:2] for line in content.splitlines()]
+    )
+    for name in ("test_samples", "test_nonprojective", "test_greedy_cyclic", "test_greedy_several_roots"):
+        assert parts[name] == pytest.approx(whole[name])
+    assert whole["test_samples"] == 12
+    some = run("do_predict", output_dir=tmp_path / "some", max_predict_samples=6, **files)
+    assert some["test_samples"] == 6
+    assert written.startswith(gzip.decompress((tmp_path / "some" / second.name).read_bytes()).decode())
+
+
+@pytest.mark.heavy
+def test_two_processes_share_a_corpus(run, parser, write, tmp_path):
+    corpus = write("corpus.txt", "".join(f"{sentence}\n" for sentence in [*TREES] * 1100))
+    options = {"model_name_or_path": parser, "test_file": corpus}
+    one = run("do_predict", output_dir=tmp_path / "one", **options)
+    done = launch(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc_per_node",
+            "2",
+            str(ROOT / "run_parsing.py"),
+        ],
+        command_line(
+            ["do_predict"], {**options, "output_dir": tmp_path / "two", "use_cpu": True, "report_to": "none"}
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    two = json.loads((tmp_path / "two" / "all_results.json").read_text())
+    assert two["test_samples"] == one["test_samples"] == 4400
+    assert two["test_nonprojective"] == pytest.approx(one["test_nonprojective"])
+    first, second = (tmp_path / folder / "test_predictions.conllu" for folder in ("one", "two"))
+    assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
+
+
+def test_a_long_line_has_a_batch_of_its_own(run, parser, write, monkeypatch):
+    shapes, step = [], ParsingTrainer.prediction_step
+
+    def record(trainer, model, inputs, *args, **kwargs):
+        shapes.append(tuple(inputs["input_ids"].shape))
+        return step(trainer, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(ParsingTrainer, "prediction_step", record)
+    raw = write("raw.txt", "a cat wrote .\n" * 20 + "book " * 50 + "\n")
+    # Two rows stand for 256 word pieces.
+    run("do_predict", model_name_or_path=parser, test_file=raw, per_device_eval_batch_size=1)
+    assert shapes[0] == (2, 52) and sum(rows for rows, _ in shapes) == 21
+    assert all(rows * pieces <= 128 for rows, pieces in shapes)
 
 
 def test_long_sentences(run, write, tmp_path, caplog, fails):

@@ -90,7 +90,7 @@ def test_model_card_carries_the_results(trained):
     assert results[("test", "f1", "Official macro-F1")] == round(metrics["test_f1"], 5)
     assert results[("validation", "accuracy", "Accuracy")] == round(metrics["eval_accuracy"], 5)
     assert "multi-scale-attention" in card.data.tags
-    assert 'pipeline("relation-extraction"' in card.text
+    assert 'pipeline("relation-extraction"' in card.text and "trust_remote_code=True)" in card.text
 
 
 def test_the_same_seed_gives_the_same_numbers_and_weights(trained, options, tmp_path):

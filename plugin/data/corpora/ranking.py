@@ -15,8 +15,9 @@ from datasets import Dataset, Features, Value
 from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.checked_text import check_text
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import check_text, text_lines
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)

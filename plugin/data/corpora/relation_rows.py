@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msattn.data.files.text_lines import check_cell, check_text
+from msattn.data.files.checked_text import check_cell, check_text
 from msattn.errors import UserError, shown
 from msattn.plain_numbers import plain_float
 

@@ -13,8 +13,9 @@ from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 
 from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.files.text_lines import check_cell, text_lines
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 
 FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from datasets import Dataset, Features, Value
@@ -49,14 +50,65 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
         UserError: The file cannot be read, is malformed or empty, or a tree has a cycle, several roots or a head that
             is out of range. The message names file and line.
     """
-    name = os.fspath(path)
-    plain = name.removesuffix(".gz").endswith(".txt")
-    dataset = rows_to_dataset(_text_rows(path) if plain else _conllu_rows(path), FEATURES)
-    if not len(dataset):
-        raise UserError(f"{name}: there is no sentence in it.")
-    if not plain and any(max(heads) > UNKNOWN for heads in dataset["heads"]):
-        return dataset
-    return dataset.remove_columns(TREE_COLUMNS)
+    return to_treebank(_rows(path))
+
+
+def treebank_chunks(
+    path: str | os.PathLike, sentences: int, most: int | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """
+    Reads a treebank in chunks, for [`to_treebank`].
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`read_treebank`].
+        sentences (`int`): The number of sentences of a chunk; the last one may have fewer.
+        most (`int`, *optional*): The number of sentences to read, at most.
+
+    Yields:
+        `list[dict[str, Any]]`: The rows of a chunk.
+
+    Raises:
+        UserError: As for [`read_treebank`], when the reading comes to the line.
+    """
+    rows = islice(_rows(path), most)
+    while chunk := list(islice(rows, sentences)):
+        yield chunk
+
+
+def to_treebank(rows: Iterable[dict[str, Any]]) -> Dataset:
+    """The dataset of [`read_treebank`] from its rows."""
+    dataset = rows_to_dataset(rows, FEATURES)
+    return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
+
+
+def has_trees(path: str | os.PathLike) -> bool:
+    """
+    Whether any head is known. Reads a file without trees to its end.
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`read_treebank`].
+
+    Raises:
+        UserError: As for [`read_treebank`].
+    """
+    return not _is_text(path) and any(_is_known(row["heads"]) for row in _rows(path))
+
+
+def _is_known(heads: Sequence[int] | None) -> bool:
+    return heads is not None and max(heads) > UNKNOWN
+
+
+def _is_text(path: str | os.PathLike) -> bool:
+    return os.fspath(path).removesuffix(".gz").endswith(".txt")
+
+
+def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    rows = _text_rows(path) if _is_text(path) else _conllu_rows(path)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{os.fspath(path)}: there is no sentence in it.")
+    yield first
+    yield from rows
 
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet
 from datasets.utils import tqdm
 
-from msattn.data.files.text_lines import check_text, text_lines
+from msattn.data.files.checked_text import check_text
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 
 # An escape of half a pair, or a surrogate itself.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msattn.errors import UserError, shown
+from msattn.errors import UserError
 
 # A gzipped text is three to ten times as large when it is unpacked; one of a thousand times is there to do harm.
 UNPACKED_TIMES, UNPACKED_ALWAYS = 100, 2**26
@@ -102,44 +102,6 @@ class _Unpacked(io.RawIOBase):
     def close(self) -> None:
         self.file.close()
         super().close()
-
-
-def check_text(text: str, where: str) -> str:
-    """
-    Returns the text if it can be written as UTF-8.
-
-    Args:
-        text (`str`): The text.
-        where (`str`): Its location, which starts the error message.
-
-    Raises:
-        UserError: The text has a lone surrogate.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{where}: {text[error.start]!r} at character {error.start} is a lone surrogate, half of a pair such as "
-            "\\ud83d\\ude00; write both or neither."
-        ) from None
-    return text
-
-
-def check_cell(text: str | None, name: str, where: str) -> None:
-    """
-    Checks an id or a label, which files of predictions hold in a column.
-
-    Args:
-        text (`str` or `None`): The text.
-        name (`str`): What it is, for the message.
-        where (`str`): Its location, which starts the error message.
-
-    Raises:
-        UserError: The text has a tab, a line end or a lone surrogate.
-    """
-    if text is not None and any(sign in text for sign in "\t\r\n"):
-        raise UserError(f"{where}: the {name} {shown(text)} has a tab or a line end, which its column cannot hold.")
-    check_text(text or "", where)
 
 
 def _decoded(data: bytes, fallback: str | None, where: str) -> str:

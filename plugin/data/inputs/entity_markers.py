@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
@@ -17,8 +17,10 @@ from msattn.data.inputs.entity_pieces import special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
-if TYPE_CHECKING:
+try:
     from datasets import Dataset
+except ImportError:  # where a checkpoint has brought this file along
+    pass
 
 logger = logging.get_logger(__name__)
 

@@ -116,7 +116,7 @@ def test_data_sets(extractor):
 
 
 def test_generators_are_read_as_needed(extractor, monkeypatch):
-    monkeypatch.setattr("msattn.pipelines.length_sorted.LOOKAHEAD", 2)
+    monkeypatch.setattr("msattn.pipelines.relation_extraction.LOOKAHEAD", 2)
     read = []
 
     def rows():

@@ -1,4 +1,4 @@
-"""The pipeline of a parser travels with its checkpoint."""
+"""Pipelines travel with the checkpoints of parsers and relation models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import sys
 
 import pytest
 import torch
-from transformers import pipeline
+from transformers import BertConfig, PreTrainedModel, pipeline
 
-from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline
-from tests.tiny_models import tiny_tokenizer
+from msattn import (
+    BertPairwiseConfig,
+    BertPairwiseParser,
+    DependencyParsingPipeline,
+    MultiScaleConfig,
+    MultiScaleForRelationExtraction,
+    PairwiseConfig,
+    PairwiseForRelationClassification,
+    RelationExtractionPipeline,
+)
+from msattn.errors import UserError
+from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
-RELATIONS = ("det", "nsubj", "punct", "root")
-TEXT = "The dog doesn't sleep. A cat wrote a book."
+NAMES = ("det", "nsubj", "punct", "root")
 # The package and what the pipeline has to do without cannot be imported; the checkpoint is saved once more.
 STRANGER = """
 import json, sys
@@ -28,47 +37,88 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 from transformers import pipeline
 
-first = pipeline("dependency-parsing", model=sys.argv[1], trust_remote_code=True)
-first.save_pretrained(sys.argv[2])
-again = pipeline("dependency-parsing", model=sys.argv[2], trust_remote_code=True)
-print(json.dumps([parse.to_conllu(parse(sys.argv[3], lang="en")) for parse in (first, again)]))
+task, folder, again, *inputs = sys.argv[1:]
+inputs, options = map(json.loads, inputs)
+first = pipeline(task, model=folder, trust_remote_code=True)
+first.save_pretrained(again)
+second = pipeline(task, model=again, trust_remote_code=True)
+print(json.dumps([run(inputs, **options) for run in (first, second)]))
 """
+PARSING, RELATIONS = "dependency-parsing", "relation-extraction"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def parser(tokenizer) -> PreTrainedModel:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    return BertPairwiseParser(
+        BertPairwiseConfig(
+            **sizes,
+            vocab_size=len(tokenizer),
+            max_position_embeddings=64,
+            id2label=dict(enumerate(NAMES)),
+            label2id={name: number for number, name in enumerate(NAMES)},
+            initializer_range=0.5,
+        )
+    )
+
+
+def bert_member(tokenizer) -> PreTrainedModel:
+    return tiny_relation_extractor(initializer_range=0.5)[0]
+
+
+def marker_model(tokenizer) -> PreTrainedModel:
+    return MultiScaleForRelationExtraction(MultiScaleConfig(encoder=encoder(tokenizer), **labels()))
+
+
+def pairwise_model(tokenizer) -> PreTrainedModel:
+    return PairwiseForRelationClassification(PairwiseConfig(encoder=encoder(tokenizer), **labels()))
+
+
+def encoder(tokenizer) -> BertConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    return BertConfig(**sizes, vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5)
+
+
+def labels() -> dict:
+    return {"id2label": dict(enumerate(LABELS)), "label2id": {name: number for number, name in enumerate(LABELS)}}
+
+
+MODELS = {"parser": parser, "bert_member": bert_member, "marker_model": marker_model, "pairwise": pairwise_model}
+TASKS = {"parser": PARSING, "bert_member": RELATIONS, "marker_model": RELATIONS, "pairwise": RELATIONS}
+CALLS = {
+    PARSING: ("The dog doesn't sleep. A cat wrote a book.", {"lang": "en"}),
+    RELATIONS: (
+        {"text": "the author of a book in a house", "entities": [{"start": 4, "end": 10}, {"start": 16, "end": 20}]},
+        {"negative": "keep", "top_k": None},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=[*MODELS])
+def saved(request, tmp_path_factory):
+    """The task of a model, and its folder."""
     tokenizer = tiny_tokenizer()
     torch.manual_seed(0)
-    config = BertPairwiseConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=64,
-        id2label=dict(enumerate(RELATIONS)),
-        label2id={name: number for number, name in enumerate(RELATIONS)},
-        initializer_range=0.5,
-    )
-    folder = tmp_path_factory.mktemp("parser")
-    BertPairwiseParser(config).save_pretrained(folder)
+    folder = tmp_path_factory.mktemp(request.param)
+    MODELS[request.param](tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
+    return TASKS[request.param], folder
 
 
-def test_where_msattn_is_installed_its_own_pipeline_is_used(folder, tmp_path):
-    saved = json.loads((folder / "config.json").read_text())["custom_pipelines"]
-    assert saved["dependency-parsing"]["impl"] == "dependency_parsing.DependencyParsingPipeline"
-    parse = pipeline("dependency-parsing", model=str(folder))
-    assert type(parse) is DependencyParsingPipeline and parse.model.config.custom_pipelines == {}
-    parse.model.save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["custom_pipelines"] == saved
+def test_where_msattn_is_installed_its_own_pipeline_is_used(saved, tmp_path):
+    task, folder = saved
+    own = {PARSING: DependencyParsingPipeline, RELATIONS: RelationExtractionPipeline}[task]
+    pipelines = json.loads((folder / "config.json").read_text())["custom_pipelines"]
+    assert pipelines[task]["impl"] == f"{task.replace('-', '_')}.{own.__name__}"
+    run = pipeline(task, model=str(folder))
+    assert type(run) is own and run.model.config.custom_pipelines == {}
+    run.model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["custom_pipelines"] == pipelines
     assert {path.name for path in tmp_path.glob("*.py")} == {path.name for path in folder.glob("*.py")}
 
 
-def test_what_travels_needs_no_more_than_transformers_does(folder):
+def test_what_travels_needs_no_more_than_transformers_does(saved):
     imported = set()
-    for file in folder.glob("*.py"):
+    for file in saved[1].glob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         tried = {id(node) for block in ast.walk(tree) if isinstance(block, ast.Try) for node in ast.walk(block)}
         for node in ast.walk(tree):
@@ -76,16 +126,30 @@ def test_what_travels_needs_no_more_than_transformers_does(folder):
                 imported |= {alias.name.split(".")[0] for alias in node.names}
             if isinstance(node, ast.ImportFrom) and id(node) not in tried and not node.level:
                 imported.add(node.module.split(".")[0])
-    assert imported - set(sys.stdlib_module_names) == {"huggingface_hub", "numpy", "regex", "torch", "transformers"}
+    assert imported - set(sys.stdlib_module_names) <= {"huggingface_hub", "numpy", "regex", "torch", "transformers"}
 
 
 @pytest.mark.slow
 @pytest.mark.heavy
-def test_the_pipeline_runs_without_msattn(folder, tmp_path, monkeypatch):
+def test_the_pipeline_runs_without_msattn(saved, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
-    parse = pipeline("dependency-parsing", model=str(folder))
-    expected = parse.to_conllu(parse(TEXT, lang="en"))
-    command = [sys.executable, "-c", STRANGER, str(folder), str(tmp_path / "again"), TEXT]
-    done = subprocess.run(command, capture_output=True, text=True)
+    task, folder = saved
+    inputs, options = CALLS[task]
+    expected = json.loads(json.dumps(pipeline(task, model=str(folder))(inputs, **options)))
+    command = [sys.executable, "-c", STRANGER, task, str(folder), str(tmp_path / "again")]
+    done = subprocess.run([*command, json.dumps(inputs), json.dumps(options)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [expected, expected]
+    first, second = json.loads(done.stdout)
+    assert first == second == expected and expected
+
+
+def test_the_code_of_version_0_1_scores_one_pair(saved, monkeypatch):
+    task, folder = saved
+    if task != RELATIONS:
+        pytest.skip("a parser has no pairs of entities")
+    extract = pipeline(task, model=str(folder))
+    if not extract.reads_pieces:
+        pytest.skip("the model reads markers")
+    monkeypatch.setattr(type(extract.model), "scores_many_pairs", False)
+    with pytest.raises(UserError, match="of version 0.1"):
+        pipeline(task, model=extract.model, tokenizer=extract.tokenizer)

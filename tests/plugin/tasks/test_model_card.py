@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 from huggingface_hub import ModelCard
@@ -72,6 +73,17 @@ def test_the_command_can_be_repeated_and_holds_no_secret(tmp_path, facts, monkey
     assert "hf_" not in text
     shown = "run_re.py --train_file 'my data.txt' --token ... --hub-token=... --hub_token ... --do_train"
     assert f"\n{shown}\n" in text
+
+
+def test_the_language_is_that_of_the_data_or_none(tmp_path, facts):
+    assert card_of(tmp_path / "unknown", facts).data.language is None
+    assert card_of(tmp_path / "known", replace(facts, language="he")).data.language == "he"
+
+
+def test_a_pipeline_that_travels(tmp_path, facts):
+    assert "With msattn installed:" in card_of(tmp_path / "model", facts).text
+    text = card_of(tmp_path / "pipeline", replace(facts, carries_pipeline=True)).text
+    assert "With Transformers alone:" in text and "The model and its pipeline load from the code" in text
 
 
 def test_names_the_repository_on_the_hub(tmp_path, facts):

@@ -1,0 +1,51 @@
+"""A model card lists the fields that the model uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from msattn import BertPairwiseConfig, MultiScaleBertConfig
+from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS
+from msattn.arguments.parsing_arguments import PARSER_FIELDS
+from msattn.tasks.used_fields import used_fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "unused"),
+    [
+        ({}, {"arc_size", "relation_size"}),
+        ({"scorer": "biaffine"}, {"arc_size"}),
+        ({"objective": "head_select"}, {"arc_size", "relation_size", "none_weight"}),
+        ({"objective": "head_select", "scorer": "biaffine"}, {"none_weight"}),
+        ({"features": "emb"}, {"arc_size", "relation_size", "attention_scale"}),
+        (
+            {"features": "att"},
+            {"arc_size", "relation_size", "scorer", "word_state", "layer_mix"},
+        ),
+    ],
+)
+def test_fields_of_parsers(fields, unused):
+    config = BertPairwiseConfig(**fields)
+    assert used_fields(config, PARSER_FIELDS) == {
+        name: getattr(config, name) for name in PARSER_FIELDS if name not in unused
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "unused"),
+    [
+        ({}, {"mask_temperature"}),
+        ({"mask_mode": "ste"}, set()),
+        ({"scales": ()}, {"mask_temperature", "conv_alignment"}),
+        ({"fusion_layers": 0}, {*MULTISCALE_FIELDS} - {"fusion_layers", "pooling"}),
+    ],
+)
+def test_fields_of_multi_scale_models(fields, unused):
+    config = MultiScaleBertConfig(pooling="cls", **fields)
+    assert used_fields(config, MULTISCALE_FIELDS).keys() == {*MULTISCALE_FIELDS} - unused
+
+
+def test_none_is_not_used():
+    config = MultiScaleBertConfig()
+    config.decision_threshold = None
+    assert used_fields(config, ["decision_threshold", "fusion_layers"]) == {"fusion_layers": 1}
