@@ -10,6 +10,7 @@ from msattn.analysis.distances import AttentionDistances, attention_distances, d
 from msattn.analysis.diversity import attention_diversity
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
 from msattn.analysis.effective_scale_figure import plot_effective_scale
+from msattn.analysis.error_browser import error_browser
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.fused_attention_figure import plot_fused_attention
 from msattn.analysis.fused_attention_page import fused_attention_html
@@ -42,6 +43,7 @@ __all__ = [
     "distance_distribution",
     "distance_table",
     "diversity_table",
+    "error_browser",
     "fused_attention_html",
     "head_importance",
     "head_vectors",
