@@ -20,6 +20,7 @@ from msattn.analysis.importance_figure import importance_table, plot_importance
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
 from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tables
 from msattn.analysis.probing_figure import plot_importances, top_maps
+from msattn.analysis.relation_graph import relation_graph
 from msattn.analysis.study_figure import plot_studies, plot_study
 from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
 from msattn.modeling.map_diversity import map_similarity, received_entropy
@@ -65,6 +66,7 @@ __all__ = [
     "read_word_pairs",
     "received_entropy",
     "received_maps",
+    "relation_graph",
     "removal_order",
     "sample_pairs",
     "top_maps",
