@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from msattn.data.inputs.raw_text import refuse_surrogates
 from msattn.errors import UserError, shown
 
 
-def relation_graph(triples: Iterable[Mapping[str, Any]], path: str | os.PathLike | None = None) -> str:
+def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None) -> str:
     """
     Draws triples as SVG: the entities in a row, in the order of the text, and an arc from head to tail a relation.
 
@@ -20,9 +20,9 @@ def relation_graph(triples: Iterable[Mapping[str, Any]], path: str | os.PathLike
     score is a tooltip. Entities that are written from right to left are drawn so.
 
     Args:
-        triples (`Iterable[Mapping[str, Any]]`):
-            What the pipeline `"relation-extraction"` returns for a text with entities: `head` and `tail` with `text`
-            and `start`, `label` and optionally `score`. The lists of several texts may be joined.
+        triples (`Iterable`):
+            What the pipeline `"relation-extraction"` returns for a text with entities, or for a list of these: `head`
+            and `tail` with `text` and `start`, `label` and optionally `score`.
         path (`str` or `os.PathLike`, *optional*):
             The file to write: `.svg`, or `.dot` or `.gv` for the graph in the language of Graphviz.
 
@@ -55,27 +55,31 @@ def relation_graph(triples: Iterable[Mapping[str, Any]], path: str | os.PathLike
 Edge = tuple[int, int, str]
 
 
-def _graph(triples: Iterable[Mapping[str, Any]]) -> tuple[list[str], dict[Edge, float | None]]:
+def _graph(triples: Iterable[Any]) -> tuple[list[str], dict[Edge, float | None]]:
     """The entities in the order of the text, and the relations between them with their scores."""
-    starts: dict[str, int] = {}
+    # The number of the text, and the place there.
+    starts: dict[str, tuple[int, int]] = {}
     scores: dict[tuple[str, str, str], float | None] = {}
-    for triple in triples:
+    rows = list(triples)
+    texts = rows if all(isinstance(row, list) for row in rows) else [rows]
+    for number, triple in ((number, triple) for number, text in enumerate(texts) for triple in text):
         try:
             head, tail, label = triple["head"], triple["tail"], triple["label"]
             for entity in (head, tail):
-                starts[entity["text"]] = min(entity["start"], starts.get(entity["text"], entity["start"]))
+                place = number, entity["start"]
+                starts[entity["text"]] = min(place, starts.get(entity["text"], place))
             key = head["text"], tail["text"], label
             for text in key:
                 refuse_surrogates(text)
             found = [score for score in (triple.get("score"), scores.get(key)) if score is not None]
             scores[key] = max(found, default=None)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, AttributeError):
             raise UserError(
                 f'a triple needs "label", and "head" and "tail" with "text" and "start", but is {shown(triple)}.'
             ) from None
     names = sorted(starts, key=starts.__getitem__)
-    number = {name: at for at, name in enumerate(names)}
-    return names, {(number[head], number[tail], label): score for (head, tail, label), score in scores.items()}
+    at = {name: position for position, name in enumerate(names)}
+    return names, {(at[head], at[tail], label): score for (head, tail, label), score in scores.items()}
 
 
 def _svg(names: list[str], edges: dict[Edge, float | None]) -> str:

@@ -49,6 +49,13 @@ def test_entities_in_the_order_of_the_text_and_all_relations():
     ]
 
 
+def test_several_texts_come_one_after_the_other():
+    texts = [[triple("c", "b", "x", start=50, end=70)], [], [triple("a", "c", "y", start=0, end=9)]]
+    words, arcs = drawn(relation_graph(texts))
+    assert words == ["c", "b", "a"] and len(arcs) == 2
+    assert drawn(relation_graph([*texts[0], *texts[2]]))[0] == ["a", "c", "b"]
+
+
 def tips(svg: str) -> list[float]:
     """Where the arrows point, in the order of the arcs."""
     return [float(x) for x in re.findall(r"L([\d.]+) [\d.]+z", svg)]
