@@ -63,14 +63,12 @@ def error_browser(
         `int`: The number of errors.
 
     Raises:
-        UserError: The file cannot be read, a line lacks a field, a gold label is missing, nothing is wrong, or the
-            model has no fusion layer.
+        UserError: The file cannot be read, a line lacks a field, a gold label is missing, or the model has no
+            fusion layer.
     """
     name = os.fspath(predictions)
     rows = [_prediction(row, where) for where, row in json_lines(predictions)]
     errors = sorted((row for row in rows if row["gold"] != row["prediction"]), key=lambda row: -row["score"])
-    if not errors:
-        raise UserError(f"{name}: all {len(rows)} predictions are right, so there is no error to browse.")
     examples = []
     for row in errors:
         example = {key: row[key] for key in ("id", "gold", "prediction", "score")}

@@ -110,7 +110,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         # top_k=None means all labels, so "" is the default.
         if top_k not in ("", None) and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
             raise UserError(f"top_k must be a whole number from 1 on, or None for all labels, not {top_k!r}.")
-        if threshold is not None and (isinstance(threshold, str) or not 0 <= threshold <= 1):
+        if threshold is not None and (not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1):
             raise UserError(f"threshold must be a probability from 0 to 1, not {threshold!r}.")
         if max_length is not None and (
             not isinstance(max_length, int) or isinstance(max_length, bool) or max_length < 1

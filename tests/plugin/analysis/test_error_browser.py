@@ -49,6 +49,11 @@ def test_errors_come_most_probable_first(tmp_path):
     assert "<title>test_predictions.jsonl: 2 of 3 are wrong</title>" in page
 
 
+def test_a_model_without_errors(tmp_path):
+    examples, page = page_of(tmp_path, prediction(answer="Other"))
+    assert examples == [] and "<title>test_predictions.jsonl: 0 of 1 are wrong</title>" in page
+
+
 def test_nested_entities_and_characters_outside_of_the_basic_plane(tmp_path):
     (example,), _ = page_of(tmp_path, prediction(text="😀 a book", head=(2, 8), tail=(4, 8)))
     assert example["text"] == [["😀 ", ""], ["a ", "head"], ["book", "head tail"]]
@@ -95,7 +100,6 @@ def test_the_attention_is_that_of_the_model(tmp_path, style):
         ({"probability": 1.5}, "not 1.5"),
         ({"text": None}, "an example needs"),
         ({"head": {"start": 0, "end": 99}}, r"the head span \[0, 99\) is wrong"),
-        ({"prediction": "Other"}, "all 1 predictions are right, so there is no error to browse"),
     ],
 )
 def test_wrong_files(tmp_path, change, message):
