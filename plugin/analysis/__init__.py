@@ -18,6 +18,7 @@ from msattn.analysis.diversity import attention_diversity
 from msattn.analysis.diversity_figure import diversity_table, plot_diversity
 from msattn.analysis.doubt import Doubt, doubts, most_doubtful
 from msattn.analysis.effective_scale_figure import plot_effective_scale
+from msattn.analysis.error_browser import error_browser
 from msattn.analysis.fused_attention import FusedAttention
 from msattn.analysis.fused_attention_figure import plot_fused_attention
 from msattn.analysis.fused_attention_page import fused_attention_html
@@ -27,6 +28,7 @@ from msattn.analysis.importance_figure import importance_table, plot_importance
 from msattn.analysis.map_figure import average_attention, plot_attention_maps
 from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tables
 from msattn.analysis.probing_figure import plot_importances, top_maps
+from msattn.analysis.relation_graph import relation_graph
 from msattn.analysis.study_figure import plot_studies, plot_study
 from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
 from msattn.modeling.map_diversity import map_similarity, received_entropy
@@ -52,6 +54,7 @@ __all__ = [
     "distance_table",
     "diversity_table",
     "doubts",
+    "error_browser",
     "fused_attention_html",
     "head_importance",
     "head_vectors",
@@ -74,6 +77,7 @@ __all__ = [
     "read_word_pairs",
     "received_entropy",
     "received_maps",
+    "relation_graph",
     "removal_order",
     "sample_pairs",
     "top_maps",

@@ -12,6 +12,7 @@ from msattn.analysis.distance_figure import DistanceArguments, show_distances
 from msattn.analysis.diversity_figure import DiversityArguments, show_diversity
 from msattn.analysis.doubt import DoubtArguments, write_doubtful
 from msattn.analysis.effective_scale import EffectiveScaleArguments, run_effective_scale
+from msattn.analysis.error_browser import ErrorBrowserArguments, browse_errors
 from msattn.analysis.families import FamiliesArguments, show_families
 from msattn.analysis.fused_attention_figure import FusedFigureArguments, draw_fused_attention
 from msattn.analysis.heads_figure import HeadsFigureArguments, draw_heads
@@ -26,6 +27,7 @@ PROGRAM = "python -m msattn.analysis"
 # Arguments and function of each command. The first docstring line of the function is its description.
 COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "fused": (FusedFigureArguments, draw_fused_attention),
+    "errors": (ErrorBrowserArguments, browse_errors),
     "map": (MapFigureArguments, draw_attention_maps),
     "heads": (HeadsFigureArguments, draw_heads),
     "diversity": (DiversityArguments, show_diversity),

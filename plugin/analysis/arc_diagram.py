@@ -21,8 +21,8 @@ GAP, FOOT, LEVEL, CORNER, HEAD = 22, 9, 26, 10, 6
 MARGIN = 14
 
 
-class _Arc(NamedTuple):
-    """An arc from word `left` to word `right`, in either direction; for the arc from the root, both are equal."""
+class Arc(NamedTuple):
+    """An arc between the words `left` and `right` that points at `dependent`; all are equal if it is the root's."""
 
     left: int
     right: int
@@ -70,15 +70,15 @@ def arc_diagram(sentences: Sequence, path: str | os.PathLike | None = None) -> s
     if path is not None and Path(path).suffix.lower() != ".svg":
         raise UserError(f"{os.fspath(path)}: an arc diagram is saved as .svg.")
     pictures = [
-        _picture([str(word["word"]) for word in words], _arcs(words)) for _, words in named_sentences(sentences)
+        arcs_picture([str(word["word"]) for word in words], _arcs(words)) for _, words in named_sentences(sentences)
     ]
-    picture = _document(pictures)
+    picture = arcs_document(pictures)
     if path is not None:
         Path(path).write_text(picture, encoding="utf-8")
     return picture
 
 
-def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
+def _arcs(words: Sequence[Mapping[str, Any]]) -> list[Arc]:
     """The arcs of a tree, shortest first."""
     arcs = []
     for dependent, word in enumerate(words):
@@ -88,11 +88,12 @@ def _arcs(words: Sequence[Mapping[str, Any]]) -> list[_Arc]:
         title = f"{source} → {word['word']}: {word['relation']}" + ("" if score is None else f" ({score:.2f})")
         # The arc of the root is vertical, above its dependent.
         other = head if head >= 0 else dependent
-        arcs.append(_Arc(min(other, dependent), max(other, dependent), dependent, word["relation"], title))
+        arcs.append(Arc(min(other, dependent), max(other, dependent), dependent, word["relation"], title))
     return sorted(arcs, key=lambda arc: (arc.right - arc.left, arc.left))
 
 
-def _document(pictures: list[_Picture]) -> str:
+def arcs_document(pictures: list[_Picture]) -> str:
+    """The SVG document of pictures, one below the other."""
     width = max((picture.width for picture in pictures), default=MARGIN)
     parts, top = [], 0.0
     for picture in pictures:
@@ -115,7 +116,8 @@ def _document(pictures: list[_Picture]) -> str:
     )
 
 
-def _picture(words: list[str], arcs: list[_Arc]) -> _Picture:
+def arcs_picture(words: list[str], arcs: list[Arc]) -> _Picture:
+    """Words in a row with arcs above them."""
     for word in words:
         refuse_surrogates(word)
     offsets = _feet(arcs)
@@ -133,7 +135,7 @@ def _picture(words: list[str], arcs: list[_Arc]) -> _Picture:
         spans = {arc: (width - left, width - right) for arc, (left, right) in spans.items()}
     shapes = [shape for arc in arcs for shape in _shape(arc, spans[arc], ground, levels[arc])]
     texts = [
-        f'<text x="{center:.1f}" y="{ground + 1.5 * WORD_SIZE:.1f}">{_escaped(word)}</text>'
+        f'<text x="{center:.1f}" y="{ground + 1.5 * WORD_SIZE:.1f}">{escaped(word)}</text>'
         for word, center in zip(words, centers, strict=True)
     ]
     return _Picture(width, height, from_right, [*shapes, f'<g font-size="{WORD_SIZE}" fill="{INK}">', *texts, "</g>"])
@@ -145,27 +147,30 @@ def _is_from_right(words: list[str]) -> bool:
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
-def _escaped(text: str) -> str:
-    # XML has no control characters; Unicode has symbols for them.
-    return escape(
-        "".join(
-            chr(0x2400 + ord(letter)) if letter < " " else "\ufffd" if letter in "\x7f\ufffe\uffff" else letter
-            for letter in text
-        )
+def escaped(text: str) -> str:
+    """Text for XML."""
+    return escape(printable(text))
+
+
+def printable(text: str) -> str:
+    """The text with symbols for control characters: XML has none of these."""
+    return "".join(
+        chr(0x2400 + ord(letter)) if letter < " " else "\ufffd" if letter in "\x7f\ufffe\uffff" else letter
+        for letter in text
     )
 
 
-def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
+def _feet(arcs: list[Arc]) -> dict[tuple[Arc, int], float]:
     """The horizontal offset of each arc end from its word: longer arcs nearer to the middle, so that none cross."""
-    at: dict[int, list[tuple[tuple[int, int], _Arc]]] = defaultdict(list)
-    for arc in arcs:
+    at: dict[int, list[tuple[tuple[int, int, int], Arc]]] = defaultdict(list)
+    for number, arc in enumerate(arcs):
         length = arc.right - arc.left
-        at[arc.right].append(((0, length), arc))
-        if length:
-            at[arc.left].append(((2, -length), arc))
-    for here in at.values():
         # The arc of the root is between the arcs to the left and to the right.
-        here.sort(key=lambda entry: (1, 0) if entry[1].left == entry[1].right else entry[0])
+        at[arc.right].append(((0, length, number) if length else (1, 0, number), arc))
+        if length:
+            at[arc.left].append(((2, -length, -number), arc))
+    for here in at.values():
+        here.sort()
     return {
         (arc, word): FOOT * (number - (len(here) - 1) / 2)
         for word, here in at.items()
@@ -173,9 +178,9 @@ def _feet(arcs: list[_Arc]) -> dict[tuple[_Arc, int], float]:
     }
 
 
-def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, int], float]) -> list[float]:
+def _centers(words: list[str], arcs: list[Arc], offsets: Mapping[tuple[Arc, int], float]) -> list[float]:
     """The centre of each word, as close as words, arc ends and labels allow."""
-    ending: dict[int, list[_Arc]] = defaultdict(list)
+    ending: dict[int, list[Arc]] = defaultdict(list)
     feet: dict[int, float] = defaultdict(float)
     for arc in arcs:
         ending[arc.right].append(arc)
@@ -198,9 +203,9 @@ def _centers(words: list[str], arcs: list[_Arc], offsets: Mapping[tuple[_Arc, in
     return centers
 
 
-def _levels(arcs: list[_Arc], spans: Mapping[_Arc, tuple[float, float]]) -> dict[_Arc, int]:
+def _levels(arcs: list[Arc], spans: Mapping[Arc, tuple[float, float]]) -> dict[Arc, int]:
     """The level of each arc: above all shorter arcs that it spans. The arc of the root is the highest."""
-    levels: dict[_Arc, int] = {}
+    levels: dict[Arc, int] = {}
     for arc in sorted(arcs, key=lambda arc: spans[arc][1] - spans[arc][0] or float("inf")):
         left, right = spans[arc]
         below = [level for other, level in levels.items() if spans[other][0] < right and spans[other][1] > left]
@@ -208,7 +213,7 @@ def _levels(arcs: list[_Arc], spans: Mapping[_Arc, tuple[float, float]]) -> dict
     return levels
 
 
-def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> list[str]:
+def _shape(arc: Arc, span: tuple[float, float], ground: float, level: int) -> list[str]:
     tip = span[1] if arc.dependent == arc.right else span[0]
     left, right = sorted(span)
     top = ground - LEVEL * level
@@ -224,12 +229,12 @@ def _shape(arc: _Arc, span: tuple[float, float], ground: float, level: int) -> l
     middle = (left + right) / 2
     box = _width(arc.label, LABEL_SIZE) + 6
     return [
-        f"<g><title>{_escaped(arc.title)}</title>",
+        f"<g><title>{escaped(arc.title)}</title>",
         f'<path d="{line}" fill="none" stroke="{color}" stroke-width="1.3"/>',
         f'<path d="M{tip - HEAD / 2:.1f} {foot - HEAD:.1f}h{HEAD}L{tip:.1f} {foot + 1:.1f}z" fill="{color}"/>',
         f'<rect x="{middle - box / 2:.1f}" y="{top - 7:.1f}" width="{box:.1f}" height="14" fill="#ffffff"/>',
         f'<text x="{middle:.1f}" y="{top + LABEL_SIZE / 3:.1f}" font-size="{LABEL_SIZE}" fill="{INK}">'
-        f"{_escaped(arc.label)}</text></g>",
+        f"{escaped(arc.label)}</text></g>",
     ]
 
 

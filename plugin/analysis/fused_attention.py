@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from msattn import modeling
+from msattn.analysis.arguments import load_config
+from msattn.configuration import MultiScaleBertConfig, MultiScaleConfig
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.inputs.entity_markers import ENTITY_MARKERS, encode_relations
+from msattn.data.inputs.entity_markers import encode_relations
 from msattn.errors import UserError
 
 Span = tuple[int, int]
@@ -117,6 +120,7 @@ class FusedAttention:
         text: str,
         head: Span | None = None,
         tail: Span | None = None,
+        types: tuple[str | None, str | None] = (None, None),
     ) -> FusedAttention:
         """
         Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
@@ -128,10 +132,12 @@ class FusedAttention:
             head (`tuple[int, int]`, *optional*):
                 The span `[start, end)` of the head entity in characters, for relation extraction.
             tail (`tuple[int, int]`, *optional*): The span of the tail entity.
+            types (`tuple[str, str]`, *optional*): The types of head and tail, for a model whose markers name them.
 
         Raises:
             UserError: The model has no fusion layer, entities are missing for relation extraction, only one entity is
-                given, or the entities do not fit into the limit of the model.
+                given, the entities do not fit into the limit of the model, or its markers name types and `types` does
+                not.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
@@ -143,7 +149,9 @@ class FusedAttention:
             )
         limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
         if head is not None and tail is not None:
-            encoded = {k: v[0] for k, v in encode_relations(tokenizer, [text], [head], [tail], limit).items()}
+            style = getattr(model.config, "entity_markers", None) or "plain"
+            columns = encode_relations(tokenizer, [text], [head], [tail], limit, style=style, types=[types])
+            encoded = {name: values[0] for name, values in columns.items()}
             if encoded["input_ids"] is None:
                 raise UserError(f"The entities are too far apart: both must fit into {limit} tokens.")
         else:
@@ -161,11 +169,11 @@ class FusedAttention:
 
         tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
         entities: list[Span | None] = [None, None]
-        if starts is not None:
-            closings = [
-                tokens.index(marker, start) for marker, start in zip(ENTITY_MARKERS[1::2], starts, strict=True)
+        if head is not None and tail is not None:
+            entities = [
+                (start, _closing(tokens, start, tokenizer.tokenize(text[slice(*span)])) + 1)
+                for start, span in zip(starts, (head, tail), strict=True)
             ]
-            entities = [(start, closing + 1) for start, closing in zip(starts, closings, strict=True)]
         return cls.from_output(
             outputs.fusion_attentions[-1][0],
             tokens,
@@ -216,6 +224,34 @@ class FusedAttention:
         if not found:
             raise UserError(f"There is no word {query!r} in the sentence: {' '.join(word for word, _ in merged)}")
         return found
+
+
+def load_fusion_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """
+    Loads a multi-scale checkpoint, with its task head, and its tokenizer.
+
+    Args:
+        name (`str`): A local folder or a name on the Hub.
+
+    Raises:
+        UserError: The model does not exist, or is of another family.
+    """
+    config = load_config(name)
+    architecture = (config.architectures or [config.model_type])[0]
+    families = MultiScaleConfig.model_type, MultiScaleBertConfig.model_type
+    if config.model_type not in families or not hasattr(modeling, architecture):
+        raise UserError(f"--model {name}: the model is a {architecture}, which has no fused attention.")
+    return getattr(modeling, architecture).from_pretrained(name), AutoTokenizer.from_pretrained(name)
+
+
+def _closing(tokens: list[str], start: int, entity: list[str]) -> int:
+    """The position of the marker that closes an entity: `[/E1]`, `[/E1:PER]`, or the sign that has opened it."""
+    opening = tokens[start]
+    if opening.startswith("[E"):
+        return tokens.index(f"[/{opening[1:]}", start)
+    # Typed punctuation; the entity itself may hold the sign.
+    signs = [position for position in range(start + 1, len(tokens)) if tokens[position] == opening]
+    return signs[entity.count(opening)]
 
 
 def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:

@@ -14,11 +14,8 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path as Curve
-from transformers import AutoTokenizer
 
-from msattn import modeling
-from msattn.analysis.arguments import load_config
-from msattn.analysis.fused_attention import FusedAttention
+from msattn.analysis.fused_attention import FusedAttention, load_fusion_model
 from msattn.analysis.fused_attention_page import fused_attention_html
 from msattn.analysis.pictures import (
     FAINT,
@@ -30,7 +27,6 @@ from msattn.analysis.pictures import (
     picture_style,
     save_picture,
 )
-from msattn.configuration import MultiScaleBertConfig, MultiScaleConfig
 from msattn.data.corpora.relation_rows import TAG, relation_row
 from msattn.errors import UserError
 
@@ -131,13 +127,7 @@ def draw_fused_attention(args: FusedFigureArguments) -> None:
     page = Path(args.output).suffix.lower() == ".html"
     if page and (args.query or args.top):
         raise UserError("--query and --top are for .png and .svg: in a page, every token can be pointed at.")
-    config = load_config(args.model)
-    architecture = (config.architectures or [config.model_type])[0]
-    families = MultiScaleConfig.model_type, MultiScaleBertConfig.model_type
-    if config.model_type not in families or not hasattr(modeling, architecture):
-        raise UserError(f"--model {args.model}: the model is a {architecture}, which has no fused attention.")
-    model = getattr(modeling, architecture).from_pretrained(args.model)
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    model, tokenizer = load_fusion_model(args.model)
     row: dict[str, Any] = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
     attention = FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
     if page:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import json
 import os
-import re
-from importlib.resources import files
-from pathlib import Path
 
+from msattn.analysis.examples_page import attention_fields, write_examples
 from msattn.analysis.fused_attention import FusedAttention
 
 
@@ -23,25 +19,5 @@ def fused_attention_html(attention: FusedAttention, path: str | os.PathLike) -> 
         attention (`FusedAttention`): The attention of a sentence.
         path (`str` or `os.PathLike`): The file to write.
     """
-    data = {
-        "tokens": attention.tokens,
-        "words": attention.words.round(6).tolist(),
-        "scales": [
-            {
-                "scale": scale,
-                "weights": weights.round(6).tolist(),
-                "spans": [attention.phrase(scale, position) for position in range(len(attention.tokens))],
-            }
-            for scale, weights in attention.phrases.items()
-        ],
-        "entities": attention.entities,
-    }
-    values = {
-        "title": html.escape(attention.label or "Fused attention"),
-        "text": html.escape(" ".join(attention.tokens)),
-        # Escaped, so that no token can close the script element.
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-    }
-    template = files("msattn.analysis").joinpath("fused_attention.html").read_text(encoding="utf-8")
-    page = re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], template)
-    Path(path).write_text(page, encoding="utf-8")
+    title = attention.label or "Fused attention"
+    write_examples(path, title, " ".join(attention.tokens), [attention_fields(attention)])

@@ -56,7 +56,7 @@ def check_output(path: str, suffixes: tuple[str, ...] = SUFFIXES) -> None:
         UserError: The file has another extension, or its folder does not exist.
     """
     if Path(path).suffix.lower() not in suffixes:
-        allowed = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-        raise UserError(f"--output {path}: the file must end in {allowed}.")
+        names = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise UserError(f"--output {path}: the file must end in {names}.")
     if not Path(path).absolute().parent.is_dir():
         raise UserError(f"--output {path}: there is no such folder to write to.")

@@ -114,13 +114,19 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         # top_k=None means all labels, so "" is the default.
         if top_k not in ("", None) and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
             raise UserError(f"top_k must be a whole number from 1 on, or None for all labels, not {top_k!r}.")
-        if threshold is not None and not 0 <= threshold <= 1:
+        if threshold is not None and (not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1):
             raise UserError(f"threshold must be a probability from 0 to 1, not {threshold!r}.")
+        if max_length is not None and (
+            not isinstance(max_length, int) or isinstance(max_length, bool) or max_length < 1
+        ):
+            raise UserError(f"max_length must be a whole number from 1 on, not {max_length!r}.")
+        if pairs is not None and not isinstance(pairs, (list, tuple)):
+            raise UserError(f'pairs must be a list such as [(0, 2)] or [("PER", "LOC")], not {pairs!r}.')
         if negative not in (None, "keep", "drop"):
             raise UserError(f'negative must be "keep" or "drop", not {negative!r}.')
         if on_error not in (None, "raise", "skip", "return"):
             raise UserError(f'on_error must be "raise", "skip" or "return", not {on_error!r}.')
-        preprocess = {"max_length": max_length, "entities": entities, "pairs": pairs}
+        preprocess = {"max_length": max_length, "entities": self._tagger(entities), "pairs": pairs}
         forward = {"output_attentions": output_attentions}
         postprocess = {"threshold": threshold, "negative": negative, "on_error": on_error}
         given = [
@@ -238,16 +244,26 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     ) -> Sentence:
         """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
         if entities is not None and is_plain_text(inputs):
-            inputs = {"text": inputs, "entities": self._tagger(entities)(inputs)}
+            inputs = {"text": inputs, "entities": entities(inputs)}
         return read_input(inputs, pairs)
 
     def _tagger(self, entities: Any) -> Any:
-        if not isinstance(entities, str):
+        if entities is None or callable(entities):
             return entities
-        if entities not in self._taggers:
-            self._taggers[entities] = pipeline(
-                "token-classification", model=entities, aggregation_strategy="simple", device=self.device
+        if not isinstance(entities, str):
+            raise UserError(
+                f"entities must be a token-classification model, by name or as a pipeline, not {entities!r}."
             )
+        if entities not in self._taggers:
+            try:
+                self._taggers[entities] = pipeline(
+                    "token-classification", model=entities, aggregation_strategy="simple", device=self.device
+                )
+            except (OSError, ValueError):
+                raise UserError(
+                    f"entities={entities!r}: it is neither the folder of a token-classification model nor its name on "
+                    "the Hub."
+                ) from None
         return self._taggers[entities]
 
     def _copies(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate, permutations
 from typing import Any
 
-from msattn.data.corpora.relation_rows import TAG, character_span, relation_row
+from msattn.data.corpora.relation_rows import TAG, character_span, relation_row, string_cell
+from msattn.data.files.text_lines import check_text
 from msattn.errors import UserError
 
 WHERE = "the input"
@@ -100,15 +101,15 @@ def _several(row: Mapping, pairs: Sequence | None) -> Sentence:
         raise UserError(f'{WHERE} needs "text" (a string) or "tokens" (a list) beside its entities, not {units!r}.')
     if not isinstance(entities, (list, tuple)) or not all(isinstance(entity, Mapping) for entity in entities):
         raise UserError(f'{WHERE}: the entities must be a list of {{"start", "end", "label"}}.')
+    check_text(text, WHERE)
     spans, types, given = [], [], []
     for number, entity in enumerate(_merged(entities)):
         span = character_span([entity.get("start"), entity.get("end")], f"entity {number}", tokens, text, WHERE)
         if tokens is None and "score" not in entity:  # a tagger may cut words
             _check_border(text, span, f"entity {number}")
         spans.append(span)
-        types.append(
-            next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
-        )
+        of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
+        types.append(string_cell(of, f"label of entity {number}", WHERE))
         given.append(_shown(text, span, tokens if tokens is not None else text, types[-1]))
     return Sentence(text, spans, types, given, _pairs(pairs, spans, types))
 
@@ -135,6 +136,8 @@ def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | Non
     every = [(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]]
     if pairs is None:
         return every
+    if not isinstance(pairs, (list, tuple)):
+        raise UserError(f"pairs must be a list of pairs of entities, not {pairs!r}.")
     numbers, allowed = [], set()
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:

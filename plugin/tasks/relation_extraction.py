@@ -285,7 +285,9 @@ class RelationExtraction(Task):
             raise UserError(f"--negative_label {given}: not one of the labels {', '.join(self.labels)}.")
         negative = find_negative_label(self.labels) if given is None else given or None
         if negative is not None:
-            logger.info(f"The label {negative!r} stands for no relation.")
+            # Printed as the scores are: by default, the log shows warnings only.
+            if self.args.should_log:
+                print(f"The label {negative!r} stands for no relation.")
         elif given is None:
             logger.warning(
                 f"None of the {len(self.labels)} labels is known to stand for no relation, so F1 counts them all; "

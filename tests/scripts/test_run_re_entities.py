@@ -108,15 +108,40 @@ def test_a_doubtful_negative_label(fails, tmp_path, labels, options, message):
     assert message in fails("do_train", train_file=data, **options)
 
 
-def test_no_negative_label_is_said_once(run, tmp_path, caplog):
-    data = tmp_path / "data.jsonl"
+def rows_of(path, *labels):
     row = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10]}
-    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in ("P1", "NA")))
-    run("do_train", train_file=data, negative_label="", max_steps=1)
+    path.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in labels))
+    return {"train_file": path, "test_file": path}
+
+
+@pytest.mark.parametrize("given", [{}, {"negative_label": "P1"}], ids=["recognised", "given"])
+def test_the_negative_label_is_named_everywhere(run, tmp_path, capsys, caplog, given):
+    files = rows_of(tmp_path / "data.jsonl", "No Relation", "P1")
+    run("do_train", "do_predict", **files, **given, max_steps=1)
+    name, out = given.get("negative_label", "No Relation"), tmp_path / "out"
+    assert f"The label {name!r} stands for no relation." in capsys.readouterr().out.splitlines()
+    assert "is known to stand for no relation" not in caplog.text
+    assert json.loads((out / "config.json").read_text())["negative_label"] == name
+    assert f"Micro-F1 without {name}, the label of no relation: " in (out / "test_report.txt").read_text()
+    card = ModelCard.load(out / "README.md")
+    assert f"- negative_label: {name}" in card.text
+    assert f"Micro-F1 without {name}" in {result.metric_name for result in card.data.eval_results}
+
+
+def test_a_negative_label_that_is_not_there_is_a_warning(run, tmp_path, capsys, caplog):
+    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", "P1", "P2"), max_steps=1)
+    (warning,) = [record for record in caplog.records if "stand for no relation" in record.message]
+    assert warning.levelname == "WARNING"
+    assert warning.message.startswith("None of the 2 labels is known to stand for no relation, so F1 counts them all;")
+    assert "stands for no relation." not in capsys.readouterr().out.replace("No label stands for no relation.", "")
+
+
+@pytest.mark.parametrize("labels", [("P1", "NA"), ("Other", "no_relation")])
+def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
+    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", *labels), negative_label="", max_steps=1)
+    assert "stand for no relation" not in caplog.text
     assert json.loads((tmp_path / "out" / "config.json").read_text())["negative_label"] == ""
-    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in ("P1", "P2")))
-    run("do_train", "overwrite_output_dir", train_file=data, max_steps=1)
-    assert caplog.text.count("None of the 2 labels is known to stand for no relation") == 1
+    assert (tmp_path / "out" / "test_report.txt").read_text().endswith("No label stands for no relation.\n")
 
 
 @pytest.mark.parametrize(

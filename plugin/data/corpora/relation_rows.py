@@ -73,7 +73,7 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
         "tail type": _type_field(row, "tail"),
         "label": _first(row, "relation", "label"),
     }
-    found = {name: _string(value, name, where) for name, value in cells.items()}
+    found = {name: string_cell(value, name, where) for name, value in cells.items()}
     for name, value in found.items():
         check_cell(value, name, where)
     return {"text": text, "head": head, "tail": tail} | {name.replace(" ", "_"): each for name, each in found.items()}
@@ -88,7 +88,13 @@ def _first(row: Mapping, *names: str) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _string(value: Any, name: str, where: str) -> str | None:
+def string_cell(value: Any, name: str, where: str) -> str | None:
+    """
+    A label, type or id as a string; `None` if it is empty or missing.
+
+    Raises:
+        UserError: It is neither a string nor a whole number.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if value is not None and not isinstance(value, str):

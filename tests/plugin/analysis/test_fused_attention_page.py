@@ -23,7 +23,7 @@ def page_of(tmp_path, **arguments) -> tuple[FusedAttention, str]:
 
 def test_data_are_the_attention(tmp_path):
     attention, page = page_of(tmp_path, head=(1, 2), tail=(3, 5))
-    data = json.loads(re.search(r'<script type="application/json" id="attention">(.*?)</script>', page, re.S)[1])
+    (data,) = json.loads(re.search(r'<script type="application/json" id="examples">(.*?)</script>', page, re.S)[1])
     assert data["tokens"] == TOKENS
     assert data["entities"] == [[1, 2], [3, 5]]
     np.testing.assert_allclose(data["words"], attention.words, atol=5e-7)

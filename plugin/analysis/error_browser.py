@@ -1,0 +1,107 @@
+"""A browser of the errors of a relation model: an interactive HTML page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.analysis.examples_page import attention_fields, write_examples
+from msattn.analysis.fused_attention import FusedAttention, load_fusion_model
+from msattn.analysis.pictures import check_output
+from msattn.data.corpora.relation_rows import relation_row
+from msattn.data.files.records import json_lines
+from msattn.errors import UserError, shown
+
+
+@dataclass
+class ErrorBrowserArguments:
+    """Arguments of `python -m msattn.analysis errors`."""
+
+    predictions: str = field(metadata={"help": "Predictions with gold labels: test_predictions.jsonl of run_re.py."})
+    output: str = field(metadata={"help": "Output file: .html."})
+    model: str | None = field(
+        default=None,
+        metadata={"help": "The multi-scale model that has predicted, to show its attention: a folder or a name."},
+    )
+
+
+def browse_errors(args: ErrorBrowserArguments) -> None:
+    """Browse the errors of a relation model: gold and predicted label, score, text and attention."""
+    check_output(args.output, (".html",))
+    model, tokenizer = load_fusion_model(args.model) if args.model else (None, None)
+    count = error_browser(args.predictions, args.output, model, tokenizer)
+    print(f"{args.output}: {count} errors")
+
+
+def error_browser(
+    predictions: str | os.PathLike,
+    path: str | os.PathLike,
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> int:
+    """
+    Writes an interactive HTML page of the examples whose predicted label is wrong, most probable first.
+
+    It steps to the next and the previous error, by buttons or by the arrow keys, and filters by gold and predicted
+    label. `#error=3` in the address shows the third one. The page is self-contained.
+
+    Args:
+        predictions (`str` or `os.PathLike`): The `<prefix>_predictions.jsonl` of `run_re.py`, with gold labels.
+        path (`str` or `os.PathLike`): The file to write.
+        model (`PreTrainedModel`, *optional*):
+            The multi-scale model that has predicted: the page then shows its attention, rounded to four decimals. It
+            reads every error once more.
+        tokenizer (`PreTrainedTokenizerBase`, *optional*): The tokenizer of the model.
+
+    Returns:
+        `int`: The number of errors.
+
+    Raises:
+        UserError: The file cannot be read, a line lacks a field, a gold label is missing, or the model has no
+            fusion layer.
+    """
+    name = os.fspath(predictions)
+    rows = [_prediction(row, where) for where, row in json_lines(predictions)]
+    errors = sorted((row for row in rows if row["gold"] != row["prediction"]), key=lambda row: -row["score"])
+    examples = []
+    for row in errors:
+        example = {key: row[key] for key in ("id", "gold", "prediction", "score")}
+        example["text"] = _parts(row["text"], {"head": row["head"], "tail": row["tail"]})
+        if model is not None and tokenizer is not None:
+            types = row["head_type"], row["tail_type"]
+            try:
+                attention = FusedAttention.from_model(model, tokenizer, row["text"], row["head"], row["tail"], types)
+            except UserError as error:
+                raise UserError(f"{name}, example {row['id']}: {error}") from None
+            example |= attention_fields(attention, 4)
+        examples.append(example)
+    title = f"{Path(predictions).name}: {len(errors)} of {len(rows)} are wrong"
+    write_examples(path, title, "It lets you browse the errors of a model.", examples)
+    return len(errors)
+
+
+def _prediction(row: Any, where: str) -> dict[str, Any]:
+    """A line of the file of predictions, its fields checked."""
+    read = relation_row(row, where)
+    gold, prediction, score = (row.get(name) for name in ("gold", "prediction", "probability"))
+    for name, label in (("gold", gold), ("prediction", prediction)):
+        if not isinstance(label, str):
+            raise UserError(f'{where}: "{name}" must be a label, not {shown(label)}; run_re.py writes such files.')
+    if not isinstance(score, (int, float)) or not 0 <= score <= 1:
+        raise UserError(f'{where}: "probability" must be a number from 0 to 1, not {shown(score)}.')
+    return {**read, "gold": gold, "prediction": prediction, "score": score}
+
+
+def _parts(text: str, spans: Mapping[str, list[int]]) -> list[tuple[str, str]]:
+    """The text in parts, each with the roles of the entities that it belongs to: `""`, `"head"` or `"head tail"`."""
+    bounds = sorted({0, len(text), *(bound for span in spans.values() for bound in span)})
+    return [
+        (text[first:last], " ".join(role for role, (start, end) in spans.items() if start <= first < end))
+        for first, last in pairwise(bounds)
+    ]
