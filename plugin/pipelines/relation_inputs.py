@@ -9,7 +9,7 @@ from itertools import accumulate, permutations
 from typing import Any
 
 from msattn.data.corpora.relation_rows import TAG, character_span, relation_row, string_cell
-from msattn.data.files.text_lines import check_text
+from msattn.data.files.checked_text import check_text
 from msattn.errors import UserError
 
 WHERE = "the input"
