@@ -307,7 +307,7 @@ def parsing_metrics(
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     trees = sets[number].trees
-    parses = sets[number].parses(prediction.predictions[rows.argsort()], decoder)
+    parses: list[Any] = sets[number].parses(prediction.predictions[rows.argsort()], decoder)
     shapes = tree_shapes([parse.heads for parse in parses])
     greedy = tree_shapes([parse.greedy for parse in parses])
     metrics = {

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
-from transformers import EvalPrediction, Trainer
+from transformers import EvalPrediction, Trainer, TrainerControl
 from transformers.trainer_utils import PredictionOutput, denumpify_detensorize, speed_metrics
 
 from msattn.data.inputs.piece_batches import piece_batches
@@ -45,6 +45,8 @@ class PieceBatchedMixin(Trainer):
     The budget is 128 pieces for each row of `per_device_eval_batch_size`, so that a long row never slows the others.
     Sharded models (FSDP, DeepSpeed) need the same steps in each process: they are predicted as [`Trainer`] does.
     """
+
+    control: TrainerControl
 
     @property
     def is_sharded(self) -> bool:
