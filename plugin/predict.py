@@ -32,7 +32,7 @@ from msattn.command_line import named, parse_arguments
 from msattn.data.corpora.ranking import filled_text, query_rows
 from msattn.data.corpora.sentences import text_columns
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.files.conllu_lines import with_tree
+from msattn.data.files.conllu_lines import TAG_CELLS, with_tree
 from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
@@ -158,7 +158,9 @@ def _trees(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArgument
         words = ([token.cells["form"] for token in sentence.tokens if not token.end] for sentence in sentences)
         trees = parse(({"words": forms} for forms in words), batch_size=args.batch_size)
         for sentence, tree in zip(read, trees, strict=True):
-            yield with_tree(sentence.lines, [word["head"] for word in tree], [word["relation"] for word in tree])
+            columns = {name: [word[name] for word in tree] for name in TAG_CELLS if name in tree[0]}
+            heads, relations = ([word[name] for word in tree] for name in ("head", "relation"))
+            yield with_tree(sentence.lines, heads, relations, **columns)
         return
     results = parse((item for _, item in _inputs(args.file)), batch_size=args.batch_size)
     for number, result in enumerate(results, start=1):

@@ -45,7 +45,9 @@ def checkpoints(tmp_path_factory):
     encoder = BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES)
     models = {
         "relations": tiny_relation_extractor()[0],
-        "parser": PairwiseParser(PairwiseConfig(encoder=encoder, **labelled("root", "nsubj", "dep"))),
+        "parser": PairwiseParser(
+            PairwiseConfig(encoder=encoder, word_tags={"upos": ["DET", "NOUN"]}, **labelled("root", "nsubj", "dep"))
+        ),
         "tagger": build(BertForTokenClassification, "DET", "NOUN", "VERB"),
         "classes": build(BertForSequenceClassification, "bad", "good"),
         "score": build(BertForSequenceClassification, "LABEL_0", problem_type="regression"),
@@ -100,7 +102,7 @@ def test_trees_of_conllu_keep_its_lines(predict, checkpoints):
     expected = CONLLU.split("\n")
     for line, word in ((1, first[0]), (3, first[1]), (4, first[2]), (6, second[0])):
         cells = expected[line].split("\t")
-        cells[6:8] = str(word["head"]), word["relation"]
+        cells[3], cells[6:8] = word["upos"], (str(word["head"]), word["relation"])
         expected[line] = "\t".join(cells)
     assert predict("parser", CONLLU, suffix="conllu") == "\n".join(expected)
 
