@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from msattn import scale_aware_attention
+from msattn.modeling import band_kernel
 from msattn.modeling import scale_aware_attention as module
 from msattn.modeling.scale_aware_attention import METHODS, attention_weights
 
@@ -30,8 +31,8 @@ WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Many blocks, the last of them not full, and windows that reach over several."""
-    monkeypatch.setattr(module, "SMALLEST_BLOCK", 3)
-    monkeypatch.setattr(module, "LARGEST_BLOCK", 5)
+    monkeypatch.setattr(band_kernel, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(band_kernel, "LARGEST_BLOCK", 5)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:

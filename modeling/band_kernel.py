@@ -1,0 +1,127 @@
+"""Attention within a band around the diagonal: time and memory follow the width of the band, not the text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from .mask_bands import Band
+
+# Least and most queries of a block in a band.
+SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
+# A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
+DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
+
+
+def block_size(band: Band) -> int:
+    """How many queries are computed together."""
+    return min(max(SMALLEST_BLOCK, (band.before + band.after) // 4), LARGEST_BLOCK)
+
+
+def is_worthwhile(band: Band, tokens: int) -> bool:
+    """Whether a band is faster than the whole matrix on a CPU; measured."""
+    return block_size(band) + band.before + band.after + BLOCK_OVERHEAD <= DENSE_FROM * tokens
+
+
+def hidden(dtype: torch.dtype) -> float:
+    """
+    The number that hides a key when added to its score. Twice as much is still finite: a row without a visible key,
+    which belongs to padding, must not become NaN.
+    """
+    return torch.finfo(dtype).min / 2
+
+
+def band_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    band: Band,
+    real: torch.Tensor | None = None,
+    limits: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """
+    Each block of queries attends to the keys of the block and those of the band on either side. All blocks of all
+    sentences are one batch of a fused attention.
+
+    Args:
+        query, key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries and keys.
+        value (`torch.Tensor` of shape `(batch, heads, tokens, value_dim)`): Values.
+        band (`Band`): The visible distances, bounded.
+        real (`torch.BoolTensor` of shape `(batch or 1, tokens)`, *optional*): False at keys that nobody sees.
+        limits (`torch.LongTensor` of shape `(batch or 1, 1)`, *optional*): The window of each sentence in the band.
+        dropout_p (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
+        scale (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
+    """
+    batch, heads, tokens, _ = query.shape
+    block = block_size(band)
+    blocks = -(-tokens // block)
+    missing = blocks * block - tokens
+    size = band.before + block + band.after
+    queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)
+    keys, values = (Neighbourhoods.apply(tensor.transpose(1, 2), block, band) for tensor in (key, value))
+
+    if real is None:
+        real = query.new_ones(1, tokens, dtype=torch.bool)
+    outside = ~pad(real, (band.before, missing + band.after)).unfold(1, size, block).unsqueeze(2)
+    distances = torch.arange(-band.before, block + band.after, device=query.device)
+    distances = distances - torch.arange(block, device=query.device).unsqueeze(1)
+    if limits is None:
+        beyond = (distances < band.first) | (distances > band.last)
+    else:
+        beyond = distances.abs() > limits.unsqueeze(-1).unsqueeze(-1)
+    bias = hidden(query.dtype) * outside.to(query.dtype) + hidden(query.dtype) * beyond.to(query.dtype)
+    bias = bias.expand(batch, -1, -1, -1).reshape(batch * blocks, 1, block, size)
+
+    output = scaled_dot_product_attention(
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=bias,
+        dropout_p=dropout_p,
+        scale=scale,
+    )
+    output = output.transpose(1, 2).reshape(batch, blocks * block, heads, -1)
+    return output[:, :tokens].transpose(1, 2)
+
+
+class Neighbourhoods(torch.autograd.Function):
+    """
+    Blocks of tokens with the tokens of a band on either side, as overlapping views of one tensor:
+    `(batch, tokens, heads, head_dim)` to `(batch * blocks, before + block + after, heads, head_dim)`. Beyond the edges
+    of a sentence are zeros or other sentences.
+    """
+
+    @staticmethod
+    def forward(states: torch.Tensor, block: int, band: Band) -> torch.Tensor:
+        batch, tokens = states.shape[:2]
+        length = -(-tokens // block) * block
+        stream = states.new_zeros(band.before + batch * length + band.after, *states.shape[2:])
+        stream[band.before : band.before + batch * length].unflatten(0, (batch, length))[:, :tokens] = states
+        return stream.unfold(0, band.before + block + band.after, block).movedim(-1, 1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+        states, ctx.block, ctx.band = inputs
+        ctx.batch, ctx.tokens = states.shape[:2]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        blocks, size = gradient.shape[:2]
+        block = ctx.block
+        stream = gradient.new_zeros((blocks + -(-size // block)) * block, *gradient.shape[2:])
+        for start in range(0, size, block):
+            part = gradient[:, start : start + block]
+            shifted = stream[start : start + blocks * block].unflatten(0, (blocks, block))
+            shifted[:, : part.shape[1]] += part
+        states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (ctx.batch, -1))
+        return states[:, : ctx.tokens], None, None
+
+
+__all__ = ["band_attention", "block_size", "hidden", "is_worthwhile"]
