@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -15,9 +15,24 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
 
 
+class Others(NamedTuple):
+    """
+    Keys that are seen from outside of the band, too.
+
+    Args:
+        places (`torch.LongTensor` of shape `(batch, others)`): Their positions.
+        valid (`torch.BoolTensor` of shape `(batch, others)`): False at positions that fill up.
+        band (`Band`): The distances at which they are visible.
+    """
+
+    places: torch.Tensor
+    valid: torch.Tensor
+    band: Band
+
+
 def block_size(band: Band) -> int:
     """How many queries are computed together."""
-    return min(max(SMALLEST_BLOCK, (band.before + band.after) // 4), LARGEST_BLOCK)
+    return min(max(SMALLEST_BLOCK, (band.before + band.after) // 2), LARGEST_BLOCK)
 
 
 def is_worthwhile(band: Band, tokens: int) -> bool:
@@ -42,6 +57,7 @@ def band_attention(
     limits: torch.Tensor | None = None,
     dropout_p: float = 0.0,
     scale: float | None = None,
+    others: Others | None = None,
 ) -> torch.Tensor:
     """
     Each block of queries attends to the keys of the block and those of the band on either side. All blocks of all
@@ -55,6 +71,7 @@ def band_attention(
         limits (`torch.LongTensor` of shape `(batch or 1, 1)`, *optional*): The window of each sentence in the band.
         dropout_p (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
         scale (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
+        others (`Others`, *optional*): Keys that are seen from outside of the band, too.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
@@ -73,22 +90,42 @@ def band_attention(
     distances = torch.arange(-band.before, block + band.after, device=query.device)
     distances = distances - torch.arange(block, device=query.device).unsqueeze(1)
     if limits is None:
-        beyond = (distances < band.first) | (distances > band.last)
+        beyond = ~band.holds(distances)
     else:
         beyond = distances.abs() > limits.unsqueeze(-1).unsqueeze(-1)
     bias = hidden(query.dtype) * outside.to(query.dtype) + hidden(query.dtype) * beyond.to(query.dtype)
     bias = bias.expand(batch, -1, -1, -1).reshape(batch * blocks, 1, block, size)
 
+    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+    if others is not None:
+        keys, values = (
+            torch.cat([near, _of_blocks(gather_tokens(tensor, others.places), blocks)], dim=2)
+            for near, tensor in ((keys, key), (values, value))
+        )
+        bias = torch.cat([bias, _bias_of_others(others, band, blocks, block, query.dtype)], dim=-1)
     output = scaled_dot_product_attention(
-        queries.transpose(1, 2),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        attn_mask=bias,
-        dropout_p=dropout_p,
-        scale=scale,
+        queries.transpose(1, 2), keys, values, attn_mask=bias, dropout_p=dropout_p, scale=scale
     )
     output = output.transpose(1, 2).reshape(batch, blocks * block, heads, -1)
     return output[:, :tokens].transpose(1, 2)
+
+
+def gather_tokens(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The states `(batch, heads, others, width)` of the tokens at `places`, `(batch, others)`."""
+    return states.gather(2, places[:, None, :, None].expand(-1, states.shape[1], -1, states.shape[3]))
+
+
+def _of_blocks(states: torch.Tensor, blocks: int) -> torch.Tensor:
+    """The same for each block of a sentence."""
+    return states.unsqueeze(1).expand(-1, blocks, -1, -1, -1).flatten(0, 1)
+
+
+def _bias_of_others(others: Others, band: Band, blocks: int, block: int, dtype: torch.dtype) -> torch.Tensor:
+    """What to add to the scores of the other keys, `(batch * blocks, 1, block, others)`."""
+    queries = torch.arange(blocks * block, device=others.places.device).view(1, blocks, block, 1)
+    distances = others.places[:, None, None, :] - queries
+    visible = others.band.holds(distances) & ~band.holds(distances) & others.valid[:, None, None, :]
+    return hidden(dtype) * (~visible).to(dtype).flatten(0, 1).unsqueeze(1)
 
 
 class Neighbourhoods(torch.autograd.Function):
@@ -124,4 +161,4 @@ class Neighbourhoods(torch.autograd.Function):
         return states[:, : ctx.tokens], None, None
 
 
-__all__ = ["band_attention", "block_size", "hidden", "is_worthwhile"]
+__all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile"]

@@ -40,6 +40,10 @@ class Band(NamedTuple):
         """The same in a text of so many tokens."""
         return Band(max(self.first, 1 - tokens), min(self.last, tokens - 1))
 
+    def holds(self, distances: torch.Tensor) -> torch.Tensor:
+        """Which of the distances, key minus query, are visible."""
+        return (distances >= self.first) & (distances <= self.last)
+
     # What mask functions do with their parts.
     device = None
 
@@ -183,8 +187,7 @@ def decode_band(mask: torch.Tensor | None) -> tuple[Band, torch.Tensor] | None:
 
 def visible_keys(band: Band, queries: int, keys: int, device: torch.device | str) -> torch.Tensor:
     """Whether a query sees a key, `(queries, keys)`; the queries are the last of the keys."""
-    distances = torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device).unsqueeze(-1)
-    return (distances >= band.first) & (distances <= band.last)
+    return band.holds(torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None])
 
 
 __all__ = ["UNBOUNDED", "Band", "NotABand", "band_of", "decode_band", "encode_band", "visible_keys"]

@@ -43,6 +43,7 @@ from msattn.modeling import (
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.attention_statistics import attention_statistics
+from msattn.modeling.attention_windows import set_windows
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.head_gates import head_gates
 from msattn.modeling.pairwise_scores import relations_of_arcs
@@ -139,5 +140,6 @@ __all__ = [
     "received_attention",
     "relations_of_arcs",
     "scale_aware_attention",
+    "set_windows",
     "tree_marginals",
 ]
