@@ -49,6 +49,7 @@ from msattn.modeling.head_gates import head_gates
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.modeling.received_attention import received_attention
 from msattn.modeling.scale_aware_attention import scale_aware_attention
+from msattn.modeling.window_fitting import fit_windows
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 from msattn.trees.k_best_trees import k_best_trees
@@ -128,6 +129,7 @@ __all__ = [
     "data",
     "decode_tree",
     "decode_trees",
+    "fit_windows",
     "guiding_loss",
     "head_gates",
     "heads_per_scale",
