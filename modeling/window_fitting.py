@@ -64,7 +64,11 @@ def fit_windows(
     >>> set_windows(model, fit_windows(model, batches, special_token_ids=special), special)
     ```
     """
-    reach = head_reach(model, batches, mass, special_token_ids)
+    return windows_of_reach(head_reach(model, batches, mass, special_token_ids))
+
+
+def windows_of_reach(reach: Reach) -> list[list[int | None]]:
+    """The windows of heads that look so far; see [`fit_windows`]."""
     return [[w if w <= reach.tokens / 2 else None for w in row] for row in reach.windows.tolist()]
 
 
@@ -120,4 +124,4 @@ def head_reach(
     return Reach(torch.stack(windows), tokens / texts)
 
 
-__all__ = ["Reach", "fit_windows", "head_reach"]
+__all__ = ["Reach", "fit_windows", "head_reach", "windows_of_reach"]
