@@ -99,7 +99,8 @@ def install(model: PreTrainedModel) -> None:
     """
     config = model.config
     # Versions without windows would ignore them in silence: with this entry, loading fails instead.
-    config.attn_implementation = "banded"
+    known = config._attn_implementation in HONOURING
+    config.attn_implementation = config._attn_implementation if known else "banded"
     _, layers = _owner(model)
     _rows(config.attention_windows, list(layers.values()))
     _token_ids(getattr(config, "attention_windows_special_token_ids", None) or ())

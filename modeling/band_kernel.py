@@ -12,7 +12,7 @@ from .mask_bands import Band
 # Least and most queries of a block in a band.
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
 # A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
-DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
+DENSE_FROM, BLOCK_OVERHEAD = 0.9, 40
 
 
 class Others(NamedTuple):

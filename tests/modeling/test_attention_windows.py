@@ -13,7 +13,14 @@ from transformers import (
     T5EncoderModel,
 )
 
-from msattn import read_attention, set_windows
+from msattn import (
+    MultiScaleConfig,
+    MultiScaleModel,
+    PairwiseConfig,
+    PairwiseParser,
+    read_attention,
+    set_windows,
+)
 from msattn.modeling import banded_attention
 from msattn.modeling.received_attention import AttentionRefused
 from tests.tiny_encoders import batch, randomized, tiny_encoder
@@ -163,8 +170,6 @@ def test_a_classifier_and_a_shared_layer():
 
 
 def test_windows_of_an_encoder_inside_of_our_models(tmp_path):
-    from msattn import MultiScaleConfig, MultiScaleModel
-
     torch.manual_seed(0)
     model = MultiScaleModel(MultiScaleConfig(encoder=tiny_encoder("bert"))).eval()
     set_windows(model, WINDOWS, SPECIAL)
@@ -173,6 +178,20 @@ def test_windows_of_an_encoder_inside_of_our_models(tmp_path):
     loaded = MultiScaleModel.from_pretrained(tmp_path)
     assert loaded.config.encoder.attention_windows == WINDOWS
     assert torch.equal(loaded(**inputs_of()).last_hidden_state, expected)
+
+
+def test_windows_of_a_parser(tmp_path):
+    """It reads its encoder's attention, which windows change, and is saved with its reader."""
+    torch.manual_seed(0)
+    model = PairwiseParser(PairwiseConfig(encoder=tiny_encoder("bert"), num_labels=3)).eval()
+    inputs = {**inputs_of(), "word_index": torch.arange(max(LENGTHS)).expand(2, -1)}
+    without = model(**inputs)[0]
+    set_windows(model, WINDOWS, SPECIAL)
+    assert model.config.encoder._attn_implementation == "words"
+    expected = model(**inputs)[0]
+    assert not torch.allclose(expected, without)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(PairwiseParser.from_pretrained(tmp_path)(**inputs)[0], expected)
 
 
 def test_special_tokens_have_to_be_known():
