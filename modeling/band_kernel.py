@@ -78,11 +78,12 @@ def band_attention(
     """
     batch, heads, tokens, _ = query.shape
     block = block_size(band)
-    blocks = -(-tokens // block)
+    # An exported program would refuse texts of one block if it was made from more.
+    blocks = -(-tokens // block) + (1 if torch.compiler.is_exporting() else 0)
     missing = blocks * block - tokens
     size = band.before + block + band.after
     queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)
-    keys, values = (Neighbourhoods.apply(tensor.transpose(1, 2), block, band) for tensor in (key, value))
+    keys, values = (Neighbourhoods.apply(tensor.transpose(1, 2), blocks, block, band) for tensor in (key, value))
 
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
@@ -136,16 +137,16 @@ class Neighbourhoods(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(states: torch.Tensor, block: int, band: Band) -> torch.Tensor:
+    def forward(states: torch.Tensor, blocks: int, block: int, band: Band) -> torch.Tensor:
         batch, tokens = states.shape[:2]
-        length = -(-tokens // block) * block
+        length = blocks * block
         stream = states.new_zeros(band.before + batch * length + band.after, *states.shape[2:])
         stream[band.before : band.before + batch * length].unflatten(0, (batch, length))[:, :tokens] = states
         return stream.unfold(0, band.before + block + band.after, block).movedim(-1, 1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        states, ctx.block, ctx.band = inputs
+        states, _, ctx.block, ctx.band = inputs
         ctx.batch, ctx.tokens = states.shape[:2]
 
     @staticmethod
@@ -158,7 +159,7 @@ class Neighbourhoods(torch.autograd.Function):
             shifted = stream[start : start + blocks * block].unflatten(0, (blocks, block))
             shifted[:, : part.shape[1]] += part
         states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (ctx.batch, -1))
-        return states[:, : ctx.tokens], None, None
+        return states[:, : ctx.tokens], None, None, None
 
 
 __all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile"]
