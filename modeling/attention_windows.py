@@ -123,7 +123,7 @@ def windows_of(module: nn.Module) -> list[OfHead] | None:
         AttentionRefused: The layer is not one that [`set_windows`] has seen.
     """
     config = getattr(module, "config", None)
-    if not has_windows(config) or is_cross_attention(module):
+    if config is None or not has_windows(config) or is_cross_attention(module):
         return None
     row = getattr(module, ROW, None)
     if row is None:

@@ -151,12 +151,12 @@ def _attend_windows(
     outputs, start = [], 0
     for window, members in groupby(windows):
         end = start + len(list(members))
-        states = [tensor[:, start:end] for tensor in (query, key, value)]
+        q, k, v = (tensor[:, start:end] for tensor in (query, key, value))
         limits = Band(-UNBOUNDED, UNBOUNDED) if window is None else Band(-window, window)
         if special is None or window is None:
-            output = _attend(*states, band & limits, real, scaling, dropout)
+            output = _attend(q, k, v, band & limits, real, scaling, dropout)
         else:
-            output = _beside_special(*states, band, limits, special, real, scaling, dropout)
+            output = _beside_special(q, k, v, band, limits, special, real, scaling, dropout)
         outputs.append(output.transpose(1, 2))
         start = end
     return torch.cat(outputs, dim=2)

@@ -45,7 +45,9 @@ class Band(NamedTuple):
         return (distances >= self.first) & (distances <= self.last)
 
     # What mask functions do with their parts.
-    device = None
+    @property
+    def device(self) -> None:
+        return None
 
     def to(self, *args: Any, **kwargs: Any) -> Band:
         return self

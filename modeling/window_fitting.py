@@ -106,7 +106,8 @@ def head_reach(
                 before = sums[row]
                 if before is not None:
                     longest = max(before.shape[1], found.shape[1])
-                    found = sum(pad(part, (0, longest - part.shape[1])) for part in (before, found))
+                    before, found = (pad(part, (0, longest - part.shape[1])) for part in (before, found))
+                    found = before + found
                 sums[row] = found
                 rows[row] += int(counted.sum())
             tokens, texts = tokens + int(real.sum()), texts + len(words)
