@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
-from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function
 
 from .attention_windows import (
@@ -68,7 +68,11 @@ def banded_attention_forward(
     found = decode_band(attention_mask)
     softmax = {name: kwargs.pop(name, None) for name in ("position_bias", "softcap", "s_aux", "sinks")}
     _refuse_unknown(module, kwargs, "banded")
-    if found is None or any(value is not None for value in softmax.values()):
+    stock = all(value is None for value in softmax.values())
+    if found is None and stock and not has_windows(getattr(module, "config", None)):
+        kwargs |= {"scaling": scaling, "dropout": dropout, "is_causal": is_causal}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)[0], None
+    if found is None or not stock:
         if found is not None:
             band, real = found
             visible = visible_keys(band, query.shape[2], key.shape[2], query.device)
