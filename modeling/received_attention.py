@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -296,13 +297,18 @@ def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any], name: str = "r
     if not given:
         return
     eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
-    read = () if eager is None else inspect.signature(eager).parameters
+    read = () if eager is None else _parameters(eager)
     unknown = [name for name in given if name in REFUSED or (name in read and name not in HARMLESS)]
     if unknown:
         raise AttentionRefused(
             f"{type(module).__name__} gives its attention {' and '.join(unknown)}, which the attention implementation "
             f'"{name}" does not know: load the model with attn_implementation="eager", which returns full maps.'
         )
+
+
+@cache
+def _parameters(function: Callable) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 class _Scope(NamedTuple):

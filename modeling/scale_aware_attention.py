@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from .band_kernel import band_attention, hidden, is_worthwhile
+from .mask_bands import UNBOUNDED, Band
+
 METHODS = ("materialized", "dense", "banded", "flex")
-# A window wider than any sentence.
-UNBOUNDED = 2**31
 # Up to this many tokens, one masked matrix for all heads is faster than groups of heads, whatever the windows.
-SHORT = 128
-# Least and most queries of a block in a band.
-SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
-# A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
-DENSE_FROM, BLOCK_OVERHEAD = 0.9, 80
+SHORT = 64
+# The widest window that an exported program computes as a band; it does not know how long texts will be.
+EXPORTED = 256
 
 
 def scale_aware_attention(
@@ -52,8 +51,9 @@ def scale_aware_attention(
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
             - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
-            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. `"dense"` in an exported
-              program, which takes any length, and for a tensor of windows in compiled code, which cannot read it.
+            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. An exported program, which
+              takes any length, has bands for windows up to 256. `"dense"` for a tensor of windows in compiled code,
+              which cannot read it.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding.
@@ -83,7 +83,7 @@ def scale_aware_attention(
             short = lengths <= real.shape[1] // 2
             if short.any() and lengths.any():
                 return _by_length(query, key, value, windows, real, lengths, short, dropout_p)
-    if method is None and (torch.compiler.is_exporting() or _unreadable(windows)):
+    if method is None and _unreadable(windows):
         method = "dense"
     return _by_window(query, key, value, windows, real, dropout_p, method)
 
@@ -189,7 +189,7 @@ def _by_window(
         states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
     # Transposed, so that the heads of a token lie side by side, as the projection after them reads them.
     outputs = [
-        _attend(*of_group, group, real, dropout_p, method or _fastest(query.shape[2], group.reach)).transpose(1, 2)
+        _attend(*of_group, group, real, dropout_p, method or _fastest(query.shape[2], group.band)).transpose(1, 2)
         for group, of_group in zip(groups, states, strict=True)
     ]
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
@@ -208,6 +208,10 @@ class _Group(NamedTuple):
     #: hide nothing.
     limits: torch.Tensor | None
 
+    @property
+    def band(self) -> Band:
+        return Band(-self.reach, self.reach)
+
 
 def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None) -> list[_Group]:
     """Groups of heads with the same window; one group of all heads for the methods that compute a whole matrix."""
@@ -217,15 +221,19 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
     else:
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
-    if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
+    if method in ("materialized", "dense", "flex") or (
+        method is None and not torch.compiler.is_exporting() and tokens <= SHORT
+    ):
         return [_Group(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
     start = 0
     for column, members in groupby(columns):
         end = start + len(list(members))
-        reach = min(max(column), tokens - 1)
-        unbounded = min(column) >= tokens - 1
+        # A comparison would tie an exported program to lengths.
+        most = UNBOUNDED if torch.compiler.is_exporting() else tokens - 1
+        reach = min(max(column), most)
+        unbounded = min(column) >= most
         groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
@@ -235,14 +243,10 @@ def _unreadable(windows: Sequence[int | None] | torch.Tensor) -> bool:
     return isinstance(windows, torch.Tensor) and torch.compiler.is_compiling()
 
 
-def _fastest(tokens: int, reach: int) -> str:
-    if tokens <= SHORT or _block_size(reach) + 2 * reach + BLOCK_OVERHEAD > DENSE_FROM * tokens:
-        return "dense"
-    return "banded"
-
-
-def _block_size(reach: int) -> int:
-    return min(max(SMALLEST_BLOCK, reach // 2), LARGEST_BLOCK)
+def _fastest(tokens: int, band: Band) -> str:
+    if torch.compiler.is_exporting():
+        return "banded" if band.after <= EXPORTED else "dense"
+    return "banded" if tokens > SHORT and is_worthwhile(band, tokens) else "dense"
 
 
 def _attend(
@@ -260,17 +264,9 @@ def _attend(
     if method == "dense":
         return _dense(query, key, value, group.limits, real, dropout_p)
     if method == "banded":
-        return _banded(query, key, value, group, real, dropout_p)
+        return band_attention(query, key, value, group.band, real, group.limits, dropout_p)
     assert group.limits is not None  # a group of all heads has them
     return _flex(query, key, value, group.limits, real)
-
-
-def _hidden(dtype: torch.dtype) -> float:
-    """
-    The number that hides a key when added to its score. Twice as much is still finite: a row without a visible key,
-    which belongs to padding, must not become NaN.
-    """
-    return torch.finfo(dtype).min / 2
 
 
 def _bias(
@@ -285,14 +281,14 @@ def _bias(
         if torch.compiler.is_compiling():  # a view of diagonals would tie the code to one length
             positions = torch.arange(tokens, device=device)
             beyond = (positions[:, None] - positions).abs() > limits[..., None, None]
-            bias = _hidden(dtype) * beyond.to(dtype)
+            bias = hidden(dtype) * beyond.to(dtype)
         else:
             distances = torch.arange(1 - tokens, tokens, device=device).abs()
             beyond = distances > limits.unsqueeze(-1)
-            diagonals = torch.zeros(beyond.shape, dtype=dtype, device=device).masked_fill_(beyond, _hidden(dtype))
+            diagonals = torch.zeros(beyond.shape, dtype=dtype, device=device).masked_fill_(beyond, hidden(dtype))
             bias = diagonals.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
-        padding = _hidden(dtype) * (~real[:, None, None]).to(dtype)
+        padding = hidden(dtype) * (~real[:, None, None]).to(dtype)
         bias = padding if bias is None else bias + padding
     return bias
 
@@ -328,60 +324,6 @@ def _dense(
     return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_p)
 
 
-def _banded(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    group: _Group,
-    real: torch.Tensor | None,
-    dropout_p: float,
-) -> torch.Tensor:
-    """
-    Each block of queries attends to the keys of the block and `reach` more on either side. All blocks of all sentences
-    are one batch of a fused attention.
-    """
-    batch, heads, tokens, _ = query.shape
-    reach, block = group.reach, _block_size(group.reach)
-    blocks = -(-tokens // block)
-    missing = blocks * block - tokens
-    queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)
-    keys, values = (_Neighbourhoods.apply(tensor.transpose(1, 2), block, reach) for tensor in (key, value))
-
-    if real is None:
-        real = query.new_ones(1, tokens, dtype=torch.bool)
-    outside = ~pad(real, (reach, missing + reach)).unfold(1, block + 2 * reach, block).unsqueeze(2)
-    limits = torch.full((1, 1), reach, device=query.device) if group.limits is None else group.limits
-    bias = _band_bias(outside, limits, block, reach, query.dtype)
-    bias = bias.expand(batch, -1, -1, -1).reshape(batch * blocks, 1, block, block + 2 * reach)
-
-    output = scaled_dot_product_attention(
-        queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=bias, dropout_p=dropout_p
-    )
-    output = output.transpose(1, 2).reshape(batch, blocks * block, heads, -1)
-    return output[:, :tokens].transpose(1, 2)
-
-
-def _band_bias(
-    outside: torch.Tensor, limits: torch.Tensor, block: int, reach: int, dtype: torch.dtype
-) -> torch.Tensor:
-    """
-    What to add to the scores of the blocks.
-
-    Args:
-        outside (`torch.BoolTensor` of shape `(batch or 1, blocks, 1, block + 2 * reach)`):
-            Whether a key is padding or beyond the edges of the sentence.
-        limits (`torch.LongTensor` of shape `(batch or 1, 1)`): The window of the heads.
-
-    Returns:
-        `torch.Tensor` of shape `(batch or 1, blocks, block, block + 2 * reach)`
-    """
-    distances = torch.arange(-reach, block + reach, device=outside.device)
-    distances = (distances - torch.arange(block, device=outside.device).unsqueeze(1)).abs()
-    beyond = distances > limits.unsqueeze(-1).unsqueeze(-1)
-    hidden = _hidden(dtype)
-    return hidden * outside.to(dtype) + hidden * beyond.to(dtype)
-
-
 def _flex(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, limits: torch.Tensor, real: torch.Tensor | None
 ) -> torch.Tensor:
@@ -403,36 +345,3 @@ def _flex(
 
 # Batches of many shapes, with and without padding, in training and evaluation, exceed the default limit of torch.
 _compiled = cache(partial(torch.compile, recompile_limit=64))
-
-
-class _Neighbourhoods(torch.autograd.Function):
-    """
-    Blocks of tokens with the `reach` tokens on either side, as overlapping views of one tensor:
-    `(batch, tokens, heads, head_dim)` to `(batch * blocks, block + 2 * reach, heads, head_dim)`. Beyond the edges of a
-    sentence are zeros or other sentences.
-    """
-
-    @staticmethod
-    def forward(states: torch.Tensor, block: int, reach: int) -> torch.Tensor:
-        batch, tokens = states.shape[:2]
-        length = -(-tokens // block) * block
-        stream = states.new_zeros(batch * length + 2 * reach, *states.shape[2:])
-        stream[reach : reach + batch * length].unflatten(0, (batch, length))[:, :tokens] = states
-        return stream.unfold(0, block + 2 * reach, block).movedim(-1, 1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        states, ctx.block, ctx.reach = inputs
-        ctx.batch, ctx.tokens = states.shape[:2]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        blocks, size = gradient.shape[:2]
-        block = ctx.block
-        stream = gradient.new_zeros((blocks + -(-size // block)) * block, *gradient.shape[2:])
-        for start in range(0, size, block):
-            part = gradient[:, start : start + block]
-            shifted = stream[start : start + blocks * block].unflatten(0, (blocks, block))
-            shifted[:, : part.shape[1]] += part
-        states = stream[ctx.reach : ctx.reach + blocks * block].unflatten(0, (ctx.batch, -1))
-        return states[:, : ctx.tokens], None, None

@@ -43,11 +43,13 @@ from msattn.modeling import (
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.attention_statistics import attention_statistics
+from msattn.modeling.attention_windows import set_windows
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 from msattn.modeling.head_gates import head_gates
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.modeling.received_attention import received_attention
 from msattn.modeling.scale_aware_attention import scale_aware_attention
+from msattn.modeling.window_fitting import fit_windows
 from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
 from msattn.pipelines.relation_extraction import RelationExtractionPipeline
 from msattn.trees.k_best_trees import k_best_trees
@@ -128,6 +130,7 @@ __all__ = [
     "data",
     "decode_tree",
     "decode_trees",
+    "fit_windows",
     "guiding_loss",
     "head_gates",
     "heads_per_scale",
@@ -141,5 +144,6 @@ __all__ = [
     "received_attention",
     "relations_of_arcs",
     "scale_aware_attention",
+    "set_windows",
     "tree_marginals",
 ]

@@ -29,6 +29,8 @@ from msattn.configuration.configuration_multiscale import MultiScaleConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.errors import UserError
+from msattn.modeling import banded_attention  # noqa: F401
+from msattn.modeling.attention_windows import with_windows
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import (
@@ -209,7 +211,7 @@ def register() -> None:
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
-    AttentionInterface.register("received", with_rows(received_attention_forward))
+    AttentionInterface.register("received", with_windows(with_rows(received_attention_forward)))
     AttentionMaskInterface.register("received", received_attention_mask)
     for config, models in FAMILIES:
         AutoConfig.register(config.model_type, config, exist_ok=True)

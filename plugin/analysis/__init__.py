@@ -30,6 +30,8 @@ from msattn.analysis.probing import Probe, best_heads, probe_pairs, probing_tabl
 from msattn.analysis.probing_figure import plot_importances, top_maps
 from msattn.analysis.relation_graph import relation_graph
 from msattn.analysis.study_figure import plot_studies, plot_study
+from msattn.analysis.windows import WindowCosts, window_costs
+from msattn.analysis.windows_figure import plot_windows, windows_table
 from msattn.analysis.word_pairs import HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
 from msattn.modeling.map_diversity import map_similarity, received_entropy
 
@@ -41,6 +43,7 @@ __all__ = [
     "HeadImportance",
     "PairLayout",
     "Probe",
+    "WindowCosts",
     "WordPairs",
     "arc_diagram",
     "attention_distances",
@@ -71,6 +74,7 @@ __all__ = [
     "plot_importances",
     "plot_studies",
     "plot_study",
+    "plot_windows",
     "probe_pairs",
     "probing_tables",
     "read_seeds",
@@ -81,4 +85,6 @@ __all__ = [
     "removal_order",
     "sample_pairs",
     "top_maps",
+    "window_costs",
+    "windows_table",
 ]

@@ -20,6 +20,7 @@ from msattn.analysis.importance_figure import ImportanceArguments, show_importan
 from msattn.analysis.map_figure import MapFigureArguments, draw_attention_maps
 from msattn.analysis.probing_figure import ProbingArguments, run_probing
 from msattn.analysis.study_figure import StudyFigureArguments, draw_study
+from msattn.analysis.windows_figure import WindowArguments, show_windows
 from msattn.command_line import parse_arguments, run_cli
 from msattn.errors import UserError
 
@@ -33,6 +34,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
     "diversity": (DiversityArguments, show_diversity),
     "distances": (DistanceArguments, show_distances),
     "importance": (ImportanceArguments, show_importance),
+    "windows": (WindowArguments, show_windows),
     "probe": (ProbingArguments, run_probing),
     "doubt": (DoubtArguments, write_doubtful),
     "effective-scale": (EffectiveScaleArguments, run_effective_scale),

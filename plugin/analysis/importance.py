@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.analysis.attention_maps import Text, padded_batches
+from msattn.analysis.attention_maps import Text
+from msattn.analysis.classifiers import Batches, accuracy, check_classifier, labelled_batches
 from msattn.errors import UserError
 from msattn.modeling.head_gates import gated, gated_layers
 from msattn.modeling.received_attention import AttentionRefused
@@ -66,32 +67,21 @@ def head_importance(
         UserError: The model is no classifier, is outside of the attention interface, or has layers with different
             numbers of heads.
     """
-    classes = getattr(model.config, "num_labels", 0)
-    if classes < 2 or model.config.problem_type in ("regression", "multi_label_classification"):
-        raise UserError(f"{type(model).__name__} has no classes of which one is right: there is no accuracy.")
+    check_classifier(model)
     try:
         heads = set(gated_layers(model).values())
     except AttentionRefused as refused:
         raise UserError(str(refused)) from refused
     if len(heads) > 1:
         raise UserError(f"{type(model).__name__} has layers of {' and '.join(map(str, sorted(heads)))} heads.")
-    encoded = tokenizer(*map(list, zip(*texts, strict=True)), truncation=True)
-    features = [
-        {**{name: values[row] for name, values in encoded.items()}, "labels": label}
-        for row, label in enumerate(labels)
-    ]
-
-    def batches() -> Iterator[BatchEncoding]:
-        for batch in padded_batches(features, DataCollatorWithPadding(tokenizer), batch_size):
-            yield batch.to(model.device)
-
+    batches = labelled_batches(model, tokenizer, texts, labels, batch_size)
     training = model.training
     model.eval()
     try:
         importances = _importances(model, batches, len(texts))
         order = removal_order(importances)
         removed = np.linspace(0, len(order), steps + 1).round().astype(int).tolist()
-        accuracies = [_accuracy(model, batches, order[:count], importances.shape, len(texts)) for count in removed]
+        accuracies = [_accuracy(model, batches, order[:count], importances.shape) for count in removed]
     finally:
         model.train(training)
     majority = float(np.bincount(labels).max()) / len(labels)
@@ -112,7 +102,7 @@ def removal_order(importances: np.ndarray) -> np.ndarray:
     return np.argsort((importances / np.maximum(lengths, np.finfo(float).tiny)).ravel(), kind="stable")
 
 
-def _importances(model: PreTrainedModel, batches: Callable[[], Iterator[BatchEncoding]], texts: int) -> np.ndarray:
+def _importances(model: PreTrainedModel, batches: Batches, texts: int) -> np.ndarray:
     layers = gated_layers(model)
     total = torch.zeros(len(layers), max(layers.values()), device=model.device)
     for batch in batches():
@@ -125,19 +115,8 @@ def _importances(model: PreTrainedModel, batches: Callable[[], Iterator[BatchEnc
     return (total / texts).cpu().double().numpy()
 
 
-@torch.no_grad()
-def _accuracy(
-    model: PreTrainedModel,
-    batches: Callable[[], Iterator[BatchEncoding]],
-    removed: np.ndarray,
-    shape: tuple[int, ...],
-    texts: int,
-) -> float:
+def _accuracy(model: PreTrainedModel, batches: Batches, removed: np.ndarray, shape: tuple[int, ...]) -> float:
     gates = torch.ones(shape, device=model.device)
     gates.view(-1)[torch.from_numpy(removed)] = 0
-    right = 0
     with gated(model, gates):
-        for batch in batches():
-            labels = batch.pop("labels")
-            right += int((model(**batch).logits.argmax(dim=-1) == labels).sum())
-    return right / texts
+        return accuracy(model, batches)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from matplotlib.figure import Figure
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from msattn.analysis.arguments import load_config
+from msattn.analysis.classifiers import ClassifierArguments
 from msattn.analysis.importance import HeadImportance, head_importance
 from msattn.analysis.pictures import (
     COLORS,
@@ -25,54 +22,25 @@ from msattn.analysis.pictures import (
     picture_style,
     save_picture,
 )
-from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
-from msattn.data.corpora.sentences import read_sentences
-from msattn.errors import UserError
 from msattn.results import markdown_table
 
 
 @dataclass(kw_only=True)
-class ImportanceArguments:
+class ImportanceArguments(ClassifierArguments):
     """Arguments of `python -m msattn.analysis importance`."""
 
-    model: str = field(metadata={"help": "A trained sequence classifier: a local folder or a name on the Hub."})
-    file: str = field(
-        metadata={"help": "File of labelled sentences: CSV, TSV, JSON, JSON lines, Parquet, SST-5, SNLI or MTL-16."}
-    )
-    text_column_names: list[str] | None = field(
-        default=None,
-        metadata={"help": "One or two text columns of --file. Default: the first columns that hold text."},
-    )
-    label_column_name: str = field(default="label", metadata={"help": "The label column of --file."})
     output: list[str] | None = field(
         default=None, metadata={"help": "Output files: .json for the numbers, .png or .svg for a figure."}
     )
     steps: int = field(default=10, metadata={"help": "Number of steps in which all heads are removed."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of sentences."})
-    batch_size: int = field(default=32, metadata={"help": "Number of sentences per batch."})
 
 
 def show_importance(args: ImportanceArguments) -> None:
     """Measure the importance of each attention head of a classifier, and its score as heads go."""
     for path in args.output or ():
         check_output(path, (*SUFFIXES, ".json"))
-    for name in ("steps", "batch_size", "max_eval_samples"):
-        if (value := getattr(args, name)) is not None and value < 1:
-            raise UserError(f"--{name} must be at least 1, not {value}.")
-    load_config(args.model)
-    named = ModelArguments(model_name_or_path=args.model)
-    tokenizer = load_tokenizer(named)
-    dataset = read_sentences(args.file, args.text_column_names, args.label_column_name)
-    if "label" not in dataset.column_names:
-        raise UserError(f"{args.file}: the sentences have no labels in {args.label_column_name!r}.")
-    dataset = dataset.select(range(min(len(dataset), args.max_eval_samples or len(dataset))))
-    model = load_model(AutoModelForSequenceClassification, named, len(tokenizer)).float()
-    if tokenizer.pad_token is None:  # as in training; padding is masked
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-        model.config.pad_token_id = tokenizer.pad_token_id
-    texts = list(zip(*(dataset[name] for name in dataset.column_names if name != "label"), strict=True))
-    labels = _classes(model, dataset["label"][:], args.file)
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    args.check_positive("steps")
+    model, tokenizer, texts, labels = args.load()
     found = head_importance(model, tokenizer, texts, labels, args.steps, args.batch_size)
     print(importance_table(found))
     for path in args.output or ():
@@ -149,14 +117,3 @@ def plot_importance(found: HeadImportance, path: str | os.PathLike | None = None
             axes.tick_params(color=MUTED, labelcolor=INK)
         save_picture(figure, path)
     return figure
-
-
-def _classes(model: PreTrainedModel, labels: Sequence[str], path: str) -> list[int]:
-    """The classes of labels: names of the model, or numbers."""
-    known = {str(name): number for name, number in (model.config.label2id or {}).items()}
-    known = {**{str(number): number for number in range(model.config.num_labels)}, **known}
-    for label in labels:
-        if label not in known:
-            names = ", ".join(map(str, model.config.id2label.values()))
-            raise UserError(f"{path}: the model does not know the label {label!r}; it knows {names}.")
-    return [known[label] for label in labels]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from msattn import scale_aware_attention
+from msattn.modeling import band_kernel
 from msattn.modeling import scale_aware_attention as module
 from msattn.modeling.scale_aware_attention import METHODS, attention_weights
 
@@ -30,8 +31,8 @@ WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Many blocks, the last of them not full, and windows that reach over several."""
-    monkeypatch.setattr(module, "SMALLEST_BLOCK", 3)
-    monkeypatch.setattr(module, "LARGEST_BLOCK", 5)
+    monkeypatch.setattr(band_kernel, "SMALLEST_BLOCK", 3)
+    monkeypatch.setattr(band_kernel, "LARGEST_BLOCK", 5)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
@@ -209,7 +210,7 @@ def test_heads_of_a_window_are_one_group(per_sentence, monkeypatch):
     scale_aware_attention(*tensors, torch.tensor([windows] * 2) if per_sentence else windows)
     assert calls == [("banded", 2), ("banded", 3), ("dense", 1)]
     calls.clear()
-    scale_aware_attention(*(tensor[:, :, :100] for tensor in tensors), windows)
+    scale_aware_attention(*(tensor[:, :, :60] for tensor in tensors), windows)
     assert calls == [("dense", 6)]
 
 
@@ -227,6 +228,26 @@ def test_compiles_to_one_graph(method, windows):
         output = call(*tensors, windows, real_tokens(), method=method)
         results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.heavy
+def test_an_exported_program_keeps_the_band(monkeypatch):
+    """For any length; a window without an end is dense."""
+    monkeypatch.undo()
+
+    class Layer(torch.nn.Module):
+        def forward(self, query, key, value, real):
+            return scale_aware_attention(query, key, value, [1, 1, 8, None], real)
+
+    def inputs(tokens):
+        return (*heads(torch.float32, (2, 4, tokens, 6)), real_tokens((tokens, 1 + tokens // 2)))
+
+    calls, any_length = calls_of(monkeypatch), torch.export.Dim.AUTO
+    shapes = [{2: any_length}] * 3 + [{1: any_length}]
+    program = torch.export.export(Layer(), inputs(300), dynamic_shapes=shapes, strict=False)
+    assert calls == [("banded", 2), ("banded", 1), ("dense", 1)]
+    for tokens in (300, 7, 500):
+        torch.testing.assert_close(program.module()(*inputs(tokens)), Layer()(*inputs(tokens)))
 
 
 def test_padding_alone_has_a_gradient():

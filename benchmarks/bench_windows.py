@@ -1,0 +1,117 @@
+"""
+What `attn_implementation="banded"` costs beside `"sdpa"`, for a model of ModernBERT's layout: time of a train step and
+of inference, and memory.
+
+Both run in one process and take turns, so that a slow moment of the machine touches each of them; times are compared
+turn by turn. Memory is that of a process of its own, beyond the model's. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+from collections.abc import Callable
+
+import torch
+from bench_multiscale import add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from transformers import AutoModelForSequenceClassification, ModernBertConfig
+
+import msattn  # noqa: F401  registers "banded"
+
+WAYS = ("sdpa", "banded")
+TASKS = ("inference", "training")
+
+
+def make_step(way: str, task: str, tokens: int, arguments: argparse.Namespace) -> Callable[[], None]:
+    """A step of one text without padding."""
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=1000,
+        hidden_size=arguments.hidden_size,
+        intermediate_size=3 * arguments.hidden_size // 2,
+        num_hidden_layers=arguments.layers,
+        num_attention_heads=arguments.heads,
+        local_attention=arguments.window,
+        global_attn_every_n_layers=arguments.global_every,
+        max_position_embeddings=tokens,
+        pad_token_id=0,
+        **dict.fromkeys(("bos_token_id", "cls_token_id"), 1),
+        **dict.fromkeys(("eos_token_id", "sep_token_id"), 2),
+        attn_implementation=way,
+    )
+    model = AutoModelForSequenceClassification.from_config(config)
+    model.to(arguments.device, getattr(torch, arguments.dtype)).train(task == "training")
+    batch = {
+        "input_ids": torch.randint(5, config.vocab_size, (arguments.batch, tokens), device=arguments.device),
+        "attention_mask": torch.ones(arguments.batch, tokens, dtype=torch.long, device=arguments.device),
+        "labels": torch.zeros(arguments.batch, dtype=torch.long, device=arguments.device),
+    }
+
+    def infer():
+        with torch.inference_mode():
+            model(**batch)
+
+    def train():
+        model(**batch).loss.backward()
+        model.zero_grad()
+
+    return train if task == "training" else infer
+
+
+def peak_bytes(way: str, task: str, tokens: int, arguments: argparse.Namespace) -> int:
+    """What two steps add to the peak: what is allocated on a GPU, else the resident memory of the process."""
+    torch.set_num_threads(arguments.threads)
+    gpu = arguments.device.startswith("cuda")
+    step = make_step(way, task, tokens, arguments)
+    before = torch.cuda.memory_allocated() if gpu else resident_peak()
+    step()
+    step()
+    return (torch.cuda.max_memory_allocated() if gpu else resident_peak()) - before
+
+
+def rows_of(task: str, tokens: int, arguments: argparse.Namespace) -> list[list[str]]:
+    steps = [make_step(way, task, tokens, arguments) for way in WAYS]
+    seconds = dict(zip(WAYS, take_turns(steps, arguments, f"{task}, {tokens}: time"), strict=True))
+    del steps
+    peaks = {}
+    for way in WAYS:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            peaks[way] = pool.apply(peak_bytes, (way, task, tokens, arguments))
+    speed = statistics.median(plain / time for plain, time in zip(*(seconds[way] for way in WAYS), strict=True))
+    times = [f"{statistics.median(seconds[way]):.3f} s" for way in WAYS]
+    memory = [f"{peaks[way] / 2**20:,.0f} MiB" for way in WAYS]
+    share = f"{peaks['banded'] / peaks['sdpa']:.2f}"
+    return [[f"{tokens:,}", task, *times, f"{speed:.2f}", *memory, share]]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=" ".join(__doc__.strip().split("\n\n")[0].split()),
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 1024, 4096, 8192], help="lengths N")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="what to measure")
+    parser.add_argument("--layers", type=int, default=6, help="layers")
+    parser.add_argument("--hidden-size", type=int, default=384, help="width of the model")
+    parser.add_argument("--heads", type=int, default=6, help="heads of a layer")
+    parser.add_argument("--window", type=int, default=128, help="tokens in a window, half of them on either side")
+    parser.add_argument("--global-every", type=int, default=3, help="every so many layers have no window")
+    parser.add_argument("--batch", type=int, default=1, help="texts in a batch")
+    add_measurement_arguments(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    torch.set_num_threads(arguments.threads)
+    print(describe(arguments))
+    table = [
+        row for tokens in arguments.tokens for task in arguments.tasks for row in rows_of(task, tokens, arguments)
+    ]
+    print(f"\n{arguments.layers} layers of width {arguments.hidden_size}, {arguments.heads} heads\n")
+    print(markdown("N | step | sdpa | banded | speed | memory, sdpa | memory, banded | share", table))
+
+
+if __name__ == "__main__":
+    main()

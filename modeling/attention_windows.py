@@ -1,0 +1,340 @@
+"""Windows for the attention heads of any model: where they are stored, and what they hide."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from .head_gates import _heads, _speaks_the_interface
+from .mask_bands import Band, visible_keys
+from .received_attention import OWN_MASKS, AttentionRefused, is_cross_attention
+
+#: The attention implementations that honour windows.
+HONOURING = ("banded", "received", "words", "rows")
+# The mark that `install` leaves on a layer: its number among the self-attention layers.
+ROW = "_msattn_row"
+
+Model = TypeVar("Model", bound=nn.Module)
+OfHead = int | None
+
+
+def set_windows(
+    model: Model,
+    windows: OfHead | Sequence[OfHead] | Sequence[Sequence[OfHead]],
+    special_token_ids: Collection[int] = (),
+) -> Model:
+    """
+    Gives the attention heads of a model windows: with a window w, token i sees the tokens i-w ... i+w of its text.
+
+    The windows are stored in `config.attention_windows`, saved and loaded with the model, and honoured by the
+    attention implementations `"banded"`, `"received"`, `"words"` and `"rows"`, and by `read_attention`. The model is
+    switched to `"banded"`, whose cost follows the windows, unless it uses one of them. Any other implementation is
+    refused.
+    Windows that the model has by itself, and causality, stay: a head sees what both let it see.
+
+    Args:
+        model (`torch.nn.Module`): A model of Transformers, or a module with one inside. It is changed in place.
+        windows (`int`, `Sequence[int]` or `Sequence[Sequence[int]]`):
+            Tokens seen on either side, `None` for all: one for the model, one a layer, or one a head of each layer.
+            `None` alone takes the windows away. Layers are the self-attention layers in the order of
+            `model.modules()`; one that is used several times, as in ALBERT, counts once.
+        special_token_ids (`Collection[int]`, *optional*):
+            Tokens that every head sees, and that see everything, such as those of [CLS] and [SEP]. The model must
+            then be given `input_ids`.
+
+    Returns:
+        `torch.nn.Module`: The model.
+
+    Raises:
+        ValueError: A window is not a whole number of at least 0 or `None`, there are not as many as layers or heads,
+            or an id of a special token is not a whole number.
+        AttentionRefused: The model has no self-attention on the attention interface of Transformers, adds its masks
+            to the scores itself, has an encoder and a decoder, or cannot hand the places of special tokens to its
+            layers.
+
+    Example:
+
+    ```python
+    >>> from msattn import set_windows
+
+    >>> model = set_windows(model, [8, 8, 32, 32, None, None], special_token_ids=tokenizer.all_special_ids)
+    >>> model.save_pretrained("outputs/windowed")
+    ```
+    """
+    owner, layers = _owner(model)
+    rows = _rows(windows, list(layers.values()))
+    special = _token_ids(special_token_ids)
+    config = owner.config
+    if special and not _takes_keywords(owner):
+        raise AttentionRefused(
+            f"{type(owner).__name__} takes no keyword arguments, so its layers cannot know the special tokens: "
+            "leave special_token_ids out."
+        )
+    if all(window is None for row in rows for window in row):
+        config.attention_windows = None
+        config.__dict__.pop("attn_implementation", None)
+        return model
+    if config._attn_implementation not in HONOURING:
+        owner.set_attn_implementation("banded")
+    if config._attn_implementation not in HONOURING:
+        raise AttentionRefused(_outside(owner))
+    config.attention_windows, config.attention_windows_special_token_ids = rows, special
+    install(owner)
+    return model
+
+
+def install(model: PreTrainedModel) -> None:
+    """
+    Numbers the layers of a model whose configuration has windows, and has it tell them where special tokens are.
+
+    Raises:
+        ValueError: The windows of the configuration do not fit the model.
+        AttentionRefused: See [`set_windows`].
+    """
+    config = model.config
+    # Versions without windows would ignore them in silence: with this entry, loading fails instead.
+    known = config._attn_implementation in HONOURING
+    config.attn_implementation = config._attn_implementation if known else "banded"
+    _, layers = _owner(model)
+    _rows(config.attention_windows, list(layers.values()))
+    _token_ids(getattr(config, "attention_windows_special_token_ids", None) or ())
+    for number, layer in enumerate(layers):
+        setattr(layer, ROW, number)
+    if _before_forward not in model._forward_pre_hooks.values():
+        model.register_forward_pre_hook(_before_forward, with_kwargs=True)
+
+
+def has_windows(config: PreTrainedConfig | None) -> bool:
+    """Whether a configuration has windows."""
+    return getattr(config, "attention_windows", None) is not None
+
+
+def windows_of(module: nn.Module) -> list[OfHead] | None:
+    """
+    The windows of the heads of an attention layer, or `None` if it has none.
+
+    Raises:
+        AttentionRefused: The layer is not one that [`set_windows`] has seen.
+    """
+    config = getattr(module, "config", None)
+    if config is None or not has_windows(config) or is_cross_attention(module):
+        return None
+    row = getattr(module, ROW, None)
+    if row is None:
+        raise AttentionRefused(
+            f"{type(module).__name__} does not know its number: set windows with msattn.set_windows."
+        )
+    windows = config.attention_windows[row]
+    return None if all(window is None for window in windows) else windows
+
+
+def special_tokens_of(module: nn.Module, special_tokens: torch.Tensor | None) -> torch.Tensor | None:
+    """
+    Where the special tokens are, given what the layer has received.
+
+    Raises:
+        AttentionRefused: There are special tokens, and the model did not say where.
+    """
+    if special_tokens is None and getattr(module.config, "attention_windows_special_token_ids", None):
+        raise AttentionRefused(
+            f"{type(module).__name__} is not told where special tokens are: give the model input_ids or "
+            "special_tokens (batch, tokens), or set windows without special_token_ids."
+        )
+    return special_tokens
+
+
+def windowed_mask(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    is_causal: bool | None = None,
+    special_tokens: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """
+    The mask of a layer with its windows.
+
+    Args:
+        module (`torch.nn.Module`): The attention layer.
+        query, key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries and keys.
+        attention_mask (`torch.Tensor`, *optional*): A mask in four dimensions: booleans, or floats to add.
+        is_causal (`bool`, *optional*): Whether no mask means a causal one; the layer's own attribute if `None`.
+        special_tokens (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): True at special tokens.
+
+    Returns:
+        `torch.Tensor`: The same mask if the layer has no windows, else `(batch or 1, heads or 1, tokens, tokens)`.
+
+    Raises:
+        AttentionRefused: The model reads a cache.
+    """
+    windows = windows_of(module)
+    if windows is None:
+        return attention_mask
+    special = special_tokens_of(module, special_tokens)
+    tokens = query.shape[2]
+    if key.shape[2] != tokens:
+        raise AttentionRefused(f"{type(module).__name__} has windows, which need the whole text: set use_cache=False.")
+    visible = allowed_keys(windows, tokens, special, query.device)
+    if attention_mask is None:
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        return visible & visible_keys(Band(-tokens, 0), tokens, tokens, query.device) if causal else visible
+    if attention_mask.dtype == torch.bool:
+        return attention_mask & visible
+    return torch.where(visible, attention_mask, torch.finfo(attention_mask.dtype).min)
+
+
+def allowed_keys(
+    windows: Sequence[OfHead], tokens: int, special: torch.Tensor | None, device: torch.device | str
+) -> torch.Tensor:
+    """Whether a window, or a special token, lets a query see a key: `(batch or 1, heads or 1, tokens, tokens)`."""
+    every = windows[:1] if len(set(windows)) == 1 else windows
+    limits = torch.tensor([tokens if window is None else window for window in every], device=device)
+    places = torch.arange(tokens, device=device)
+    visible = ((places[:, None] - places).abs() <= limits[:, None, None]).unsqueeze(0)
+    if special is not None:
+        visible = visible | special[:, None, None, :] | special[:, None, :, None]
+    return visible
+
+
+def with_windows(forward: Callable[..., tuple[torch.Tensor, Any]]) -> Callable[..., tuple[torch.Tensor, Any]]:
+    """An attention implementation that honours the windows of a model: they go into its masks."""
+
+    @wraps(forward)
+    def windowed(module, query, key, value, attention_mask, special_tokens=None, **kwargs):
+        mask = windowed_mask(module, query, key, attention_mask, kwargs.get("is_causal"), special_tokens)
+        return forward(module, query, key, value, mask, **kwargs)
+
+    return windowed
+
+
+def honour_windows() -> None:
+    """
+    Has Transformers honour `config.attention_windows` whenever it builds a model: the model takes `"banded"` unless an
+    implementation that honours windows is asked for, and refuses all others. It is idempotent.
+    """
+    choose, finish = PreTrainedModel.get_correct_attn_implementation, PreTrainedModel.post_init
+    if hasattr(choose, "honours_windows"):
+        return
+
+    @wraps(choose)
+    def choose_honouring(self, requested_attention=None, *args, **kwargs):
+        if requested_attention == "banded" and not self._can_set_attn_implementation():
+            raise AttentionRefused(_outside(self))
+        if not has_windows(self.config):
+            return choose(self, requested_attention, *args, **kwargs)
+        requested = "banded" if requested_attention is None else requested_attention
+        _check_implementation(self, requested)
+        return choose(self, requested, *args, **kwargs)
+
+    @wraps(finish)
+    def finish_honouring(self, *args, **kwargs):
+        finish(self, *args, **kwargs)
+        if has_windows(self.config) and not _inner_models(self):
+            install(self)
+
+    choose_honouring.honours_windows = True  # type: ignore[attr-defined]
+    PreTrainedModel.get_correct_attn_implementation = choose_honouring
+    PreTrainedModel.post_init = finish_honouring
+
+
+def _before_forward(
+    model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]
+) -> tuple[tuple, dict[str, Any]] | None:
+    """Refuses implementations that ignore windows, and says where special tokens are."""
+    config = model.config
+    if not has_windows(config):
+        return None
+    _check_implementation(model, config._attn_implementation)
+    special = getattr(config, "attention_windows_special_token_ids", None)
+    ids = kwargs.get("input_ids", args[0] if args else None)
+    if not special or ids is None or kwargs.get("special_tokens") is not None:
+        return None
+    found = torch.isin(ids, torch.tensor(special, device=ids.device))
+    return args, {**kwargs, "special_tokens": found}
+
+
+def _check_implementation(model: nn.Module, implementation: str | None) -> None:
+    if implementation not in HONOURING:
+        raise AttentionRefused(
+            f"{type(model).__name__} has attention windows, which attn_implementation={implementation!r} would "
+            f"ignore: take one of {', '.join(HONOURING)}, or msattn.set_windows(model, None)."
+        )
+
+
+def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
+    """The innermost model of Transformers, and its self-attention layers with their numbers of heads."""
+    models = [one for one in model.modules() if isinstance(one, PreTrainedModel)]
+    name = type(model).__name__
+    if (
+        any(one.config.is_encoder_decoder for one in models)
+        or len(inner := [m for m in models if not _inner_models(m)]) > 1
+    ):
+        raise AttentionRefused(f"{name} has several stacks of layers inside: give one of them windows.")
+    if not inner:
+        raise AttentionRefused(f"{name} has no model of Transformers inside: there are no windows for it.")
+    (owner,) = inner
+    if getattr(owner.config, "model_type", None) in OWN_MASKS:
+        raise AttentionRefused(f"{name} adds its masks to the scores itself: there are no windows for it.")
+    layers = [one for one in owner.modules() if _speaks_the_interface(one) and not is_cross_attention(one)]
+    if not layers:
+        raise AttentionRefused(_outside(owner))
+    if any(getattr(one, "config", None) is not owner.config for one in layers):
+        raise AttentionRefused(f"{name} has layers with other configurations: there are no windows for it.")
+    return owner, {layer: _heads(layer) for layer in layers}
+
+
+def _inner_models(model: nn.Module) -> list[PreTrainedModel]:
+    return [one for one in model.modules() if isinstance(one, PreTrainedModel) and one is not model]
+
+
+def _outside(model: nn.Module) -> str:
+    name = type(model).__name__
+    return f"{name} has no self-attention on the attention interface of Transformers: there are no windows for it."
+
+
+def _rows(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
+    """Windows by layer and head, checked."""
+    if not isinstance(windows, Sequence) or isinstance(windows, str):
+        windows = [windows] * len(heads)
+    if len(windows) != len(heads):
+        raise ValueError(f"windows must be one a layer, {len(heads)} in all, got {len(windows)}")
+    rows = []
+    for layer, (row, count) in enumerate(zip(windows, heads, strict=True)):
+        row = list(row) if isinstance(row, Sequence) and not isinstance(row, str) else [row] * count
+        if len(row) != count:
+            raise ValueError(f"windows of layer {layer} must be one a head, {count} in all, got {len(row)}")
+        for window in row:
+            whole = hasattr(window, "__index__") and not isinstance(window, bool)
+            if window is not None and not (whole and window >= 0):
+                raise ValueError(f"windows must be whole numbers of at least 0 or None, got {window!r}")
+        rows.append([None if window is None else int(window) for window in row])
+    return rows
+
+
+def _token_ids(ids: Any) -> list[int]:
+    wrong = [one for one in ids if not hasattr(one, "__index__") or isinstance(one, bool)]
+    if wrong:
+        raise ValueError(f"special_token_ids must be whole numbers, got {wrong[0]!r}")
+    return sorted({int(one) for one in ids})
+
+
+def _takes_keywords(model: nn.Module) -> bool:
+    parameters = inspect.signature(model.forward).parameters.values()
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+__all__ = [
+    "has_windows",
+    "honour_windows",
+    "set_windows",
+    "special_tokens_of",
+    "windowed_mask",
+    "windows_of",
+    "with_windows",
+]

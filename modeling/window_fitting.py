@@ -1,0 +1,128 @@
+"""How far attention heads look, and the windows that keep what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+from .attention_readings import read_attention
+from .attention_windows import _owner, _token_ids
+
+
+class Reach(NamedTuple):
+    """
+    How far heads look in texts.
+
+    Args:
+        windows (`torch.LongTensor` of shape `(layers, heads)`): The least window that keeps the attention.
+        tokens (`float`): The mean number of real tokens of a text.
+    """
+
+    windows: torch.Tensor
+    tokens: float
+
+
+def fit_windows(
+    model: nn.Module,
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    mass: float = 0.99,
+    special_token_ids: Collection[int] = (),
+) -> list[list[int | None]]:
+    """
+    Finds the windows that [`set_windows`] can give a model without taking much of its attention away.
+
+    The window of a head is the least w at which the tokens that are not special give, on average, `mass` of their
+    attention to special tokens and to tokens at most w away. A head that needs more than half of a text stays without
+    a window. Weights do not change: measure afterwards what the windows cost.
+
+    Args:
+        model (`torch.nn.Module`): A model that [`set_windows`] takes.
+        batches (`Iterable[Mapping[str, torch.Tensor]]`):
+            Inputs of the model, with `input_ids` and `attention_mask`. `special_tokens_mask`, if there is one, says
+            what is special.
+        mass (`float`, *optional*, defaults to 0.99): The share of the attention that stays, above 0 and at most 1.
+        special_token_ids (`Collection[int]`, *optional*): Ids of special tokens, as for [`set_windows`].
+
+    Returns:
+        `list[list[int | None]]`: The window of each head of each layer; `None` for no window.
+
+    Raises:
+        ValueError: `mass` is not above 0 and at most 1, a batch has no `input_ids`, or there is no token that is not
+            special.
+        AttentionRefused: See [`set_windows`] and [`read_attention`].
+
+    Example:
+
+    ```python
+    >>> from msattn import fit_windows, set_windows
+
+    >>> special = tokenizer.all_special_ids
+    >>> set_windows(model, fit_windows(model, batches, special_token_ids=special), special)
+    ```
+    """
+    return windows_of_reach(head_reach(model, batches, mass, special_token_ids))
+
+
+def windows_of_reach(reach: Reach) -> list[list[int | None]]:
+    """The windows of heads that look so far; see [`fit_windows`]."""
+    return [[w if w <= reach.tokens / 2 else None for w in row] for row in reach.windows.tolist()]
+
+
+def head_reach(
+    model: nn.Module,
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    mass: float = 0.99,
+    special_token_ids: Collection[int] = (),
+) -> Reach:
+    """The least window of each head that keeps `mass` of its attention; see [`fit_windows`]."""
+    if not 0 < mass <= 1:
+        raise ValueError(f"mass must be above 0 and at most 1, got {mass}")
+    ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
+    _, layers = _owner(model)
+    sums: list[torch.Tensor | None] = [None] * len(layers)
+    rows, tokens, texts = [0] * len(layers), 0, 0
+    training = model.training
+    model.eval()
+    try:
+        for batch in batches:
+            inputs = dict(batch)
+            special = inputs.pop("special_tokens_mask", None)
+            if "input_ids" not in inputs:
+                raise ValueError("batches must have input_ids: they tell which tokens are special")
+            words = inputs["input_ids"]
+            real = inputs.get("attention_mask", torch.ones_like(words)).bool()
+            special = torch.isin(words, ids.to(words.device)) if special is None else special.to(words.device).bool()
+            counted = real & ~special
+            places = torch.arange(words.shape[1], device=words.device).expand_as(words).masked_fill(~counted, -1)
+            with torch.no_grad(), read_attention(model, (), places=places) as readings:
+                model(**inputs)
+            for reading in readings:
+                row = reading.layer % len(layers)  # ALBERT uses a layer several times
+                found = reading["distances"].double().sum(dim=0).cpu()
+                before = sums[row]
+                if before is not None:
+                    longest = max(before.shape[1], found.shape[1])
+                    before, found = (pad(part, (0, longest - part.shape[1])) for part in (before, found))
+                    found = before + found
+                sums[row] = found
+                rows[row] += int(counted.sum())
+            tokens, texts = tokens + int(real.sum()), texts + len(words)
+    finally:
+        model.train(training)
+    if not all(rows):
+        raise ValueError("batches must have tokens that are not special")
+    # What is further away than each window. It falls, so the windows that lose too much come first.
+    lost = [part.flip(-1).cumsum(-1).flip(-1) - part for part in sums if part is not None]
+    allowed = [(1 - mass + 1e-6) * count for count in rows]
+    heads = max(layers.values())
+    windows = [
+        pad((part > most).sum(dim=-1), (0, heads - len(part))) for part, most in zip(lost, allowed, strict=True)
+    ]
+    return Reach(torch.stack(windows), tokens / texts)
+
+
+__all__ = ["Reach", "fit_windows", "head_reach", "windows_of_reach"]

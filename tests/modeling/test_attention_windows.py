@@ -1,0 +1,260 @@
+"""Windows of attention heads: what they hide, that they are kept, and that nothing ignores them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    DistilBertModel,
+    T5EncoderModel,
+)
+
+from msattn import (
+    MultiScaleConfig,
+    MultiScaleModel,
+    PairwiseConfig,
+    PairwiseParser,
+    read_attention,
+    set_windows,
+)
+from msattn.modeling import banded_attention
+from msattn.modeling.received_attention import AttentionRefused
+from tests.tiny_encoders import batch, randomized, tiny_encoder
+
+# By layer and head: a group of two heads, and heads without a window.
+WINDOWS = [[1, 1, 3, None], [0, 2, None, 2]]
+SPECIAL = (7, 31)
+LENGTHS = (30, 13)
+FAMILIES = ["bert", "distilbert", "modernbert", "llama", "t5"]
+
+
+@pytest.fixture(autouse=True)
+def bands_everywhere(monkeypatch):
+    """Short texts are computed as long ones are."""
+    monkeypatch.setattr(banded_attention, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
+
+
+def inputs_of(left: bool = False) -> dict[str, torch.Tensor]:
+    """Special tokens at the ends and in the middle, more in one text than in the other."""
+    ids = torch.randint(8, 30, (2, max(LENGTHS)), generator=torch.Generator().manual_seed(0))
+    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    ids[:, 0] = ids[0, 20] = SPECIAL[0]
+    ids[0, -1] = ids[1, LENGTHS[1] - 1] = SPECIAL[1]
+    ids = ids * real
+    return {"input_ids": ids.flip(-1) if left else ids, "attention_mask": (real.flip(-1) if left else real).long()}
+
+
+def model_of(family: str, **changes) -> torch.nn.Module:
+    config = tiny_encoder(family, **changes)
+    return randomized(T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config))
+
+
+def visible_by_definition(inputs, row, special=SPECIAL, causal=False, native=None) -> torch.Tensor:
+    """Which token sees which, pair by pair: `(batch, heads, tokens, tokens)`."""
+    ids, real = inputs["input_ids"], inputs["attention_mask"].bool()
+    texts, tokens = ids.shape
+    seen = torch.zeros(texts, len(row), tokens, tokens, dtype=torch.bool)
+    for text in range(texts):
+        for head, window in enumerate(row):
+            for i in range(tokens):
+                for j in range(tokens):
+                    near = window is None or abs(i - j) <= window
+                    between = int(ids[text, i]) in special or int(ids[text, j]) in special
+                    own = (native is None or abs(i - j) <= native) and (not causal or j <= i)
+                    seen[text, head, i, j] = real[text, j] and own and (near or between)
+    return seen
+
+
+def states(model, inputs, **options) -> torch.Tensor:
+    return model(**inputs, **options).last_hidden_state[inputs["attention_mask"].bool()]
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_window_is_its_mask(family, left):
+    """The same model under a mask of its own, in four dimensions."""
+    row, inputs = [1, 1, 4, None], inputs_of(left)
+    mask = visible_by_definition(inputs, row, causal=family == "llama")
+    model = model_of(family, attn_implementation="sdpa")
+    places = inputs["attention_mask"].cumsum(dim=1).sub(1).clamp_min(0)
+    options = {"position_ids": places, "use_cache": False} if family == "llama" else {}
+    expected = model(input_ids=inputs["input_ids"], attention_mask=mask, **options).last_hidden_state
+    windowed = states(set_windows(model, [row, row], SPECIAL), inputs, **options)
+    torch.testing.assert_close(windowed, expected[inputs["attention_mask"].bool()], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(windowed, states(set_windows(model, None), inputs, **options), atol=1e-3)
+
+
+@pytest.mark.parametrize("special", [(), SPECIAL])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_implementations_see_the_same(family, special):
+    """In the banded way, under masks, and in maps; states and gradients."""
+    model = set_windows(model_of(family), WINDOWS, special)
+    found = []
+    for implementation in ("banded", "received", "words", "rows"):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        output = states(model, inputs_of(), **({"use_cache": False} if family == "llama" else {}))
+        output.square().mean().backward()
+        gradient = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        found.append([output.detach(), *gradient])
+    for other in found[1:]:
+        for one, first in zip(other, found[0], strict=True):
+            torch.testing.assert_close(one, first, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_have_their_own_windows():
+    """Of native windows and ours, the narrower counts; special tokens are not beyond native ones."""
+    model, inputs = set_windows(model_of("modernbert"), WINDOWS, SPECIAL), inputs_of()
+    model.set_attn_implementation("words")  # returns whole maps
+    maps = model(**inputs, output_attentions=True).attentions
+    for layer, row in enumerate(WINDOWS):
+        native = model.config.sliding_window if model.config.layer_types[layer] == "sliding_attention" else None
+        seen = visible_by_definition(inputs, row, native=native)
+        real = inputs["attention_mask"].bool()[:, None, :, None]
+        assert torch.equal((maps[layer] > 0) & real, seen & real)
+
+
+def test_readings_are_those_of_the_windows():
+    model, inputs = set_windows(model_of("bert"), WINDOWS, SPECIAL), inputs_of()
+    model.set_attn_implementation("words")
+    maps = model(**inputs, output_attentions=True).attentions
+    model.set_attn_implementation("banded")
+    with read_attention(model) as readings:
+        model(**inputs)
+    for reading, whole in zip(readings, maps, strict=True):
+        expected = (whole * inputs["attention_mask"][:, None, :, None]).sum(dim=-2)
+        torch.testing.assert_close(reading["received"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_windows_are_saved_and_loaded(tmp_path):
+    model = set_windows(model_of("distilbert"), WINDOWS, SPECIAL)
+    expected = states(model, inputs_of())
+    for folder in ("first", "second"):
+        model.save_pretrained(tmp_path / folder)
+        model = AutoModel.from_pretrained(tmp_path / folder)
+        assert isinstance(model, DistilBertModel) and model.config._attn_implementation == "banded"
+        assert model.config.attention_windows == WINDOWS
+        assert torch.equal(states(model, inputs_of()), expected)
+        # Where msattn is not installed, Transformers refuses an implementation that it does not know.
+        assert json.loads((tmp_path / folder / "config.json").read_text())["attn_implementation"] == "banded"
+    with pytest.raises(AttentionRefused, match="has attention windows, which attn_implementation='sdpa' would ignore"):
+        AutoModel.from_pretrained(tmp_path / "first", attn_implementation="sdpa")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "first", attn_implementation="received")
+    inner = model.base_model
+    torch.testing.assert_close(states(inner, inputs_of()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_ignores_windows():
+    model = set_windows(model_of("bert"), 2)
+    with pytest.raises(AttentionRefused, match="'eager' would ignore"):
+        model.set_attn_implementation("eager")
+    model.config._attn_implementation = "sdpa"
+    with pytest.raises(AttentionRefused, match="'sdpa' would ignore"):
+        model(**inputs_of())
+    set_windows(model, None).set_attn_implementation("sdpa")
+    model(**inputs_of())
+    assert model.config.attention_windows is None
+
+
+def test_a_classifier_and_a_shared_layer():
+    """Windows go to the model that has the layers; ALBERT has one layer, used twice."""
+    model = randomized(AutoModelForSequenceClassification.from_config(tiny_encoder("albert"))).eval()
+    set_windows(model, [[0, 1, 2, None]], SPECIAL)
+    found = model(**inputs_of()).logits
+    model.set_attn_implementation("received")
+    torch.testing.assert_close(model(**inputs_of()).logits, found, rtol=1e-4, atol=1e-5)
+
+
+def test_windows_of_an_encoder_inside_of_our_models(tmp_path):
+    torch.manual_seed(0)
+    model = MultiScaleModel(MultiScaleConfig(encoder=tiny_encoder("bert"))).eval()
+    set_windows(model, WINDOWS, SPECIAL)
+    expected = model(**inputs_of()).last_hidden_state
+    model.save_pretrained(tmp_path)
+    loaded = MultiScaleModel.from_pretrained(tmp_path)
+    assert loaded.config.encoder.attention_windows == WINDOWS
+    assert torch.equal(loaded(**inputs_of()).last_hidden_state, expected)
+
+
+def test_windows_of_a_parser(tmp_path):
+    """It reads its encoder's attention, which windows change, and is saved with its reader."""
+    torch.manual_seed(0)
+    model = PairwiseParser(PairwiseConfig(encoder=tiny_encoder("bert"), num_labels=3)).eval()
+    inputs = {**inputs_of(), "word_index": torch.arange(max(LENGTHS)).expand(2, -1)}
+    without = model(**inputs)[0]
+    set_windows(model, WINDOWS, SPECIAL)
+    assert model.config.encoder._attn_implementation == "words"
+    expected = model(**inputs)[0]
+    assert not torch.allclose(expected, without)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(PairwiseParser.from_pretrained(tmp_path)(**inputs)[0], expected)
+
+
+def test_special_tokens_have_to_be_known():
+    model, inputs = set_windows(model_of("bert"), WINDOWS, SPECIAL), inputs_of()
+    embeddings = model.get_input_embeddings()(inputs["input_ids"])
+    with pytest.raises(AttentionRefused, match="is not told where special tokens are: give the model input_ids"):
+        model(inputs_embeds=embeddings, attention_mask=inputs["attention_mask"])
+    special = torch.isin(inputs["input_ids"], torch.tensor(SPECIAL))
+    found = model(inputs_embeds=embeddings, attention_mask=inputs["attention_mask"], special_tokens=special)
+    assert torch.equal(found.last_hidden_state, model(**inputs).last_hidden_state)
+
+
+def test_a_cache_is_refused():
+    model = set_windows(model_of("llama"), 2)
+    cache = model(**inputs_of(), use_cache=True).past_key_values
+    with pytest.raises(AttentionRefused, match="has windows, which need the whole text: set use_cache=False"):
+        model(input_ids=torch.tensor([[9], [9]]), past_key_values=cache)
+
+
+@pytest.mark.heavy
+def test_compiled():
+    model, inputs = set_windows(model_of("bert"), WINDOWS, SPECIAL), inputs_of()
+    found = torch.compile(model, fullgraph=True, backend="aot_eager")(**inputs).last_hidden_state
+    real = inputs["attention_mask"].bool()
+    torch.testing.assert_close(found[real], states(model, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_bad_windows():
+    model = model_of("bert")
+    for windows, message in [
+        (-1, "windows must be whole numbers of at least 0 or None, got -1"),
+        (1.5, "windows must be whole numbers of at least 0 or None, got 1.5"),
+        (True, "got True"),
+        ("3", "got '3'"),
+        ([1, 2, 3], "windows must be one a layer, 2 in all, got 3"),
+        ([[1, 2], 3], "windows of layer 0 must be one a head, 4 in all, got 2"),
+        ([[1, 2, 3, -4], 3], "got -4"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            set_windows(model, windows)
+    with pytest.raises(ValueError, match="special_token_ids must be whole numbers, got 1.5"):
+        set_windows(model, 3, [1.5])
+    assert getattr(model.config, "attention_windows", None) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: torch.nn.Linear(2, 2), "Linear has no model of Transformers inside"),
+        (lambda: AutoModel.from_config(tiny_encoder("deberta-v2")), "DebertaV2Model has no self-attention on the"),
+        (lambda: AutoModel.from_config(tiny_encoder("t5")), "T5Model has several stacks of layers"),
+    ],
+)
+def test_models_without_windows(make, message):
+    with pytest.raises(AttentionRefused, match=message):
+        set_windows(make(), 3)
+
+
+def test_other_families():
+    for family in ("roberta", "electra", "eurobert", "qwen3"):
+        model = set_windows(model_of(family), 2)
+        found = []
+        for implementation in ("banded", "words"):
+            model.set_attn_implementation(implementation)
+            found.append(states(model, batch(family)))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,190 @@
+"""The attention implementation `"banded"` is `"sdpa"`, cheaper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForCausalLM
+
+from msattn.modeling import band_kernel, banded_attention
+from msattn.modeling.band_kernel import band_attention
+from msattn.modeling.mask_bands import Band, decode_band
+from msattn.modeling.received_attention import AttentionRefused
+from tests.attention_contract import Unbuilt, text_model, text_models, tiny_model
+from tests.banded_contract import check
+from tests.tiny_encoders import batch, randomized, tiny_encoder
+
+# How each is computed.
+SAMPLE = {
+    "albert": "fused",
+    "gemma2": "banded",  # soft cap, causal windows
+    "gemma3_text": "banded",
+    "gpt_oss": "banded",  # sinks
+    "llama": "fused",
+    "mistral": "banded",  # grouped keys
+    "modernbert": "banded",
+    "qwen2": "banded",
+    "t5": "fused",  # position bias
+}
+LONG = {"max_position_embeddings": 400, "local_attention": 16, "global_attn_every_n_layers": 2}
+
+
+@pytest.mark.parametrize("model_type", SAMPLE)
+def test_families(model_type, monkeypatch):
+    if text_model(model_type) is None:
+        pytest.skip("not in this release of Transformers")
+    assert check(model_type, monkeypatch) == SAMPLE[model_type]
+
+
+@pytest.mark.slow
+def test_every_text_model(monkeypatch):
+    """`pytest -s` lists how each is computed."""
+    found: dict[str, list[str]] = {}
+    for model_type in text_models():
+        with monkeypatch.context() as patch:
+            try:
+                how = check(model_type, patch)
+            except Unbuilt:
+                how = "not built"
+            except (AssertionError, RuntimeError) as error:
+                how = f"failed: {error}"
+        found.setdefault(how, []).append(model_type)
+    for how, names in found.items():
+        print(f"{how}: {len(names)}: {', '.join(names)}")
+    assert not [how for how in found if how.startswith("failed")]
+    assert len(found["banded"]) > 25
+
+
+def modernbert(**changes: Any) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return randomized(AutoModel.from_config(tiny_encoder("modernbert", **LONG, **changes)))
+
+
+def long_inputs(left: bool = False, lengths=(300, 170)) -> dict[str, torch.Tensor]:
+    ids = torch.randint(5, 60, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(0))
+    real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    real = real.flip(-1) if left else real
+    return {"input_ids": ids * real, "attention_mask": real.long()}
+
+
+def results(model, implementation, inputs) -> list[torch.Tensor]:
+    """The states of real tokens, and the gradient of every parameter."""
+    model.set_attn_implementation(implementation)
+    model.zero_grad()
+    states = model(**inputs).last_hidden_state[inputs["attention_mask"].bool()]
+    states.square().mean().backward()
+    return [states.detach(), *(weight.grad for weight in model.parameters() if weight.grad is not None)]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_states_and_gradients_are_those_of_sdpa(left):
+    model, inputs = modernbert(), long_inputs(left)
+    for found, expected in zip(results(model, "banded", inputs), results(model, "sdpa", inputs), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_only_layers_with_a_window_are_banded(monkeypatch):
+    bands = []
+    monkeypatch.setattr(
+        banded_attention,
+        "band_attention",
+        lambda *args, **options: bands.append(args[3]) or band_attention(*args, **options),
+    )
+    model = modernbert(num_hidden_layers=4)
+    model.set_attn_implementation("banded")
+    model(**long_inputs())
+    assert bands == [Band(-8, 8)] * 2  # every second layer
+    bands.clear()
+    model(**batch("modernbert"))  # too short to pay
+    assert not bands
+
+
+def test_padding_changes_nothing():
+    model = modernbert()
+    model.set_attn_implementation("banded")
+    inputs = long_inputs()
+    whole = model(**inputs).last_hidden_state
+    alone = model(**{name: tensor[1:, :170] for name, tensor in inputs.items()}).last_hidden_state
+    torch.testing.assert_close(whole[1:, :170], alone, rtol=0, atol=1e-5)
+
+
+def decoder(**changes: Any) -> Any:
+    torch.manual_seed(0)
+    config = tiny_model("mistral", sliding_window=16, max_position_embeddings=500, **changes).config
+    return randomized(AutoModelForCausalLM.from_config(config))
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_decoder_generates_the_same_after_a_long_prompt(left):
+    model, answers = decoder(), []
+    inputs = long_inputs(left=left) if left else long_inputs(lengths=(300, 300))
+    for implementation in ("sdpa", "banded"):
+        model.set_attn_implementation(implementation)
+        answers.append(
+            model.generate(
+                **inputs,
+                max_new_tokens=4,
+                do_sample=False,
+                eos_token_id=59,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        )
+    assert torch.equal(answers[0].sequences, answers[1].sequences)
+    for found, expected in zip(answers[1].logits, answers[0].logits, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_packed_texts_and_own_masks_keep_their_mask(monkeypatch):
+    seen = []
+    monkeypatch.setattr(banded_attention, "decode_band", lambda mask: seen.append(mask) or decode_band(mask))
+    model = decoder().model
+    ids = long_inputs(lengths=(300,))["input_ids"]
+    packed = {"input_ids": ids, "position_ids": torch.cat([torch.arange(100), torch.arange(200)])[None]}
+    own = {"input_ids": ids, "attention_mask": torch.rand(1, 1, 300, 300).ge(0.5).tril() | torch.eye(300).bool()}
+    for inputs in (packed, own):
+        states = []
+        for implementation in ("sdpa", "banded"):
+            model.set_attn_implementation(implementation)
+            states.append(model(**inputs, use_cache=False).last_hidden_state)
+        torch.testing.assert_close(*states, rtol=1e-4, atol=1e-5)
+        assert seen and all(mask.dim() == 4 for mask in seen)
+
+
+def test_dropout_of_a_layer_with_a_window(monkeypatch):
+    monkeypatch.setattr(band_kernel, "SMALLEST_BLOCK", 7)
+    query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
+    torch.manual_seed(0)
+    output = band_attention(query, key, torch.ones(4, 3, 60, 8), Band(-3, 1), dropout_p=0.25)
+    inner = output[:, :, 3:-1, 0] * 5 * 0.75  # how many of the 5 are left
+    torch.testing.assert_close(inner, inner.round())
+    assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
+
+
+def test_gradient_checkpointing():
+    model, inputs = modernbert(), long_inputs()
+    plain = results(model, "banded", inputs)
+    model.train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    for found, expected in zip(results(model, "banded", inputs), plain, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.heavy
+def test_compiles_to_one_graph():
+    model, inputs = modernbert(), long_inputs()
+    model.set_attn_implementation("banded")
+    expected = model(**inputs).last_hidden_state
+    found = torch.compile(model, fullgraph=True, backend="aot_eager")(**inputs).last_hidden_state
+    real = inputs["attention_mask"].bool()
+    torch.testing.assert_close(found[real], expected[real], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_outside_of_the_interface_is_refused():
+    config = tiny_encoder("deberta-v2")
+    with pytest.raises(AttentionRefused, match="DebertaV2Model has no self-attention on the attention interface"):
+        AutoModel.from_config(config, attn_implementation="banded")
+    with pytest.raises(AttentionRefused, match="DebertaV2Model"):
+        AutoModel.from_config(config).set_attn_implementation("banded")
