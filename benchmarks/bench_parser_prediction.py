@@ -66,7 +66,8 @@ def main() -> None:
         flags += " --report_to none --disable_tqdm true" + (" --use_cpu" if arguments.device == "cpu" else "")
         flags += f" --max_predict_samples {arguments.sentences}" if arguments.sentences else ""
         types = (*DependencyParsing.argument_classes, TrainingArguments)
-        task = DependencyParsing(*parse_flags(types, flags.split()), GuidingArguments())
+        model_args, data_args, mlm_args, args = parse_flags(types, flags.split())
+        task = DependencyParsing(model_args, data_args, mlm_args, args, GuidingArguments())
         trainer = Experiment.of(task)._trainer(task.args, ExperimentArguments(), GuidingArguments())
 
         def predict() -> None:
