@@ -78,8 +78,7 @@ def band_attention(
     """
     batch, heads, tokens, _ = query.shape
     block = block_size(band)
-    # An exported program would refuse texts of one block if it was made from more.
-    blocks = -(-tokens // block) + (1 if torch.compiler.is_exporting() else 0)
+    blocks = -(-tokens // block)
     missing = blocks * block - tokens
     size = band.before + block + band.after
     queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)

@@ -18,8 +18,6 @@ from .mask_bands import UNBOUNDED, Band
 METHODS = ("materialized", "dense", "banded", "flex")
 # Up to this many tokens, one masked matrix for all heads is faster than groups of heads, whatever the windows.
 SHORT = 64
-# The widest window that an exported program computes as a band; it does not know how long texts will be.
-EXPORTED = 256
 
 
 def scale_aware_attention(
@@ -51,9 +49,8 @@ def scale_aware_attention(
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
             - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
-            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. An exported program, which
-              takes any length, has bands for windows up to 256. `"dense"` for a tensor of windows in compiled code,
-              which cannot read it.
+            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU; `"dense"` in exported programs,
+              which take any length, and for a tensor of windows in compiled code, which cannot read it.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding.
@@ -83,7 +80,7 @@ def scale_aware_attention(
             short = lengths <= real.shape[1] // 2
             if short.any() and lengths.any():
                 return _by_length(query, key, value, windows, real, lengths, short, dropout_p)
-    if method is None and _unreadable(windows):
+    if method is None and (torch.compiler.is_exporting() or _unreadable(windows)):
         method = "dense"
     return _by_window(query, key, value, windows, real, dropout_p, method)
 
@@ -221,19 +218,15 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
     else:
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
-    if method in ("materialized", "dense", "flex") or (
-        method is None and not torch.compiler.is_exporting() and tokens <= SHORT
-    ):
+    if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
         return [_Group(heads, tokens, limits)]
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
     start = 0
     for column, members in groupby(columns):
         end = start + len(list(members))
-        # A comparison would tie an exported program to lengths.
-        most = UNBOUNDED if torch.compiler.is_exporting() else tokens - 1
-        reach = min(max(column), most)
-        unbounded = min(column) >= most
+        reach = min(max(column), tokens - 1)
+        unbounded = min(column) >= tokens - 1
         groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
@@ -244,8 +237,6 @@ def _unreadable(windows: Sequence[int | None] | torch.Tensor) -> bool:
 
 
 def _fastest(tokens: int, band: Band) -> str:
-    if torch.compiler.is_exporting():
-        return "banded" if band.after <= EXPORTED else "dense"
     return "banded" if tokens > SHORT and is_worthwhile(band, tokens) else "dense"
 
 

@@ -231,25 +231,6 @@ def test_compiles_to_one_graph(method, windows):
 
 
 @pytest.mark.heavy
-def test_an_exported_program_keeps_the_band(monkeypatch):
-    """For any length; a window without an end is dense."""
-    monkeypatch.undo()
-
-    class Layer(torch.nn.Module):
-        def forward(self, query, key, value, real):
-            return scale_aware_attention(query, key, value, [1, 1, 8, None], real)
-
-    def inputs(tokens):
-        return (*heads(torch.float32, (2, 4, tokens, 6)), real_tokens((tokens, 1 + tokens // 2)))
-
-    calls, any_length = calls_of(monkeypatch), torch.export.Dim.AUTO
-    shapes = [{2: any_length}] * 3 + [{1: any_length}]
-    program = torch.export.export(Layer(), inputs(300), dynamic_shapes=shapes, strict=False)
-    assert calls == [("banded", 2), ("banded", 1), ("dense", 1)]
-    for tokens in (300, 7, 500):
-        torch.testing.assert_close(program.module()(*inputs(tokens)), Layer()(*inputs(tokens)))
-
-
 def test_padding_alone_has_a_gradient():
     tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (2, 2, 200, 4))]
     output = scale_aware_attention(*tensors, [1, None], torch.zeros(2, 200))

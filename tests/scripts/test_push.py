@@ -47,4 +47,4 @@ def test_push_carries_the_card_and_no_token(pushed):
         *("f1", "micro_f1", "macro_f1", "accuracy", "auc", "ece", "false_positive_rate")
     }
     assert "pipeline_tag" not in card.content
-    assert 'pipeline("relation-extraction", model="tester/extractor")' in card.text
+    assert 'pipeline("relation-extraction", model="tester/extractor", trust_remote_code=True)' in card.text

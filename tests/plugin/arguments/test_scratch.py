@@ -233,10 +233,11 @@ class TestVectorsOfAnEncoder:
         with pytest.raises(UserError, match=message):
             fresh(word_vectors=encoder, **options)
 
-    def test_wrong_sizes(self, encoder, vectors):
+    def test_wrong_sizes(self, encoder, monkeypatch):
         with pytest.raises(UserError, match="--word_vector_size 9: the word vectors have 8 numbers"):
             fresh(word_vectors=encoder, word_vector_size=9).tokenizer(TEXTS)
         with pytest.raises(UserError, match="--word_vector_deviation needs --word_vectors"):
             fresh(word_vector_deviation=0.5)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         with pytest.raises(UserError, match="someone/encoder: no tokenizer could be loaded"):
             fresh(word_vectors="someone/encoder").tokenizer(TEXTS)
