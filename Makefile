@@ -92,7 +92,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,train,crf,onnx,parsing,tagging,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,train,crf,onnx,parsing,tagging,spacy,integrations]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
