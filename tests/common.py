@@ -384,15 +384,20 @@ def assert_fresh(name: str, weight: torch.Tensor, initializer_range: float) -> N
         assert torch.equal(weight, torch.full_like(weight, float(norm_weight))), name
 
 
-WITHOUT_MSATTN = """
+# The package, and what its checkpoints have to do without, cannot be imported after these lines.
+REFUSE_MSATTN = """
 import sys
 
-class Blocked:
+class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "msattn":
-            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
+        if name.partition(".")[0] in {"msattn", "datasets", "ufal", "spacy"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-sys.meta_path.insert(0, Blocked())
+sys.meta_path.insert(0, Refuse())
+"""
+WITHOUT_MSATTN = (
+    REFUSE_MSATTN
+    + """
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -412,6 +417,7 @@ for folder in sys.argv[1:]:
         assert type(encoder).__name__ == type(model.base_model).__name__
         model.save_pretrained(folder + "/again")
 """
+)
 
 
 def assert_load_without_msattn(models: Iterable[PreTrainedModel], folder: Path) -> None:

@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_hub import ModelCard
-from transformers import BertConfig, BertModel, pipeline
+from transformers import pipeline
 
 import run_parsing
 from msattn.data.files.conllu_lines import tag_columns
-from tests.tiny_models import tiny_tokenizer
+from tests.common import REFUSE_MSATTN
 
 SCRIPT = run_parsing
 TAGS = ["upos", "xpos", "feats", "lemma"]
@@ -54,26 +53,6 @@ def conllu(sentences: list[list[str]] = SENTENCES, empty: tuple[str, ...] = ()) 
             text += "\t".join([str(index), *word.values(), "_", "_"]) + "\n"
         text += "\n"
     return text
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name: str, content: str) -> Path:
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        return tmp_path / name
-
-    return write
 
 
 def invalid(path: Path) -> set[str]:
@@ -160,15 +139,7 @@ def test_missing_tags(run, fails, write, tmp_path):
     assert "invalid choice: 'pos'" in fails("do_train", train_file=half, tag=["pos"], output_dir=tmp_path / "c")
 
 
-STRANGER = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"msattn", "datasets", "ufal", "spacy"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
+STRANGER = f"""{REFUSE_MSATTN}
 from transformers import pipeline
 
 parse = pipeline("dependency-parsing", model=sys.argv[1], trust_remote_code=True)

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_hub import ModelCard
-from transformers import BertConfig, BertModel, pipeline
+from transformers import pipeline
 
 import run_parsing
 from msattn.data.corpora.treebanks import read_treebank
@@ -22,7 +21,6 @@ from msattn.tasks.dependency_parsing import ParsingTrainer
 from msattn.trees.parses import DECODERS
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, logged, same_weights
-from tests.tiny_models import tiny_tokenizer
 
 SCRIPT = run_parsing
 # Heads and relations that can be learned from the words alone.
@@ -43,26 +41,6 @@ def conllu(sentences: list[str], trees: bool = True) -> str:
         token, node = (f"{name}\tmore\t" + "\t".join("_" * 8) + "\n" for name in ("1-2", "2.1"))
         blocks += [f"# sent_id = {number}\n", comment, token, one, two, node, *rest]
     return "".join(blocks)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name: str, content: str) -> Path:
-        (tmp_path / name).write_bytes(content.encode())
-        return tmp_path / name
-
-    return write
 
 
 def trees(path: Path) -> list[tuple[list[int], list[str]]]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import datasets
 import pytest
-import torch
 from huggingface_hub import ModelCard
-from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, BertModel, pipeline
+from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 import run_tagging
 from msattn.data.corpora.tagged_words import read_tagged_words
 from msattn.tasks import hub_data
-from tests.tiny_models import tiny_tokenizer
 
 SCRIPT = run_tagging
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "wrote": "VERB", "in": "ADP", ".": "PUNCT"}
@@ -42,26 +39,6 @@ def conll(sentences: list[str]) -> str:
                 tags[at - 1 : at + 1] = "B-thing", "I-thing"
         blocks.append("".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)))
     return "\t\n".join(blocks)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name: str, content: str) -> Path:
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        return tmp_path / name
-
-    return write
 
 
 def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from huggingface_hub import ModelCard
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer
 
 import run_glue
 import run_ranking
@@ -18,21 +17,9 @@ from msattn.analysis import attention_diversity
 from msattn.results import Study
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, launch, read_json, same_weights
-from tests.tiny_models import tiny_tokenizer
 
 NOUNS = ("author", "book", "house", "dog")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

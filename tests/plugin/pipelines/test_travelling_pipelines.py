@@ -22,19 +22,13 @@ from msattn import (
     RelationExtractionPipeline,
 )
 from msattn.errors import UserError
+from tests.common import REFUSE_MSATTN
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
 NAMES = ("det", "nsubj", "punct", "root")
-# The package and what the pipeline has to do without cannot be imported; the checkpoint is saved once more.
-STRANGER = """
-import json, sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"msattn", "datasets", "ufal", "spacy"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
+# The checkpoint is saved once more.
+STRANGER = f"""{REFUSE_MSATTN}
+import json
 from transformers import pipeline
 
 task, folder, again, *inputs = sys.argv[1:]
