@@ -32,10 +32,10 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-min check lint types format bench docs dist clean
+.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@OMP_NUM_THREADS=1 $(RUN) run_re.py
@@ -55,6 +55,9 @@ test-faults: .venv/.tools .venv/.links-$(FILES) ## kill runs at random moments, 
 
 test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files, inputs and arguments in ten thousand ways (SEED=number)
 	@MSATTN_FUZZ_CASES=10000 MSATTN_FUZZ_SEED=$(SEED) $(PYTEST) --dist load tests/fuzz
+
+test-notebooks: .venv/.tools .venv/.links-$(FILES) ## run the notebooks on small data
+	@$(PYTEST) -m slow tests/docs/test_notebooks.py
 
 test-min: VENV := .venv-min
 test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,9 +47,17 @@ def _item(match: re.Match[str]) -> str:
 
 
 def _link(name: str, public: Mapping[str, str]) -> str:
-    first, _, rest = name.removeprefix("msattn.").partition(".")
-    path = public.get(name.rpartition(".")[2]) or public.get(first)
+    path = public.get(name.rpartition(".")[2]) or public.get(name.partition(".")[0])
     return f"[`{name}`][{path}]" if path else f"`{name}`"
+
+
+def _describe(field: griffe.Attribute) -> None:
+    """Gives a field of a dataclass the help of its command-line argument as its docstring, and its plain default."""
+    given = {word.arg: word.value for word in ast.parse(str(field.value), mode="eval").body.keywords}
+    match given.get("metadata"):
+        case ast.Dict(keys=[ast.Constant(value="help"), *_], values=[ast.Constant(value=text), *_]):
+            field.docstring = griffe.Docstring(text, parent=field)
+            field.value = ast.unparse(given["default"]) if "default" in given else None
 
 
 class HuggingFaceDocstrings(griffe.Extension):
@@ -56,10 +65,17 @@ class HuggingFaceDocstrings(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         rooms = {room: pkg.modules_collection[room] for room in reversed(ROOMS)}
-        public = {str(name): f"{room}.{name}" for room, module in rooms.items() for name in module.exports or ()}
+        public = {
+            name: f"{room}.{name}"
+            for room, module in rooms.items()
+            for name in map(str, module.exports or ())
+            if f"{room}.{name}" not in ROOMS
+        }
         self._change(pkg, public)
 
     def _change(self, obj: griffe.Object, public: Mapping[str, str]) -> None:
+        if obj.is_attribute and str(obj.value).startswith("field("):
+            _describe(obj)
         if obj.docstring:
             obj.docstring.value = markdown(obj.docstring.value, public)
         for member in obj.members.values():

@@ -40,6 +40,7 @@ def test_no_outputs_are_committed(path):
     assert notebook.cells[first].source.startswith("%pip install")
 
 
+@pytest.mark.slow
 def test_relations_from_your_own_csv(tmp_path, monkeypatch):
     parameters = 'encoder = "demo/encoder"; epochs = 1'
     shown = run("relations_from_your_own_csv.ipynb", parameters, tmp_path, monkeypatch)
@@ -49,6 +50,7 @@ def test_relations_from_your_own_csv(tmp_path, monkeypatch):
     assert (tmp_path / "outputs/relations/model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_parser_from_200_sentences(tmp_path, monkeypatch):
     write_demo(tmp_path)
     for part in ("train", "dev", "test"):
