@@ -81,7 +81,7 @@ bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py
 
 docs: .venv/.site .venv/.links-$(FILES) ## build the documentation site (build/site)
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build
 	@echo 'See it: $(VENV)/bin/python -m http.server --directory build/site. Links that lead out: build/external_links.txt'
 
 dist: ## build the sdist, and the wheel from it, and check both (dist)
