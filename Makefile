@@ -32,10 +32,10 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-min check lint types format bench dist clean
+.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@OMP_NUM_THREADS=1 $(RUN) run_re.py
@@ -55,6 +55,9 @@ test-faults: .venv/.tools .venv/.links-$(FILES) ## kill runs at random moments, 
 
 test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files, inputs and arguments in ten thousand ways (SEED=number)
 	@MSATTN_FUZZ_CASES=10000 MSATTN_FUZZ_SEED=$(SEED) $(PYTEST) --dist load tests/fuzz
+
+test-notebooks: .venv/.tools .venv/.links-$(FILES) ## run the notebooks on small data
+	@$(PYTEST) -m slow tests/docs/test_notebooks.py
 
 test-min: VENV := .venv-min
 test-min: .venv-min/.ready .venv-min/.links-$(FILES) ## run the tests on the lowest versions that setup.cfg allows
@@ -77,6 +80,10 @@ format: .venv/.tools ## format the code
 bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py
 
+docs: .venv/.site .venv/.links-$(FILES) ## build the documentation site (build/site)
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build
+	@echo 'See it: $(VENV)/bin/python -m http.server --directory build/site. Links that lead out: build/external_links.txt'
+
 dist: ## build the sdist, and the wheel from it, and check both (dist)
 	@rm -rf dist
 	@"$(PYTHON)" -m venv build/release
@@ -85,18 +92,22 @@ dist: ## build the sdist, and the wheel from it, and check both (dist)
 	@build/release/bin/python -m twine check --strict dist/*
 
 clean: ## remove what was built and cached; the environments and outputs/ stay
-	@rm -rf build/bdist* build/lib build/release dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf build/bdist* build/lib build/release build/site dist msattn.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path "./.venv*" -prune -exec rm -rf {} +
 
 .venv/.ready: setup.cfg pyproject.toml
 	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,train,crf,onnx,parsing,tagging,spacy,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,crf,onnx,parsing,tagging,spacy,integrations]"
+	@touch $@
+
+.venv/.site: .venv/.ready
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[docs]"
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,train,crf,onnx,parsing,tagging]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,crf,onnx,parsing,tagging]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)

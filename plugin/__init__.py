@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from msattn.trainers.guiding_mixin import GuidingMixin
 
 __version__ = version("msattn")
+"""The version of the installed package."""
 
 auto.register()
 

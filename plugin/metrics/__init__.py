@@ -28,6 +28,7 @@ METRICS = {
     "dependency_parsing": "DependencyParsing",
     "glue": "Glue",
 }
+"""The metrics that [`load`] knows, and their classes."""
 
 # Most of them need packages of the extra `train`.
 _LAZY = {

@@ -22,6 +22,7 @@ SEMEVAL_RELATIONS = (
 )
 DIRECTIONS = ("(e1,e2)", "(e2,e1)")
 SEMEVAL_LABELS = (*(relation + direction for relation in SEMEVAL_RELATIONS for direction in DIRECTIONS), "Other")
+"""The 19 labels of SemEval-2010 Task 8: nine relations in two directions, and Other."""
 
 # The spelling of Other in the official scorer, which also determines its position in the report.
 OTHER = "_Other"

@@ -13,7 +13,8 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     """
     What a package and its extras require, each lower bound as the version, such as `"torch==2.13"`.
 
-    The extras `dev` and `integrations` are left out: they are for tests. So is `all`, which names other extras.
+    The extras `dev`, `docs` and `integrations` are left out: the package imports nothing of them. So is `all`, which
+    names other extras.
 
     Raises:
         ValueError: a requirement has no lower bound.
@@ -22,7 +23,7 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
     parser.read(setup_cfg, encoding="utf-8")
     lowest = []
     extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
-    for name in ("all", "dev", "integrations"):
+    for name in ("all", "dev", "docs", "integrations"):
         extras.pop(name, None)
     for requirement in " ".join([parser["options"]["install_requires"], *extras.values()]).split():
         match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)

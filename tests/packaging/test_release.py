@@ -29,10 +29,10 @@ def test_the_changelog_starts_with_what_is_not_released():
     assert sections[0] == "Unreleased"
 
 
-def test_all_names_every_extra_but_that_for_developers():
+def test_all_names_every_extra_but_those_for_developers():
     extras = setup_cfg()["options.extras_require"]
     (requirement,) = extras["all"].split()
-    assert set(re.fullmatch(r"msattn\[(.+)\]", requirement)[1].split(",")) == set(extras) - {"all", "dev"}
+    assert set(re.fullmatch(r"msattn\[(.+)\]", requirement)[1].split(",")) == set(extras) - {"all", "dev", "docs"}
 
 
 def test_every_extra_that_a_message_names_exists():
@@ -57,11 +57,11 @@ def test_workflows_run_targets_of_the_makefile_on_supported_versions(workflow):
         for python in job.get("strategy", {}).get("matrix", {}).get("python", ()):
             assert f"Programming Language :: Python :: {python}\n" in f"{classifiers}\n"
     assert called and called <= targets
-    # No job but the one that publishes may do more than read.
+    # No job but those that publish may do more than read.
     assert content["permissions"] == {"contents": "read"}
     writers = {name for name, job in content["jobs"].items() if "permissions" in job}
-    assert writers <= {"publish"}
+    assert writers <= {"publish", "deploy"}
 
 
-def test_two_workflows():
-    assert [workflow.name for workflow in WORKFLOWS] == ["release.yml", "tests.yml"]
+def test_three_workflows():
+    assert [workflow.name for workflow in WORKFLOWS] == ["docs.yml", "release.yml", "tests.yml"]

@@ -96,6 +96,7 @@ GLUE_TASKS: dict[str, GlueTask] = {
     "rte": GlueTask("RTE", SENTENCES, ("entailment", "not_entailment")),
     "wnli": GlueTask("WNLI", SENTENCES, ("not_entailment", "entailment")),
 }
+"""The tasks of GLUE by name: folder, columns, labels and splits of each."""
 
 
 def read_glue(

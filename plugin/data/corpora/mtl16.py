@@ -35,6 +35,7 @@ MTL16_DOMAINS = (
     "imdb",
     "MR",
 )
+"""The names of the 16 domains of MTL-16."""
 FEATURES = Features({"sentence": Value("string"), "label": ClassLabel(names=["negative", "positive"])})
 
 

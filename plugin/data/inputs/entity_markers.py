@@ -25,6 +25,7 @@ except ImportError:  # where a checkpoint has brought this file along
 logger = logging.get_logger(__name__)
 
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+"""The tokens around the head and around the tail of a relation."""
 MARKER_STYLES = ("plain", "typed", "typed-punct")
 
 # A token id and the index of its word.

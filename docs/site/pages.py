@@ -1,0 +1,61 @@
+"""A hook of MkDocs: the pages that are not in docs/, and a list of the links that lead out of the site."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+INDEX = "README.md"
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+FILES = ("CITATION.cff", "LICENSE")
+# To a file: a path without its anchor.
+LINK = re.compile(r"(?<=\]\()(?!\w+:|#)[^)\s#]+")
+external_links: set[str] = set()
+
+
+def site_path(path: str) -> str:
+    """Where a file of the repository is in the site."""
+    return "index.md" if path == INDEX else re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
+
+
+def notebook_page(path: Path) -> str:
+    """The text and the code of a notebook, as Markdown."""
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(path.read_text("utf-8"))["cells"]]
+    return "\n\n".join(text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in cells)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    for name in (INDEX, *PAGES):
+        files.append(File.generated(config, site_path(name), content=(ROOT / name).read_text("utf-8")))
+    for name in FILES:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
+        files.append(File.generated(config, f"notebooks/{path.name}", abs_src_path=str(path)))
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Turns links between files of the repository into links between pages of the site."""
+    uri = page.file.src_uri
+    here, notebook = dirname(uri) or ".", uri.startswith("notebooks/")
+    source = here if notebook or uri in ("index.md", *PAGES) else f"docs/{here}"
+    markdown = LINK.sub(lambda link: relpath(site_path(normpath(join(source, link[0]))), here), markdown)
+    if notebook:
+        markdown += f"\n\n[Download this notebook]({Path(uri).stem}.ipynb)\n"
+    return markdown
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> None:
+    external_links.update(f"{link} {page.file.src_uri}\n" for link in re.findall(r'href="(https?:[^"]+)"', html))
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    Path(config.site_dir).with_name("external_links.txt").write_text("".join(sorted(external_links)), "utf-8")
