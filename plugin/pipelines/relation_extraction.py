@@ -258,7 +258,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         if entities not in self._taggers:
             try:
                 self._taggers[entities] = pipeline(
-                    "token-classification", model=entities, aggregation_strategy="simple", device=self.device
+                    "token-classification", model=entities, aggregation_strategy="first", device=self.device
                 )
             except (OSError, ValueError):
                 raise UserError(
@@ -396,29 +396,30 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)
         relations, refused = [], []
         for (head, tail), outcome in zip(sentence.pairs, outcomes, strict=True):
-            entities = {"head": sentence.given[head], "tail": sentence.given[tail]}
             if isinstance(outcome, UserError):
-                refused.append({**entities, "error": str(outcome)})
+                refused.append({**sentence.entities(head, tail), "error": str(outcome)})
             else:
                 scored = self._relations(self._probabilities(outcome), top_k, threshold, negative == "keep")
-                relations += [{**entities, "label": label, "score": score} for label, score in scored]
+                relations += [
+                    {**sentence.entities(head, tail), "label": label, "score": score} for label, score in scored
+                ]
         relations.sort(key=lambda relation: -relation["score"])
         if refused and on_error == "skip":
             logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
         return relations + (refused if on_error == "return" else [])
 
     def _of_marked_pair(self, sentence: Sentence, outcome: dict, top_k: Any, threshold: float | None) -> Any:
-        common = {"head": sentence.given[0], "tail": sentence.given[1]}
-        common |= {name: value for name, value in outcome.items() if name != "logits"}
+        others = {name: value for name, value in outcome.items() if name != "logits"}
         probabilities = self._probabilities(outcome)
         if top_k in ("", 1):
-            kept = self._relations(probabilities, 1, threshold, keep=True)
-            if top_k == 1:
-                return [{"label": label, "score": score, **common} for label, score in kept]
-            label, score = kept[0] if kept else (None, max(probabilities))
-            return {"label": label, "score": score, **common}
-        ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
-        return [{"label": label, "score": score, **common} for label, score in ranked if score >= (threshold or 0)]
+            ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, 1, threshold, keep=True)
+        else:
+            ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
+            ranked = [item for item in ranked if item[1] >= (threshold or 0)]
+        if top_k == "":
+            ranked = ranked or [(None, max(probabilities))]
+        results = [{"label": label, "score": score, **sentence.entities(0, 1), **others} for label, score in ranked]
+        return results[0] if top_k == "" else results
 
     def _probabilities(self, outcome: Mapping) -> list[float]:
         temperature = getattr(self.model.config, "calibration_temperature", None) or 1.0

@@ -38,6 +38,10 @@ class Sentence:
     pairs: list[tuple[int, int]]
     marked: bool = False
 
+    def entities(self, head: int, tail: int) -> dict[str, dict[str, Any]]:
+        """Two entities as a result shows them. They are copies, as a caller may change a result, such as its spans."""
+        return {"head": dict(self.given[head]), "tail": dict(self.given[tail])}
+
 
 def read_input(inputs: Any, pairs: Sequence | None = None) -> Sentence:
     """

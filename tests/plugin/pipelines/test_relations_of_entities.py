@@ -126,7 +126,7 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     monkeypatch.setattr("msattn.pipelines.relation_extraction.pipeline", pipeline)
     for results in extractor([TEXT, TEXT], entities="a/tagger", threshold=0):
         near(results, expected)
-    assert calls == [("token-classification", "a/tagger", "simple")]
+    assert calls == [("token-classification", "a/tagger", "first")]
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
 
 
@@ -219,6 +219,36 @@ FAR = {"tokens": ["author", *["dog"] * 80, "book", "house"]}
 FAR["entities"] = [{"start": 0, "end": 1}, {"start": 81, "end": 82}, {"start": 82, "end": 83}]
 
 
+def test_documents_are_read_in_a_window_around_each_pair(extractor):
+    sentences = ["the author wrote a book .", "a dog in the house .", "the cat , the taxi ."] * 8
+    words = " ".join(sentences).split()
+    author, dog, taxi = (55, 56), (61, 62), (70, 71)  # in three sentences, far from both ends
+    found = extractor(
+        {"text": " ".join(words), "entities": [characters(words, span) for span in (author, dog, taxi)]}, top_k=None
+    )
+    assert {result["head"]["text"] for result in found} == {"author", "dog", "taxi"}
+    for first, second in ((author, dog), (dog, taxi), (author, taxi)):
+        # 64 tokens: 2 special ones, 4 markers, the entities with all between them, and as many words on both sides.
+        room = 64 - 2 - 4 - (second[1] - first[0])
+        start = first[0] - room // 2
+        window = words[start : second[1] + room - room // 2]
+        spans = [(begin - start, end - start) for begin, end in (first, second)]
+        pair = extractor(
+            {"text": " ".join(window), "entities": [characters(window, span) for span in spans]}, top_k=None
+        )
+        ends = {words[first[0]], words[second[0]]}
+        whole = [result for result in found if {result["head"]["text"], result["tail"]["text"]} == ends]
+        assert len(pair) == len(whole) == 4
+        for result, other in zip(whole, pair, strict=True):
+            assert result["score"] == pytest.approx(other["score"], abs=1e-6)
+            assert (result["label"], result["head"]["text"]) == (other["label"], other["head"]["text"])
+
+
+def characters(words, span):
+    start = len(" ".join(words[: span[0]])) + bool(span[0])
+    return {"start": start, "end": start + len(" ".join(words[slice(*span)]))}
+
+
 def test_one_bad_input_costs_no_other(extractor, caplog):
     good, bad = INPUT, {"text": TEXT, "entities": [{"start": 5, "end": 10}, ENTITIES[1]]}
     expected = extractor(good, threshold=0)
@@ -255,6 +285,7 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({"text": TEXT, "entities": [{"start": -4, "end": 10}]}, r"entity 0 span \[-4, 10\) is wrong"),
         ({"text": TEXT, "entities": [{"start": 10, "end": 4}]}, r"entity 0 span \[10, 4\) is wrong"),
         ({"text": TEXT, "entities": [{"start": 4, "end": 4}]}, r"entity 0 span \[4, 4\) is wrong"),
+        ({"text": TEXT, "entities": [{"start": 3, "end": 4}]}, "the input: the entity 0 is empty"),
         ({"text": TEXT, "entities": [{"start": float("nan"), "end": 4}]}, r"but has \[nan, 4\]"),
         ({"tokens": ["a", "b"], "entities": [{"start": 0, "end": 3}]}, "the number of tokens"),
         ({"text": "", "entities": ENTITIES[:1]}, r"entity 0 span \[4, 10\) is wrong"),
