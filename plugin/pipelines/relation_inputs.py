@@ -80,7 +80,7 @@ def _with_tags(text: str) -> str:
 def _marked_pair(inputs: Any) -> Sentence:
     if not isinstance(inputs, (str, Mapping)):
         raise UserError(f"{WHERE} must be an object with named fields, or a text, not {type(inputs).__name__}.")
-    if is_plain_text(inputs):
+    if isinstance(inputs, str) and is_plain_text(inputs):
         raise UserError(
             f"{WHERE}: the tag <e1> is missing; mark two entities as <e1>...</e1> and <e2>...</e2>, give "
             '{"text": ..., "entities": [...]}, or name a model that finds them, entities=. '
@@ -158,7 +158,7 @@ def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | Non
         if isinstance(pair[0], str):
             allowed.add(tuple(pair))
         elif isinstance(pair[0], Integral) and tuple(pair) in known:
-            numbers.append(tuple(map(int, pair)))
+            numbers.append((int(pair[0]), int(pair[1])))
         else:
             raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len(spans)} entities.")
     further = known.difference(numbers)
