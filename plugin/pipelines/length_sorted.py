@@ -43,7 +43,7 @@ class LengthSortedPipeline(Pipeline):
             inputs (`Any`): An input, or an iterable, dataset or generator of inputs.
             **kwargs: Keyword arguments of the pipeline.
         """
-        if isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping, list, Dataset)):
+        if isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, list, Dataset)):
             inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
         return [] if inputs == [] else super().__call__(inputs, **kwargs)
 

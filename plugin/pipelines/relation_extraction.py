@@ -151,13 +151,14 @@ class RelationExtractionPipeline(LengthSortedPipeline):
                 Default: all ordered pairs.
             top_k (`int`, *optional*, defaults to 1):
                 Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
-                a list.
+                a list, which has the negative label, too.
             threshold (`float`, *optional*):
                 Lowest probability of a relation. Default, if `top_k` is 1: that of the model
                 (`config.decision_threshold`), or else the relation has to be the most probable label.
             negative (`str`, *optional*, defaults to `"drop"`):
                 Whether to `"keep"` pairs without a relation, with the label that stands for it, or to `"drop"` them.
-                One marked pair has a result in any case.
+                With `top_k` above 1, that label is one of those that are kept. One marked pair has a result in any
+                case.
             on_error (`str`, *optional*, defaults to `"raise"`):
                 What a bad input is: an error (`"raise"`), no relation (`"skip"`), or the result `{"error": message}`
                 (`"return"`). If the entities of a pair are too far apart for the model, or it does not know their
@@ -257,7 +258,7 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         if entities not in self._taggers:
             try:
                 self._taggers[entities] = pipeline(
-                    "token-classification", model=entities, aggregation_strategy="simple", device=self.device
+                    "token-classification", model=entities, aggregation_strategy="first", device=self.device
                 )
             except (OSError, ValueError):
                 raise UserError(
@@ -386,6 +387,8 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         sentence, outcomes = model_outputs["sentence"], model_outputs["outcomes"]
         errors = [sentence] if isinstance(sentence, UserError) else [o for o in outcomes if isinstance(o, UserError)]
         if errors and on_error == "raise":
+            if len(outcomes) > 1:
+                raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
             raise errors[0]
         if isinstance(sentence, UserError) or (errors and sentence.marked):
             return [] if on_error == "skip" else {"error": str(errors[0])}
@@ -393,49 +396,51 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)
         relations, refused = [], []
         for (head, tail), outcome in zip(sentence.pairs, outcomes, strict=True):
-            entities = {"head": sentence.given[head], "tail": sentence.given[tail]}
             if isinstance(outcome, UserError):
-                refused.append({**entities, "error": str(outcome)})
+                refused.append({**sentence.entities(head, tail), "error": str(outcome)})
             else:
                 scored = self._relations(self._probabilities(outcome), top_k, threshold, negative == "keep")
-                relations += [{**entities, "label": label, "score": score} for label, score in scored]
+                relations += [
+                    {**sentence.entities(head, tail), "label": label, "score": score} for label, score in scored
+                ]
         relations.sort(key=lambda relation: -relation["score"])
         if refused and on_error == "skip":
             logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
         return relations + (refused if on_error == "return" else [])
 
     def _of_marked_pair(self, sentence: Sentence, outcome: dict, top_k: Any, threshold: float | None) -> Any:
-        common = {"head": sentence.given[0], "tail": sentence.given[1]}
-        common |= {name: value for name, value in outcome.items() if name != "logits"}
+        others = {name: value for name, value in outcome.items() if name != "logits"}
         probabilities = self._probabilities(outcome)
+        if top_k in ("", 1):
+            ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, 1, threshold, keep=True)
+        else:
+            ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
+            ranked = [item for item in ranked if item[1] >= (threshold or 0)]
         if top_k == "":
-            kept = self._relations(probabilities, 1, threshold, keep=True, default=True)
-            label, score = kept[0] if kept else (None, max(probabilities))
-            return {"label": label, "score": score, **common}
-        ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
-        return [{"label": label, "score": score, **common} for label, score in ranked if score >= (threshold or 0)]
+            ranked = ranked or [(None, max(probabilities))]
+        results = [{"label": label, "score": score, **sentence.entities(0, 1), **others} for label, score in ranked]
+        return results[0] if top_k == "" else results
 
     def _probabilities(self, outcome: Mapping) -> list[float]:
         temperature = getattr(self.model.config, "calibration_temperature", None) or 1.0
         return (outcome["logits"].float() / temperature).softmax(dim=-1).tolist()
 
     def _relations(
-        self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool, default: bool = False
+        self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool
     ) -> list[tuple[str, float]]:
         """Labels and probabilities of the relations of a pair, best first, or those of the negative label."""
-        of_label = dict(zip(self.labels, probabilities, strict=True))
-        none = of_label.pop(self.negative) if self.negative is not None else None
-        ranked = sorted(of_label.items(), key=lambda item: -item[1])
-        if top_k == "" or default:
-            ranked, top_k = ranked[:1], 1
+        ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])
+        none = [(label, score) for label, score in ranked if label == self.negative]
+        if top_k in ("", 1):
+            ranked, top_k = [item for item in ranked if item not in none][:1], 1
             if threshold is None:
                 threshold = getattr(self.model.config, "decision_threshold", None)
-                if none is not None and threshold is None and ranked[0][1] < none:
-                    ranked = []
+                if none and threshold is None:
+                    ranked = [item for item in ranked if item[1] >= none[0][1]]
+        elif not keep:
+            ranked = [item for item in ranked if item not in none]
         relations = [(label, score) for label, score in ranked[:top_k] if score >= (threshold or 0)]
-        if not relations and keep and self.negative is not None and none is not None:
-            return [(self.negative, none)]
-        return relations
+        return relations or (none if keep else [])
 
 
 def _negative(config: Any, labels: Sequence[str]) -> str | None:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, permutations
+from numbers import Integral
 from typing import Any
 
 from msattn.data.corpora.relation_rows import TAG, character_span, relation_row, string_cell
 from msattn.data.files.checked_text import check_text
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 WHERE = "the input"
 
@@ -36,6 +37,10 @@ class Sentence:
     given: list[dict[str, Any]]
     pairs: list[tuple[int, int]]
     marked: bool = False
+
+    def entities(self, head: int, tail: int) -> dict[str, dict[str, Any]]:
+        """Two entities as a result shows them. They are copies, as a caller may change a result, such as its spans."""
+        return {"head": dict(self.given[head]), "tail": dict(self.given[tail])}
 
 
 def read_input(inputs: Any, pairs: Sequence | None = None) -> Sentence:
@@ -73,6 +78,14 @@ def _with_tags(text: str) -> str:
 
 
 def _marked_pair(inputs: Any) -> Sentence:
+    if not isinstance(inputs, (str, Mapping)):
+        raise UserError(f"{WHERE} must be an object with named fields, or a text, not {type(inputs).__name__}.")
+    if isinstance(inputs, str) and is_plain_text(inputs):
+        raise UserError(
+            f"{WHERE}: the tag <e1> is missing; mark two entities as <e1>...</e1> and <e2>...</e2>, give "
+            '{"text": ..., "entities": [...]}, or name a model that finds them, entities=. '
+            f"The text there: {around(inputs, 0, 0)!r}."
+        )
     row = {"text": _with_tags(inputs)} if isinstance(inputs, str) else inputs
     try:
         example = relation_row(row, WHERE)
@@ -122,10 +135,10 @@ def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
         if not isinstance(tag, str) or "index" not in entity:
             merged.append(dict(entity))
             continue
-        prefix, _, name = tag.rpartition("-")
+        prefix, name = (tag[0], tag[2:]) if tag[1:2] == "-" and tag[0] in "BIESLU" else ("", tag)
         last = merged[-1] if merged else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
-        if follows and prefix != "B" or (follows and last["end"] == entity["start"]):
+        if follows and (prefix not in tuple("BSU") or last["end"] == entity["start"]):
             last.update(end=entity["end"], index=entity["index"])
         else:
             merged.append({**entity, "entity": name})
@@ -138,17 +151,18 @@ def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | Non
         return every
     if not isinstance(pairs, (list, tuple)):
         raise UserError(f"pairs must be a list of pairs of entities, not {pairs!r}.")
-    numbers, allowed = [], set()
+    numbers, allowed, known = [], set(), set(every)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
             raise UserError(f"pairs must be of two numbers of entities or of two types, not {pair!r}.")
         if isinstance(pair[0], str):
             allowed.add(tuple(pair))
-        elif isinstance(pair[0], int) and tuple(pair) in every:
-            numbers.append(tuple(pair))
+        elif isinstance(pair[0], Integral) and tuple(pair) in known:
+            numbers.append((int(pair[0]), int(pair[1])))
         else:
-            raise UserError(f"the pair {tuple(pair)} is not of two different ones of the {len(spans)} entities.")
-    return [*numbers, *(pair for pair in every if (types[pair[0]], types[pair[1]]) in allowed and pair not in numbers)]
+            raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len(spans)} entities.")
+    further = known.difference(numbers)
+    return [*numbers, *(pair for pair in every if (types[pair[0]], types[pair[1]]) in allowed and pair in further)]
 
 
 def _shown(text: str, span: list[int], units: Any, of: str | None) -> dict[str, Any]:

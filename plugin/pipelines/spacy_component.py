@@ -9,7 +9,7 @@ import numpy as np
 from spacy.attrs import DEP, HEAD
 from spacy.language import Language
 from spacy.parts_of_speech import IDS as PARTS_OF_SPEECH
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 from spacy.util import minibatch
 from transformers import pipeline
 
@@ -119,7 +119,7 @@ def _annotate(doc: Doc, sentences: Sequence[Sequence[int]], results: Sequence[Se
         doc.from_array([HEAD, DEP], table)
 
 
-def _tag(token: Token, word: Mapping[str, Any]) -> None:
+def _tag(token: Any, word: Mapping[str, Any]) -> None:  # a `Token`, whose stub lacks `set_morph`
     if "upos" in word:
         token.pos = PARTS_OF_SPEECH.get(word["upos"], 0)
     if "xpos" in word:

@@ -185,8 +185,12 @@ class RelationExtraction(Task):
         return relation_metrics(prediction, self.labels, self.negative, self.temperature, self.threshold)
 
     def further_metrics(self, trainer: GuidedFineTuningTrainer, prefix: str) -> dict[str, float]:
-        """The share of random pairs of other spans that get a relation, in percent."""
-        pairs = None if self.negative is None else random_pairs(self.data[prefix], self.data_args.split_seed)
+        """The share of random pairs of other spans, in sentences without a training example, that get a relation."""
+        data = self.data[prefix]
+        if "train" in self.data:
+            trained = set(self.data["train"]["text"])
+            data = data.select([row for row, text in enumerate(data["text"]) if text not in trained])
+        pairs = None if self.negative is None else random_pairs(data, self.data_args.split_seed)
         if pairs is None:
             return {}
         encoded = self._encode(pairs, "skip")
@@ -265,7 +269,9 @@ class RelationExtraction(Task):
         else:
             return None
         if split != "test" and dataset[0]["label"] is None:
-            raise UserError(f"{source}: the examples have no labels; only test data may come without.")
+            raise UserError(
+                f"{source}: the examples have no labels (field relation or label); only test data may come without."
+            )
         if split == "train":
             self.labels = self.labels or relation_labels(dataset)
         return dataset

@@ -21,6 +21,7 @@ _READ: dict[str, Callable[[Any], bool]] = {
     "none_weight": lambda config: config.objective == "pairs",
     "attention_scale": lambda config: "att" in config.features,
     **dict.fromkeys(("scorer", "word_state", "layer_mix"), lambda config: "emb" in config.features),
+    "negative_label": lambda config: bool(config.negative_label),
 }
 
 

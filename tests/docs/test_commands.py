@@ -9,7 +9,6 @@ cannot run here has the line `<!-- not run: the reason -->` above it.
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import os
 import re
@@ -67,16 +66,14 @@ RANKING = (
     '{"query": "storms in spring", "candidates": [{"text": "In April it stormed.", "label": 1}, '
     '{"text": "A calm sea.", "label": 0}]}\n'
 )
-RELATIONS = {
-    "tokens": ["Ann", "lives", "in", "Rome", "."],
-    "entities": [{"type": "PER", "start": 0, "end": 1}, {"type": "LOC", "start": 3, "end": 4}],
-    "relations": [{"type": "lives in", "head": 0, "tail": 1}],
-}
+RELATIONS = (
+    "<e1>Ann</e1> lives in <e2>Rome</e2>.,lives in\n<e1>Ann</e1> and Bob work for <e2>Acme</e2>.,works for\n" * 8
+)
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
-    "relations.json": json.dumps([RELATIONS] * 8),
+    **dict.fromkeys(("train.csv", "dev.csv", "test.csv"), f"text,relation\n{RELATIONS}"),
     "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
     "sentences.txt": "The patient denied any headache.\nThe head does not hurt.\n",
     "train.jsonl": RANKING * 8,

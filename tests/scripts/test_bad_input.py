@@ -89,7 +89,7 @@ FILES = {
     "no labels": (
         "a.txt",
         b'1\t"The <e1>storm</e1> led to a <e2>leak</e2>."\n',
-        "{file}: the examples have no labels; only test data may come without.",
+        "{file}: the examples have no labels (field relation or label); only test data may come without.",
     ),
 }
 

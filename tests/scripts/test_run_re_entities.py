@@ -142,6 +142,7 @@ def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
     assert "stand for no relation" not in caplog.text
     assert json.loads((tmp_path / "out" / "config.json").read_text())["negative_label"] == ""
     assert (tmp_path / "out" / "test_report.txt").read_text().endswith("No label stands for no relation.\n")
+    assert "negative_label:" not in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

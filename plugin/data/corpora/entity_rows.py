@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, permutations, product
+from itertools import accumulate, groupby, permutations, product
 from typing import Any, NamedTuple
 
 from transformers.utils import logging
@@ -32,7 +32,7 @@ class Negatives:
         label (`str`): Their label.
         seed (`int`): The random seed.
         words (`bool`, *optional*, defaults to `False`):
-            Whether a row that marks one pair yields pairs of other words, too.
+            Whether a text with marked pairs, a row each, one after the other, yields pairs of its words.
     """
 
     count: int
@@ -66,11 +66,9 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Iterator[tup
     """
     draw = random.Random(negatives.seed if negatives else 0)
     further = same = 0
-    for where, row in rows:
-        if not isinstance(row, Mapping) or not {"entities", "vertexSet"}.intersection(row):
+    for where, row in _with_word_pairs(rows, negatives, draw) if negatives and negatives.words else rows:
+        if not _has_entities(row):
             yield where, row
-            if negatives and negatives.words:
-                yield from ((where, pair) for pair in _word_pair_rows(relation_row(row, where), negatives, draw))
             continue
         sentence = _document(row, where) if "vertexSet" in row else _sentence(row, where)
         pairs = list(permutations(range(len(sentence.entities)), 2))
@@ -96,52 +94,83 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Iterator[tup
         logger.warning(f"{same} relations were skipped: both entities have the same span.")
 
 
-def word_pairs(example: Mapping[str, Any], count: int, draw: random.Random) -> list[dict[str, list[int]]]:
+def word_pairs(examples: Sequence[Mapping[str, Any]], count: int, draw: random.Random) -> list[dict[str, list[int]]]:
     """
     Draws pairs of words of a sentence that are not both its entities.
 
     Args:
-        example (`Mapping[str, Any]`): `text`, `head` and `tail`; see [`relation_row`].
+        examples (`Sequence[Mapping[str, Any]]`):
+            The pairs that are marked in the sentence: `text`, `head` and `tail`; see [`relation_row`].
         count (`int`): The number of pairs. Fewer are drawn from short sentences.
         draw (`random.Random`): The random numbers.
 
     Returns:
         `list[dict[str, list[int]]]`: `head` and `tail`, in characters.
     """
-    entities = [list(example[role]) for role in ("head", "tail")]
-    words = [list(word.span()) for word in WORD.finditer(example["text"])]
-    apart = [word for word in words if all(word[1] <= start or end <= word[0] for start, end in entities)]
+    entities = entities_of(examples)
+    words = [list(word.span()) for word in WORD.finditer(examples[0]["text"])]
+    apart = _apart(words, entities)
     pairs = [pair for pair in permutations([*entities, *apart], 2) if pair[0] in apart or pair[1] in apart]
     return [{"head": head, "tail": tail} for head, tail in draw.sample(pairs, min(count, len(pairs)))]
 
 
-def random_pair(example: Mapping[str, Any], draw: random.Random) -> dict[str, Any] | None:
+def random_pair(
+    example: Mapping[str, Any], entities: Sequence[Sequence[int]], draw: random.Random
+) -> dict[str, Any] | None:
     """
     Draws a pair of spans of two words each that share nothing with the entities of a sentence: pairs which no training
     data hold, for measuring how often a model sees a relation where there is none.
 
     Args:
         example (`Mapping[str, Any]`): See [`relation_row`].
+        entities (`Sequence[Sequence[int]]`): The entities of the sentence; see [`entities_of`].
         draw (`random.Random`): The random numbers.
 
     Returns:
         `dict[str, Any]` or `None`: The example with `head` and `tail` replaced, and no label; `None` if the sentence
         is too short.
     """
-    spans = [list(words.span()) for words in TWO_WORDS.finditer(example["text"])]
-    entities = [example["head"], example["tail"]]
-    apart = [span for span in spans if all(span[1] <= start or end <= span[0] for start, end in entities)]
+    apart = _apart([list(words.span()) for words in TWO_WORDS.finditer(example["text"])], entities)
     if len(apart) < 2:
         return None
     head, tail = draw.sample(apart, 2)
     return {**example, "head": head, "tail": tail, "label": None}
 
 
-def _word_pair_rows(example: dict[str, Any], negatives: Negatives, draw: random.Random) -> Iterator[dict[str, Any]]:
-    if example["label"] is not None:
-        untyped = {"head_type": None, "tail_type": None, "label": negatives.label}
-        for number, pair in enumerate(word_pairs(example, negatives.count, draw), start=1):
-            yield {**example, **pair, **untyped, "id": example["id"] and f"{example['id']}:negative-{number}"}
+def entities_of(examples: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """The entities of a sentence, each once, from the pairs that are marked in it."""
+    spans = [tuple(example[role]) for example in examples for role in ("head", "tail")]
+    return [list(span) for span in dict.fromkeys(spans)]
+
+
+def _apart(spans: list[list[int]], entities: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The spans that share no character with an entity."""
+    return [span for span in spans if all(span[1] <= start or end <= span[0] for start, end in entities)]
+
+
+def _has_entities(row: Any) -> bool:
+    return isinstance(row, Mapping) and not {"entities", "vertexSet"}.isdisjoint(row)
+
+
+def _with_word_pairs(rows: Located, negatives: Negatives, draw: random.Random) -> Iterator[tuple[str, Any]]:
+    """The rows, and pairs of words behind the rows of each text with marked pairs."""
+
+    def text_of(located: tuple[str, Any]) -> str | None:
+        where, row = located
+        return None if _has_entities(row) else relation_row(row, where)["text"]
+
+    for text, group in groupby(rows, key=text_of):
+        if text is None:
+            yield from group
+            continue
+        marked = list(group)
+        yield from marked
+        where = marked[0][0]
+        examples = [relation_row(row, of_row) for of_row, row in marked]
+        if (first := examples[0])["label"] is not None:
+            untyped = {"head_type": None, "tail_type": None, "label": negatives.label}
+            for number, pair in enumerate(word_pairs(examples, negatives.count, draw), start=1):
+                yield where, {**first, **pair, **untyped, "id": first["id"] and f"{first['id']}:negative-{number}"}
 
 
 class _Sentence(NamedTuple):

@@ -167,8 +167,8 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
         )
     if tokens is not None:
         start, end = sum(map(len, tokens[:start])) + start, sum(map(len, tokens[:end])) + end - 1
-        if start == end:
-            raise UserError(f"{where}: the {role} is empty.")
+    if not text[start:end].strip():
+        raise UserError(f"{where}: the {role} is empty.")
     return [start, end]
 
 
@@ -196,7 +196,8 @@ def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[
     for tag in ("<e1>", "</e1>", "<e2>", "</e2>"):
         if tag not in bounds:
             raise UserError(
-                f"{where}: the tag {tag} is missing, and no field gives the entities' positions; {_seen(row)}."
+                f"{where}: the tag {tag} is missing, and no field (head, tail, ...) gives the entities' positions; "
+                f"{_seen(row)}."
             )
     for name in ("e1", "e2"):
         if bounds[f"<{name}>"] >= bounds[f"</{name}>"]:

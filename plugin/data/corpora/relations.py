@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 from transformers.utils import logging
 
-from msattn.data.corpora.entity_rows import Negatives, pair_rows, random_pair
+from msattn.data.corpora.entity_rows import Negatives, entities_of, pair_rows, random_pair
 from msattn.data.corpora.relation_rows import relation_row
 from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
@@ -161,7 +161,7 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
 
 def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:
     """
-    A dataset of pairs without a relation, one for each of the first sentences that are long enough.
+    A dataset of pairs without a relation, one for each of the first examples whose sentence is long enough.
 
     Args:
         dataset (`datasets.Dataset`): As of [`read_relations`].
@@ -173,7 +173,14 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
         [`~msattn.data.corpora.entity_rows.random_pair`]; `None` if no sentence is long enough.
     """
     draw = random.Random(seed)
-    pairs = (pair for example in dataset if (pair := random_pair(example, draw)) is not None)
+
+    def each() -> Iterator[dict[str, Any] | None]:
+        for _, group in groupby(dataset, key=lambda example: example["text"]):
+            examples = list(group)
+            entities = entities_of(examples)
+            yield from (random_pair(example, entities, draw) for example in examples)
+
+    pairs = (pair for pair in each() if pair is not None)
     found = rows_to_dataset(islice(pairs, most), RELATION_FEATURES)
     return found if len(found) else None
 

@@ -170,7 +170,10 @@ def encode_relation_dataset(
         types = None if style == "plain" else list(zip(rows["head_type"], rows["tail_type"], strict=True))
         for identifier, given in zip(rows["id"], types or [], strict=False):
             if not all(given):
-                raise UserError(f"example {identifier}: an entity has no type, which {style} entity markers name.")
+                raise UserError(
+                    f"example {identifier}: an entity has no type, which {style} entity markers name; words that "
+                    "--negative_pairs draws beside a marked pair have none."
+                )
         encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
         encoded["id"] = rows["id"]
         encoded["row"] = indices

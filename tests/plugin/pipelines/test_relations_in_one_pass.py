@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from msattn import BertPairwiseConfig, BertPairwiseForRelationClassification, RelationExtractionPipeline, UserError
+from msattn.data.inputs.entity_pieces import window_start
 from tests.tiny_models import LABELS, tiny_tokenizer
 
 WORDS = "the author of a book wrote in the house . the dog , a cat and the taxi".split()
@@ -95,6 +96,14 @@ def test_long_texts_are_read_in_windows(extractor, passes):
     # The same window gives the same probabilities.
     window = extractor({"tokens": words[:62], "entities": entities(1, 60)}, top_k=None)
     same([result for result in found if {result["head"]["start"], result["tail"]["start"]} == {1, 60}], window)
+    # In the middle of the text, a pair has room on both sides.
+    start = window_start(len(words), 62, 60, 76)
+    assert 10 <= 60 - start and 76 + 10 <= start + 62
+    window = extractor({"tokens": words[start : start + 62], "entities": entities(60 - start, 75 - start)}, top_k=None)
+    for result in window:
+        for role in ("head", "tail"):
+            result[role]["start"] += start
+    same([result for result in found if {result["head"]["start"], result["tail"]["start"]} == {60, 75}], window)
     with pytest.raises(UserError, match="do not fit in 64 tokens"):
         extractor(given)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from transformers.utils import logging
@@ -57,10 +58,10 @@ def test_all_pairs_are_those_of_marked_pairs_best_first(extractor):
         {**result, "head": first, "tail": second}
         for first, second in permutations([AUTHOR, BOOK, HOUSE], 2)
         for result in extractor({"text": TEXT, "head": first, "tail": second}, top_k=None)
-        if result["label"] != "Other"
     ]
     near(found, sorted(alone, key=lambda result: -result["score"]))
     assert set(found[0]) == {"head", "tail", "label", "score"}
+    near(extractor(INPUT, top_k=None), [result for result in found if result["label"] != "Other"])
 
 
 def test_batches_and_other_forms_change_nothing(extractor):
@@ -87,6 +88,14 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
     pieces = [("B-PER", 2, 4, 8), ("I-PER", 3, 8, 10), ("B-WORK", 5, 19, 23), ("B-LOC", 8, 31, 36)]
     raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in pieces]
     near(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
+    # A hyphen belongs to the type, and B begins another entity.
+    works = [("B-creative-work", 2, 0, 3), ("I-creative-work", 3, 4, 10), ("B-creative-work", 4, 11, 16)]
+    raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in works]
+    found = extractor({"text": TEXT, "entities": raw}, threshold=0)
+    assert {(result["head"]["text"], result["head"]["label"]) for result in found} == {
+        ("The author", "creative-work"),
+        ("wrote", "creative-work"),
+    }
     triple = expected[0]
     again = extractor({"text": TEXT, **triple}, threshold=0)
     near([again], [triple])
@@ -117,7 +126,7 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     monkeypatch.setattr("msattn.pipelines.relation_extraction.pipeline", pipeline)
     for results in extractor([TEXT, TEXT], entities="a/tagger", threshold=0):
         near(results, expected)
-    assert calls == [("token-classification", "a/tagger", "simple")]
+    assert calls == [("token-classification", "a/tagger", "first")]
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
 
 
@@ -127,6 +136,7 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
         ([(2, 0)], [(HOUSE, AUTHOR)]),
         ([("PER", "WORK"), ("WORK", "LOC")], [(AUTHOR, BOOK), (BOOK, HOUSE)]),
         ([("PER", "PER")], []),
+        ([tuple(np.array([2, 0]))], [(HOUSE, AUTHOR)]),
         ([], []),
     ],
 )
@@ -163,17 +173,23 @@ def test_the_negative_label_is_no_relation(extractor, monkeypatch):
     assert extract(threshold=0.25) == [(1, 0.7), (2, 0.5), (1, 0.3)]
     assert extract(top_k=2) == [(1, 0.7), (2, 0.5), (1, 0.3), (2, 0.1), (2, 0.1), (1, 0.1)]
     assert extract(top_k=None, threshold=0.29) == [(1, 0.7), (2, 0.5), (1, 0.3)]
+    # The default by its name, and the label of no relation among the best.
+    assert extract(top_k=1) == extract()
+    assert extract(top_k=1, negative="keep") == extract(negative="keep")
+    assert extract(top_k=2, negative="keep") == [(1, 0.7), (0, 0.6), (2, 0.5), (0, 0.4), (1, 0.3), (0, 0.2)]
+    assert extract(top_k=2, negative="keep", threshold=0.6) == [(1, 0.7), (0, 0.6), (0, 0.4)]
 
 
 def test_calibration_is_applied(monkeypatch):
     extractor = build(calibration_temperature=2.0, decision_threshold=0.3, negative_label="Other")
     given = {**INPUT, "pairs": [(0, 1)]}
-    answering(monkeypatch, extractor, *[[0.64, 0.35, 0.01]] * 5)
+    answering(monkeypatch, extractor, *[[0.64, 0.35, 0.01]] * 6)
     (result,) = extractor(given)
     assert result["label"] == LABELS[1]
     assert result["score"] == pytest.approx(0.35**0.5 / (0.64**0.5 + 0.35**0.5 + 0.1))
     marked = {"text": TEXT, "head": AUTHOR, "tail": BOOK}
     assert extractor(marked)["label"] == LABELS[1]
+    assert [result["label"] for result in extractor(marked, top_k=1)] == [LABELS[1]]
     assert extractor(marked, top_k=3)[0]["label"] == "Other"
     extractor.model.config.decision_threshold = 0.5
     assert extractor(marked)["label"] == "Other" and extractor(given) == []
@@ -203,6 +219,36 @@ FAR = {"tokens": ["author", *["dog"] * 80, "book", "house"]}
 FAR["entities"] = [{"start": 0, "end": 1}, {"start": 81, "end": 82}, {"start": 82, "end": 83}]
 
 
+def test_documents_are_read_in_a_window_around_each_pair(extractor):
+    sentences = ["the author wrote a book .", "a dog in the house .", "the cat , the taxi ."] * 8
+    words = " ".join(sentences).split()
+    author, dog, taxi = (55, 56), (61, 62), (70, 71)  # in three sentences, far from both ends
+    found = extractor(
+        {"text": " ".join(words), "entities": [characters(words, span) for span in (author, dog, taxi)]}, top_k=None
+    )
+    assert {result["head"]["text"] for result in found} == {"author", "dog", "taxi"}
+    for first, second in ((author, dog), (dog, taxi), (author, taxi)):
+        # 64 tokens: 2 special ones, 4 markers, the entities with all between them, and as many words on both sides.
+        room = 64 - 2 - 4 - (second[1] - first[0])
+        start = first[0] - room // 2
+        window = words[start : second[1] + room - room // 2]
+        spans = [(begin - start, end - start) for begin, end in (first, second)]
+        pair = extractor(
+            {"text": " ".join(window), "entities": [characters(window, span) for span in spans]}, top_k=None
+        )
+        ends = {words[first[0]], words[second[0]]}
+        whole = [result for result in found if {result["head"]["text"], result["tail"]["text"]} == ends]
+        assert len(pair) == len(whole) == 4
+        for result, other in zip(whole, pair, strict=True):
+            assert result["score"] == pytest.approx(other["score"], abs=1e-6)
+            assert (result["label"], result["head"]["text"]) == (other["label"], other["head"]["text"])
+
+
+def characters(words, span):
+    start = len(" ".join(words[: span[0]])) + bool(span[0])
+    return {"start": start, "end": start + len(" ".join(words[slice(*span)]))}
+
+
 def test_one_bad_input_costs_no_other(extractor, caplog):
     good, bad = INPUT, {"text": TEXT, "entities": [{"start": 5, "end": 10}, ENTITIES[1]]}
     expected = extractor(good, threshold=0)
@@ -220,7 +266,7 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
     found = list(extractor((row for row in inputs), threshold=0, on_error="skip"))
     assert found[1:3] == [[], []] and found[4] == far[:2]
     assert "4 of 6 pairs were skipped; the first: the two entities and what lies between" in caplog.text
-    with pytest.raises(UserError, match="do not fit in 64 tokens"):
+    with pytest.raises(UserError, match='do not fit in 64 tokens: .* on_error="skip" leaves out such pairs'):
         extractor(FAR)
 
 
@@ -239,6 +285,7 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({"text": TEXT, "entities": [{"start": -4, "end": 10}]}, r"entity 0 span \[-4, 10\) is wrong"),
         ({"text": TEXT, "entities": [{"start": 10, "end": 4}]}, r"entity 0 span \[10, 4\) is wrong"),
         ({"text": TEXT, "entities": [{"start": 4, "end": 4}]}, r"entity 0 span \[4, 4\) is wrong"),
+        ({"text": TEXT, "entities": [{"start": 3, "end": 4}]}, "the input: the entity 0 is empty"),
         ({"text": TEXT, "entities": [{"start": float("nan"), "end": 4}]}, r"but has \[nan, 4\]"),
         ({"tokens": ["a", "b"], "entities": [{"start": 0, "end": 3}]}, "the number of tokens"),
         ({"text": "", "entities": ENTITIES[:1]}, r"entity 0 span \[4, 10\) is wrong"),
@@ -247,6 +294,8 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({"text": TEXT, "entities": [{**ENTITIES[0], "label": ["PER"]}]}, "the label of entity 0 must be a string"),
         ({"text": "a \ud800 dog", "entities": []}, "a lone surrogate"),
         (5, "must be an object"),
+        (b"<e1>a</e1> <e2>b</e2>", "must be an object with named fields, or a text, not bytes"),
+        (TEXT, "the tag <e1> is missing; mark two entities as <e1>...</e1> and"),
         (None, "must be an object"),
     ],
 )

@@ -13,6 +13,7 @@ from transformers import BertConfig, PreTrainedModel, pipeline
 
 from msattn import (
     BertPairwiseConfig,
+    BertPairwiseForRelationClassification,
     BertPairwiseParser,
     DependencyParsingPipeline,
     MultiScaleConfig,
@@ -25,6 +26,7 @@ from msattn.errors import UserError
 from tests.common import REFUSE_MSATTN
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 NAMES = ("det", "nsubj", "punct", "root")
 # The checkpoint is saved once more.
 STRANGER = f"""{REFUSE_MSATTN}
@@ -42,17 +44,7 @@ PARSING, RELATIONS = "dependency-parsing", "relation-extraction"
 
 
 def parser(tokenizer) -> PreTrainedModel:
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    return BertPairwiseParser(
-        BertPairwiseConfig(
-            **sizes,
-            vocab_size=len(tokenizer),
-            max_position_embeddings=64,
-            id2label=dict(enumerate(NAMES)),
-            label2id={name: number for number, name in enumerate(NAMES)},
-            initializer_range=0.5,
-        )
-    )
+    return BertPairwiseParser(BertPairwiseConfig(**sizes(tokenizer), **labels(NAMES)))
 
 
 def bert_member(tokenizer) -> PreTrainedModel:
@@ -63,21 +55,34 @@ def marker_model(tokenizer) -> PreTrainedModel:
     return MultiScaleForRelationExtraction(MultiScaleConfig(encoder=encoder(tokenizer), **labels()))
 
 
+def bert_pairwise(tokenizer) -> PreTrainedModel:
+    return BertPairwiseForRelationClassification(BertPairwiseConfig(**sizes(tokenizer), **labels()))
+
+
 def pairwise_model(tokenizer) -> PreTrainedModel:
     return PairwiseForRelationClassification(PairwiseConfig(encoder=encoder(tokenizer), **labels()))
 
 
 def encoder(tokenizer) -> BertConfig:
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    return BertConfig(**sizes, vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5)
+    return BertConfig(**sizes(tokenizer))
 
 
-def labels() -> dict:
-    return {"id2label": dict(enumerate(LABELS)), "label2id": {name: number for number, name in enumerate(LABELS)}}
+def sizes(tokenizer) -> dict:
+    return {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "initializer_range": 0.5}
 
 
-MODELS = {"parser": parser, "bert_member": bert_member, "marker_model": marker_model, "pairwise": pairwise_model}
-TASKS = {"parser": PARSING, "bert_member": RELATIONS, "marker_model": RELATIONS, "pairwise": RELATIONS}
+def labels(names=LABELS) -> dict:
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+
+
+MODELS = {
+    "parser": parser,
+    "bert_member": bert_member,
+    "marker_model": marker_model,
+    "pairwise": pairwise_model,
+    "bert_pairwise": bert_pairwise,
+}
+TASKS = {name: PARSING if name == "parser" else RELATIONS for name in MODELS}
 CALLS = {
     PARSING: ("The dog doesn't sleep. A cat wrote a book.", {"lang": "en"}),
     RELATIONS: (

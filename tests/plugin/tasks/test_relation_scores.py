@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from datasets import Dataset
 from transformers import EvalPrediction
 
+from msattn.data.corpora.relations import random_pairs
+from msattn.tasks.relation_extraction import RelationExtraction
 from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
 
 LABELS = ["born in", "none", "works for"]
@@ -30,6 +35,16 @@ def test_metrics_are_those_of_the_answers():
     decided = relation_metrics(prediction, LABELS, "none", threshold=0.35)
     assert decided["f1"] == pytest.approx(80)
     assert decided["uncalibrated_f1"] == plain["f1"] and decided["uncalibrated_ece"] == plain["ece"]
+
+
+def test_false_positives_are_counted_on_sentences_without_training_examples():
+    row = {"text": "the old house near the wide river", "head": [8, 13], "tail": [28, 33], "label": "x"}
+    data = Dataset.from_list([row])
+    task = SimpleNamespace(
+        data={"train": data, "eval": data}, negative="Other", data_args=SimpleNamespace(split_seed=1)
+    )
+    assert random_pairs(data, 1) is not None
+    assert RelationExtraction.further_metrics(task, None, "eval") == {}
 
 
 def test_the_report_names_the_negative_label():

@@ -48,4 +48,5 @@ def test_fields_of_multi_scale_models(fields, unused):
 def test_none_is_not_used():
     config = MultiScaleBertConfig()
     config.decision_threshold = None
-    assert used_fields(config, ["decision_threshold", "fusion_layers"]) == {"fusion_layers": 1}
+    config.negative_label = ""
+    assert used_fields(config, ["decision_threshold", "fusion_layers", "negative_label"]) == {"fusion_layers": 1}

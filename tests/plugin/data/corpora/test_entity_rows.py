@@ -133,6 +133,21 @@ def test_one_marked_pair_yields_pairs_of_words(read):
         assert {head, tail} <= {*given, "leads", "the"} and {head, tail} != given and types == [None, None]
 
 
+def test_rows_of_one_text_share_their_negative_pairs(read):
+    text = "Ann works for Acme in Rome near the old river"
+    first = {"text": text, "head": [0, 3], "tail": [14, 18], "label": "employer"}
+    second = {**first, "tail": [22, 26], "label": "lives in"}
+    rows = read(first, second, TACRED, negatives=Negatives(200, "none", seed=1, words=True))
+    drawn = [row for row in rows if row["text"] == text and row["label"] == "none"]
+    # 3 entities and 7 other words; no pair is of two entities.
+    assert rows["label"][:3] == ["employer", "lives in", "none"] and len(drawn) == 10 * 9 - 3 * 2
+    spans = {"Ann", "Acme", "Rome"}
+    assert not any({text[slice(*row["head"])], text[slice(*row["tail"])]} <= spans for row in drawn)
+    assert len(rows) > 3 + len(drawn)  # the other text has its own
+    for pair in random_pairs(read(first, second), seed=1):
+        assert not spans & {word for role in ("head", "tail") for word in text[slice(*pair[role])].split()}
+
+
 def test_random_pairs_share_nothing_with_entities_nor_with_drawn_words(read):
     text = "Ann saw the old house of her friend near the river and went home"
     row = {"text": text, "head": [0, 3], "tail": [16, 21], "label": "x"}

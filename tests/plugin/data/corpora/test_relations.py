@@ -244,7 +244,7 @@ def test_bad_rows_name_the_line(write, change, message):
             b'{"text": "a"}\n{"te',
             "data.jsonl",
             ":1",
-            "<e1> is missing, and no field gives the entities' positions; it has",
+            "<e1> is missing, and no field (head, tail, ...) gives the entities' positions; it has",
         ),
         (b"{}\n", "data.jsonl", ":1", '"text"'),
         (b"[1]\n[1, 2", "data.json", ":2", "neither one JSON array"),
