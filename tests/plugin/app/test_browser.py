@@ -64,10 +64,10 @@ def visit(address):
 def test_a_paragraph_becomes_a_graph_and_a_tree(visit):
     expect.set_options(timeout=PATIENCE)
     page = visit(viewport={"width": 360, "height": 3000}, color_scheme="dark", has_touch=True)
-    # The last part of the page. Until it is there, Gradio may set the text anew.
-    expect(page.get_by_role("heading", name="How far the heads look")).to_be_visible()
     area, keys = page.locator("#text textarea"), page.keyboard
-    area.fill(TEXT)
+    while area.input_value() != TEXT:  # while it builds the page, Gradio sets the text anew
+        area.fill(TEXT)
+        page.wait_for_timeout(5000)
     area.focus()
     for steps, length in ((4, 6), (19, 4)):  # author, book
         keys.press("Control+Home")
