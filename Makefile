@@ -2,6 +2,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 DATA ?= ../shared/data
 SEED ?= 0
+SPACE ?= outputs/space
 ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 
 # Every path is relative, so that the path of the checkout may hold spaces.
@@ -32,13 +33,16 @@ define install_links
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
+.PHONY: help demo space test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@OMP_NUM_THREADS=1 $(RUN) run_re.py
+
+space: .venv/.tools .venv/.links-$(FILES) ## write a folder for a Space of the Hub (MODELS="owner/name ..." SPACE=folder)
+	@$(RUN) -m msattn_command app $(MODELS) --space "$(SPACE)"
 
 test: .venv/.tools .venv/.links-$(FILES) ## run the tests and print their coverage
 	@$(PYTEST) -m "not slow" --cov
@@ -99,7 +103,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,crf,onnx,parsing,tagging,spacy,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,app,crf,onnx,parsing,tagging,spacy,integrations]"
 	@touch $@
 
 .venv/.site: .venv/.ready
@@ -107,7 +111,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,crf,onnx,parsing,tagging]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,parsing,tagging]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)

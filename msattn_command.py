@@ -33,6 +33,7 @@ HELP = """usage: msattn COMMAND ...
   train       train, score and predict: msattn train relations --help
   predict     apply a checkpoint to a file: msattn predict MODEL FILE
   analysis    pictures and measures of attention; msattn analysis lists them
+  app         show what checkpoints find in a text, in the browser: msattn app MODEL [MODEL ...]
   export      write a checkpoint in another format: msattn export onnx MODEL FOLDER
   demo        train, score and use a small relation extractor, in about a minute
   --version   the version of msattn"""
@@ -56,12 +57,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         _run("msattn.analysis.__main__", "main", rest, "msattn analysis")
     elif name == "predict":
         _run("msattn.predict", "main", rest)
+    elif name == "app":
+        _run("msattn.app.command", "main", rest)
     elif name == "export":
         _run("msattn.onnx.command", "main", rest)
     elif name == "demo":
         _run("msattn.demo", "run_demo")
     else:
-        _refuse("command", name, ("train", "predict", "analysis", "export", "demo"))
+        _refuse("command", name, ("train", "predict", "analysis", "app", "export", "demo"))
 
 
 def _train(task: str, *rest: str) -> None:

@@ -42,6 +42,7 @@ ROOMS = {
         "errors argument_values command_line configuration data.files data.corpora data.inputs arguments pipelines "
         "auto onnx"
     ),
+    "app": ("errors argument_values command_line modeling data.files data.inputs arguments pipelines analysis auto"),
     "onnx": "errors command_line configuration modeling arguments auto",
     "run": "command_line guiding arguments tasks analysis",
     "demo": "data.corpora tasks run",

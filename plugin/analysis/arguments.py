@@ -15,7 +15,6 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from msattn.analysis.attention_maps import Text
 from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
 from msattn.configuration.any_encoder_config import AnyEncoderConfig
-from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.data.corpora.sentences import read_sentences
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
@@ -135,14 +134,15 @@ def load_encoder(name: str, argument: str = "model") -> tuple[PreTrainedModel, P
     load_config(name, argument)
     args = ModelArguments(model_name_or_path=name)
     tokenizer = load_tokenizer(args)
-    model = load_model(AutoModel, args, len(tokenizer)).float().eval()
-    if model.config.is_encoder_decoder:
-        model = model.get_encoder()
-    if isinstance(model.config, BertPairwiseConfig):
-        model = model.base_model  # AutoModel loads these with their heads
-    if isinstance(model.config, AnyEncoderConfig):
-        model = model.base_model.encoder
+    model = encoder_of(load_model(AutoModel, args, len(tokenizer)).float().eval())
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The encoder inside of a model: without task heads, our layers and the decoder."""
+    if model.config.is_encoder_decoder:
+        return model.get_encoder()
+    return model.base_model.encoder if isinstance(model.config, AnyEncoderConfig) else model.base_model
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -37,17 +37,22 @@ def attention_fields(attention: FusedAttention, digits: int = 6) -> dict[str, An
     }
 
 
-def write_examples(path: str | os.PathLike, title: str, text: str, examples: Sequence[Mapping[str, Any]]) -> None:
+def write_examples(
+    path: str | os.PathLike | None, title: str, text: str, examples: Sequence[Mapping[str, Any]]
+) -> str:
     """
     Writes the page.
 
     Args:
-        path (`str` or `os.PathLike`): The file to write.
+        path (`str` or `os.PathLike`, *optional*): The file to write.
         title (`str`): Its title.
         text (`str`): What the page shows without JavaScript.
         examples (`Sequence[Mapping[str, Any]]`):
             The examples: the fields of [`attention_fields`] or those of an error (`id`, `gold`, `prediction`, `score`,
             and `text` as a list of `[part, roles]`), or both.
+
+    Returns:
+        `str`: The page.
     """
     values = {
         "title": html.escape(title),
@@ -57,4 +62,6 @@ def write_examples(path: str | os.PathLike, title: str, text: str, examples: Seq
     }
     template = files("msattn.analysis").joinpath("examples_page.html").read_text(encoding="utf-8")
     page = re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], template)
-    Path(path).write_text(page, encoding="utf-8")
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8")
+    return page

@@ -8,7 +8,7 @@ from msattn.analysis.examples_page import attention_fields, write_examples
 from msattn.analysis.fused_attention import FusedAttention
 
 
-def fused_attention_html(attention: FusedAttention, path: str | os.PathLike) -> None:
+def fused_attention_html(attention: FusedAttention, path: str | os.PathLike | None = None) -> str:
     """
     Writes an interactive HTML page that shows the words and phrases that the selected token attends to.
 
@@ -17,7 +17,10 @@ def fused_attention_html(attention: FusedAttention, path: str | os.PathLike) -> 
 
     Args:
         attention (`FusedAttention`): The attention of a sentence.
-        path (`str` or `os.PathLike`): The file to write.
+        path (`str` or `os.PathLike`, *optional*): The file to write.
+
+    Returns:
+        `str`: The page.
     """
     title = attention.label or "Fused attention"
-    write_examples(path, title, " ".join(attention.tokens), [attention_fields(attention)])
+    return write_examples(path, title, " ".join(attention.tokens), [attention_fields(attention)])

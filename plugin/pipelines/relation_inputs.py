@@ -181,19 +181,23 @@ def sequence_of(row: Any) -> str | Sequence | None:
 
 
 def _check_border(text: str, span: Sequence[int], what: str) -> None:
-    """
-    Raises `UserError` if a span boundary is between two letters or two digits.
-
-    Letters without case are allowed: most scripts without case do not separate words by spaces, or attach particles.
-    """
+    """Raises `UserError` if a span boundary cuts a word."""
     start, end = span
-    for offset in (start, end):
-        pair = text[offset - 1 : offset + 1] if offset else ""
-        if len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal()):
-            raise UserError(
-                f"{WHERE}: the {what} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
-                f"{around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
-            )
+    if cuts_word(text, start) or cuts_word(text, end):
+        raise UserError(
+            f"{WHERE}: the {what} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
+            f"{around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
+        )
+
+
+def cuts_word(text: str, offset: int) -> bool:
+    """
+    Whether an offset is between two letters or two digits.
+
+    Letters without case do not count: most scripts without case do not separate words by spaces, or attach particles.
+    """
+    pair = text[offset - 1 : offset + 1] if offset else ""
+    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal())
 
 
 def _is_cased(character: str) -> bool:

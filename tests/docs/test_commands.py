@@ -140,7 +140,12 @@ LIMITS = {
 SHELL = r"""
 python() { printf '%s\0' "$@"; echo; }
 msattn() { python -m msattn_command "$@"; }
-make() { [ "$*" = demo ] && python run_re.py; }
+make() {
+    case "$1" in
+        demo) python run_re.py ;;
+        space) local "${@:2}"; msattn app $MODELS --space "$SPACE" ;;
+    esac
+}
 """
 
 

@@ -1,0 +1,92 @@
+"""The checkpoints behind the page, by what they find in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    Pipeline,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    pipeline,
+)
+
+from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
+from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction, auto_class_of
+from msattn.errors import UserError
+
+TASKS: Mapping[Any, str] = {
+    AutoModelForRelationExtraction: "relation-extraction",
+    AutoModelForDependencyParsing: "dependency-parsing",
+    AutoModelForTokenClassification: "token-classification",
+    AutoModelForSequenceClassification: "text-classification",
+}
+# The task of checkpoints without a head that we know. They show their attention.
+ENCODER = "encoder"
+
+
+class Checkpoint(NamedTuple):
+    """
+    A loaded checkpoint.
+
+    Args:
+        name (`str`): A folder, or a name on the Hub.
+        model (`PreTrainedModel`): The model, in evaluation mode. It is on the GPU if there is one.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+        run (`Pipeline`, *optional*): The pipeline of its task; `None` for an encoder.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    run: Pipeline | None = None
+
+
+def load_checkpoints(names: Sequence[str], lang: str | None = None) -> dict[str, Checkpoint]:
+    """
+    Loads checkpoints.
+
+    Args:
+        names (`Sequence[str]`): Folders, or names on the Hub; one of each task.
+        lang (`str`, *optional*): The language of the parser's rules for words, such as `"en"`.
+
+    Returns:
+        `dict[str, Checkpoint]`: The checkpoints by task: a pipeline's, or `"encoder"`.
+
+    Raises:
+        UserError: A checkpoint cannot be loaded, two are of one task, or `lang` is given without a parser.
+    """
+    found: dict[str, Checkpoint] = {}
+    for name in names:
+        task, checkpoint = _load(name, lang)
+        if task in found:
+            raise UserError(
+                f"{found[task].name} and {name} are both for {task}; the page shows one checkpoint of a task."
+            )
+        found[task] = checkpoint
+    if lang is not None and TASKS[AutoModelForDependencyParsing] not in found:
+        raise UserError(f"--lang {lang} is for a parser, and none of {', '.join(names)} is one.")
+    return found
+
+
+def _load(name: str, lang: str | None) -> tuple[str, Checkpoint]:
+    source = ModelArguments(model_name_or_path=name)
+    config = load_config(source)
+    try:
+        auto_class = auto_class_of(config, name)
+    except UserError:
+        auto_class = AutoModel
+    tokenizer = load_tokenizer(source, config)
+    model = load_model(auto_class, source, len(tokenizer)).float().eval()
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    if auto_class is AutoModel:
+        return ENCODER, Checkpoint(name, model, tokenizer)
+    task = TASKS[auto_class]
+    given = {"lang": lang} if lang is not None and task == "dependency-parsing" else {}
+    run = pipeline(task, model=model, tokenizer=tokenizer, device=model.device, **given)
+    return task, Checkpoint(name, model, tokenizer, run)

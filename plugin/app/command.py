@@ -1,0 +1,62 @@
+"""The command `msattn app`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from transformers.utils import logging
+
+from msattn.app.page import launch
+from msattn.app.space import write_space
+from msattn.argument_values import Count
+from msattn.command_line import named, parse_arguments
+from msattn.errors import UserError
+
+
+@dataclass
+class AppArguments:
+    """Arguments of `msattn app`."""
+
+    model: list[str] = field(
+        metadata={
+            "help": "Checkpoints: folders, or names on the Hub; one for each task, such as a tagger and a parser."
+        }
+    )
+    port: Count | None = field(default=None, metadata={"help": "Port. Default: the first free one from 7860 on."})
+    host: str | None = field(
+        default=None, metadata={"help": "Address to listen at; 0.0.0.0 for all. Default: this machine only."}
+    )
+    share: bool = field(
+        default=False, metadata={"help": "Ask Gradio's server for a public address, which tunnels to this machine."}
+    )
+    lang: str | None = field(default=None, metadata={"help": "Parser: language of the rules for words, such as en."})
+    space: str | None = field(
+        default=None, metadata={"help": "Write a folder for a Space on the Hub, instead of starting the page."}
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    """
+    Serves the page, or writes a Space.
+
+    Args:
+        argv (`Sequence[str]`): `MODEL [MODEL ...]`, and options.
+
+    Raises:
+        UserError: An argument is wrong, or a checkpoint cannot be loaded.
+    """
+    (args,) = parse_arguments([AppArguments], named(argv, "model"), "msattn app")
+    if args.space is not None:
+        if args.port or args.host or args.share:
+            raise UserError("--space writes a folder: --port, --host and --share are for the page on this machine.")
+        write_space(args.space, args.model, args.lang)
+        print(f"{args.space}: a Space of {', '.join(args.model)}")
+        return
+    logging.disable_progress_bar()
+    try:
+        launch(args.model, args.lang, server_port=args.port, server_name=args.host, share=args.share)
+    except OSError as error:
+        if "port" not in str(error):
+            raise
+        raise UserError(f"--port {args.port}: the port is in use; give another one, or none.") from error

@@ -1,0 +1,52 @@
+"""Untrained checkpoints of every kind that the page takes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification, BertModel
+
+from msattn import BiLSTMConfig, BiLSTMForSequenceClassification, PairwiseConfig, PairwiseParser
+from msattn.app.checkpoints import load_checkpoints
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def bert(*labels: str) -> BertConfig:
+    names = {"id2label": dict(enumerate(labels)), "label2id": {name: n for n, name in enumerate(labels)}}
+    return BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES, **(names if labels else {}))
+
+
+def trees(*labels: str) -> PairwiseConfig:
+    return PairwiseConfig(encoder=bert(), id2label=dict(enumerate(labels)))
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory):
+    """Their folder."""
+    torch.manual_seed(0)
+    models = {
+        "relations": tiny_relation_extractor()[0],
+        "parser": PairwiseParser(trees("root", "nsubj", "dep")),
+        "entities": BertForTokenClassification(bert("B-animal", "I-animal", "O")),
+        "words": BertForTokenClassification(bert("DET", "NOUN", "VERB")),
+        "classes": BertForSequenceClassification(bert("bad", "good")),
+        "score": BertForSequenceClassification(bert("relevant")),
+        "bilstm": BiLSTMForSequenceClassification(BiLSTMConfig(vocab_size=25, hidden_size=8, embedding_size=8)),
+        "encoder": BertModel(bert()),
+    }
+    models["relations"].classifier.bias.data[1] = 10  # whatever the text, Product-Producer(e2,e1)
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name, model in models.items():
+        model.save_pretrained(folder / name)
+        tiny_tokenizer().save_pretrained(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def load(checkpoints):
+    """Loads some by their names here."""
+    return cache(lambda *names, **options: load_checkpoints([str(checkpoints / name) for name in names], **options))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from msattn.app import build_page
+from msattn.app.panels import Panel, answered
+from msattn.errors import UserError
+
+TEXT = "the author wrote a book ."
+
+
+@pytest.fixture
+def open_page(load):
+    """The function that reads a text, and what it answers by the titles of the panels."""
+
+    def open_page(*names: str):
+        page = build_page(load(*names))
+        blocks = [block for block in page.blocks.values()]
+        functions = {function.name: function.fn for function in page.fns.values()}
+        return blocks, functions
+
+    return open_page
+
+
+def notes(values) -> list[str]:
+    return [value for part, value in values.items() if value and "note" in (part.elem_classes or ())]
+
+
+def values_of(values, kind: str) -> list:
+    return [value for part, value in values.items() if part.get_block_name() == kind]
+
+
+def test_the_page_has_a_panel_for_what_its_checkpoints_find(open_page):
+    def titles(*names):
+        blocks, _ = open_page(*names)
+        texts = (block.value for block in blocks if block.get_block_name() == "markdown" and block.value)
+        return [text.removeprefix("## ") for text in texts if text.startswith("## ")]
+
+    assert titles("encoder") == ["How far the heads look"]
+    assert titles("words", "parser") == ["Words and their tags", "Dependency trees", "How far the heads look"]
+    assert titles("relations", "entities", "classes") == [
+        *("Relations", "Class", "Fused attention", "How far the heads look")
+    ]
+
+
+def test_marked_entities_are_read(open_page):
+    _, functions = open_page("relations", "parser")
+    state = ("", [])
+    for span in ((4, 10), (19, 22)):
+        (state,) = values_of(functions["on_mark"](TEXT, "", state, span), "state")
+    assert [one["text"] for one in state[1]] == ["author", "book"]
+    values = functions["read"](TEXT, "", state)
+    (shown,) = values_of(values, "highlightedtext")
+    assert [(one["start"], one["end"]) for one in shown["entities"]] == [(4, 10), (19, 23)]
+    pictures = values_of(values, "html")
+    assert sum("<svg" in (picture or "") for picture in pictures) >= 1 and any("srcdoc" in (p or "") for p in pictures)
+    (state,) = values_of(functions["on_unmark"](TEXT, state, (5, 5)), "state")
+    assert [one["text"] for one in state[1]] == ["book"]
+    (note,) = notes(functions["on_mark"](TEXT, "", state, (3, 3)))
+    assert "Select the words of an entity" in note
+
+
+def test_a_tagger_reads_a_text_once_so_that_visitors_may_unmark(open_page):
+    _, functions = open_page("entities")
+    (state,) = values_of(functions["read"](TEXT, "", ("", [])), "state")
+    assert state[0] == TEXT and state[1]
+    values = functions["read"](TEXT, "", (TEXT, []))
+    assert values_of(values, "state") == [(TEXT, [])]
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "sentences"),
+    [
+        (("relations", "parser"), " ", ["There is no text"]),
+        (("relations", "parser"), "a" * 6000, ["The text has 6,000 characters"]),
+        (("relations",), TEXT, ["There is no entity in the text", "There is no entity in the text"]),
+        (("classes",), "dog " * 100, ["The text has 102 tokens"]),
+        (("bilstm",), TEXT, ["bilstm: "]),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(open_page, names, text, sentences):
+    _, functions = open_page(*names)
+    found = notes(functions["read"](text, "", ("", [])))
+    assert len(found) == len(sentences)
+    assert all(sentence in note for sentence, note in zip(sentences, found, strict=True))
+
+
+def test_a_failure_is_a_sentence_too_and_leaves_the_other_panels(caplog):
+    def fail():
+        raise RuntimeError("secret")
+
+    assert "secret" not in answered(fail, "note")["note"] and "Something went wrong" in answered(fail, "note")["note"]
+
+    def refuse(reading):
+        raise UserError("Too <short>.")
+
+    panel = Panel("note", ["picture"], refuse)
+    assert panel.values(None) == {
+        "note": '<p class="sentence" role="alert">Too &lt;short&gt;.</p>',
+        "picture": None,
+    }
+
+
+def test_nothing_is_reported_and_no_font_comes_from_elsewhere(open_page, monkeypatch):
+    import gradio as gr
+
+    from msattn.app import page
+
+    launched = {}
+    monkeypatch.setattr(gr.Blocks, "launch", lambda blocks, **options: launched.update(options, blocks=blocks))
+    monkeypatch.setattr(page, "load_checkpoints", lambda names, lang: {})
+    monkeypatch.setattr(page, "build_page", lambda checkpoints: gr.Blocks(analytics_enabled=False))
+    page.launch([], share=False)
+    assert not launched["theme"]._stylesheets and "http" not in launched["css"]
+    assert launched["share"] is False and not launched["blocks"].analytics_enabled

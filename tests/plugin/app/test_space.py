@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import ast
+from importlib.metadata import version
+
+import pytest
+import yaml
+
+from msattn.app.command import main
+from msattn.errors import UserError
+
+
+def test_a_space_is_three_files(tmp_path, capsys):
+    folder = tmp_path / "space"
+    main(["me/tagger", "me/parser", "--lang", "en", "--space", str(folder)])
+    assert capsys.readouterr().out == f"{folder}: a Space of me/tagger, me/parser\n"
+    assert {path.name for path in folder.iterdir()} == {"README.md", "app.py", "requirements.txt"}
+    _, front_matter, text = (folder / "README.md").read_text().split("---\n")
+    card = yaml.safe_load(front_matter)
+    assert (card["sdk"], card["sdk_version"], card["app_file"]) == ("gradio", version("gradio"), "app.py")
+    assert card["models"] == ["me/tagger", "me/parser"] and "me/parser" in text
+    assert (folder / "requirements.txt").read_text() == f"msattn[app]=={version('msattn')}\n"
+    imported, call = ast.parse((folder / "app.py").read_text()).body
+    assert (imported.module, imported.names[0].name, call.value.func.id) == ("msattn.app", "launch", "launch")
+    assert ast.unparse(call.value) == "launch(['me/tagger', 'me/parser'], lang='en')"
+    main(["me/tagger", "--space", str(folder)])  # writes it again
+    assert "parser" not in (folder / "app.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["outputs/a/b"], "outputs/a/b: a Space loads its checkpoints from the Hub"),
+        (["here"], "here: a Space loads its checkpoints from the Hub"),
+        (["me/tagger", "--share"], "--space writes a folder"),
+    ],
+)
+def test_a_space_of_something_else_is_a_sentence(argv, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(UserError, match=message):
+        main([*argv, "--space", str(tmp_path / "space")])
+
+
+def test_other_files_are_not_written_over(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="the folder has other files"):
+        main(["me/tagger", "--space", str(tmp_path)])
