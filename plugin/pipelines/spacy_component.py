@@ -15,17 +15,18 @@ from transformers import pipeline
 
 from msattn.data.inputs.word_rules import sentence_words
 from msattn.errors import UserError
+from msattn.trees.parses import decoder_of
 
 
 @Language.factory(
     "msattn_parser",
-    default_config={"decode": "mst", "batch_size": 32, "device": "cpu"},
+    default_config={"decode": None, "batch_size": 32, "device": "cpu"},
     assigns=[
         *("token.dep", "token.head", "token.is_sent_start", "doc.sents"),
         *("token.pos", "token.tag", "token.morph", "token.lemma"),
     ],
 )
-def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: int, device: str) -> SpacyParser:
+def make_parser(nlp: Language, name: str, model: str, decode: str | None, batch_size: int, device: str) -> SpacyParser:
     """
     The component for `nlp.add_pipe("msattn_parser", config={"model": ...})`.
 
@@ -33,7 +34,9 @@ def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: i
         nlp (`spacy.Language`): The pipeline.
         name (`str`): The name of the component.
         model (`str`): A parser: a folder, or a repository of the Hub.
-        decode (`str`): The tree decoder, `"mst"`, `"eisner"` or `"mbr"`; see [`DependencyParsingPipeline`].
+        decode (`str`, *optional*):
+            The tree decoder, `"mst"`, `"eisner"`, `"mbr"` or `"mbr_eisner"`; see [`DependencyParsingPipeline`].
+            Default: that of the checkpoint, or `"mst"` if that is `"greedy"`.
         batch_size (`int`): Sentences that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
 
@@ -42,7 +45,10 @@ def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: i
     """
     if decode == "greedy":
         raise UserError('spaCy needs trees, and the heads of decode="greedy" may be none; give mst, eisner or mbr.')
-    return SpacyParser(pipeline("dependency-parsing", model=model, decode=decode, device=device), batch_size)
+    parse = pipeline("dependency-parsing", model=model, decode=decode, device=device)
+    if decoder_of(parse.model.config) == "greedy":
+        parse.model.config.tree_decoder = "mst"
+    return SpacyParser(parse, batch_size)
 
 
 class SpacyParser:
