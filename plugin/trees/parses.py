@@ -27,8 +27,8 @@ logger = logging.get_logger(__name__)
 DECODERS = ("mst", "eisner", "mbr", "mbr_eisner", "greedy")
 # What decodes as well, with crossing arcs.
 CROSSING = {"eisner": "mst", "mbr_eisner": "mbr"}
-# 256 MiB.
-MARGINAL_NUMBERS = 2**25
+# 16 MiB.
+MARGINAL_NUMBERS = 2**21
 
 
 class Parses(NamedTuple):
