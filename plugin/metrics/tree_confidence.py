@@ -13,7 +13,7 @@ from msattn.trees.parses import DECODERS, decode_heads
 from msattn.trees.tree_decoding import greedy_heads
 from msattn.trees.tree_marginals import batch_marginals
 
-# Numbers that the marginals of a padded batch keep, a third of the words to the power of three for each sentence; 16 MiB.
+# Numbers that the marginals of a padded batch keep, 16 MiB: a third of the words to the power of three for a sentence.
 BATCH_NUMBERS = 2**21
 # Probabilities below this count as this, so that the likelihood of a wrong but certain parser is finite.
 LEAST = 1e-300
