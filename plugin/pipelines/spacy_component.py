@@ -9,7 +9,7 @@ import numpy as np
 from spacy.attrs import DEP, HEAD
 from spacy.language import Language
 from spacy.parts_of_speech import IDS as PARTS_OF_SPEECH
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc, MorphAnalysis, Token
 from spacy.util import minibatch
 from transformers import pipeline
 
@@ -131,6 +131,6 @@ def _tag(token: Token, word: Mapping[str, Any]) -> None:
     if "xpos" in word:
         token.tag_ = word["xpos"]
     if "feats" in word:
-        token.set_morph(word["feats"])
+        token.morph = MorphAnalysis(token.vocab, word["feats"])
     if "lemma" in word:
         token.lemma_ = word["lemma"]
