@@ -1,16 +1,21 @@
 """
 What one long line costs a parser among short sentences: the time of both over the sum of each alone.
 
-The long line is some sentences of the treebank in a row, as one sentence that is read in windows, and as one text.
+The long line is some sentences of the treebank in a row, as one sentence that is read in windows, and as one text. The
+pipeline parses them, and `run_parsing.py --do_predict`, from reading a file of sentences to writing CoNLL-U.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, take_turns
+from bench_parser_prediction import prediction
 from transformers import AutoTokenizer, pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser
@@ -42,18 +47,42 @@ def main() -> None:
     sentences = read_treebank(arguments.file)["words"][:]
     short = [words for words in sentences if len(words) <= arguments.most][: arguments.short]
     words = [word for sentence in sentences[-arguments.long :] for word in sentence]
-    lines = {"one sentence, in windows": {"words": words}, "a text": " ".join(words)}
-    inputs = [short, *([line] for line in lines.values()), *([*short, line] for line in lines.values())]
-    steps = [lambda given=given: parse(given, batch_size=arguments.batch_size) for given in inputs]
-    alone, *times = take_turns(steps, arguments, "turns")
-    rows = []
-    for name, long, both in zip(lines, times, times[len(lines) :], strict=False):
-        ratio = statistics.median(b / (s + o) for s, o, b in zip(alone, long, both, strict=True))
-        rows.append(
-            [name, *(f"{statistics.median(seconds):.2f} s" for seconds in (alone, long, both)), f"{ratio:.2f}"]
-        )
+    with TemporaryDirectory() as folder:
+        for part in (model, tokenizer):
+            part.save_pretrained(folder)
+        file = Path(folder, "sentences.txt")
+        write(file, [*short, words])
+        task, trainer = prediction(folder, file, arguments.device)
+        task.load()
+
+        def by_pipeline(lines: list) -> None:
+            parse(lines, batch_size=arguments.batch_size)
+
+        def by_script(lines: list) -> None:
+            write(file, lines)
+            predictions, _ = trainer.predict_alone(task.encode("test", read_treebank(file)))
+            task.write_predictions("test", predictions, Path(folder))
+
+        inputs = {
+            "one sentence, in windows": (words, by_pipeline),
+            "a text": (" ".join(words), by_pipeline),
+            "one sentence, by `run_parsing.py`": (words, by_script),
+        }
+        rows = []
+        for name, (line, step) in inputs.items():
+            steps = [lambda lines=lines, step=step: step(lines) for lines in (short, [line], [*short, line])]
+            alone, long, both = take_turns(steps, arguments, "turns")
+            ratio = statistics.median(b / (s + o) for s, o, b in zip(alone, long, both, strict=True))
+            medians = [f"{statistics.median(seconds):.2f} s" for seconds in (alone, long, both)]
+            rows.append([name, *medians, f"{ratio:.2f}"])
     print(f"{arguments.shape}, {len(short)} short sentences and {len(words)} words. {describe(arguments)}\n")
     print(markdown("the long line | short alone | long alone | both | both over the sum", rows))
+
+
+def write(file: Path, sentences: Sequence[Sequence[str]]) -> None:
+    # A word of a treebank may hold spaces, and a line of text has them between words.
+    lines = (" ".join(word.replace(" ", "") for word in words) for words in sentences)
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from msattn.command_line import parse_arguments as parse_flags
 from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.inputs.parser_windows import has_root
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.tasks.dependency_parsing import DependencyParsing
+from msattn.tasks.dependency_parsing import DependencyParsing, ParsingTrainer
 from msattn.tasks.experiment import Experiment
 
 
@@ -57,18 +57,25 @@ def save_parser(arguments: argparse.Namespace, folder: str) -> None:
         part.save_pretrained(folder)
 
 
+def prediction(folder: str, file: Path, device: str) -> tuple[DependencyParsing, ParsingTrainer]:
+    """What `run_parsing.py --do_predict` sets up for a saved parser, which is also the output folder, and a file."""
+    flags = f"--model_name_or_path {folder} --test_file {file} --do_predict --output_dir {folder} --report_to none"
+    flags += " --disable_tqdm true" + (" --use_cpu" if device == "cpu" else "")
+    types = (*DependencyParsing.argument_classes, TrainingArguments)
+    model_args, data_args, mlm_args, args = parse_flags(types, flags.split())
+    task = DependencyParsing(model_args, data_args, mlm_args, args, GuidingArguments())
+    return task, Experiment.of(task)._trainer(task.args, ExperimentArguments(), GuidingArguments())
+
+
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
     with TemporaryDirectory() as folder:
         save_parser(arguments, folder)
-        flags = f"--model_name_or_path {folder} --test_file {arguments.file} --do_predict --output_dir {folder}"
-        flags += " --report_to none --disable_tqdm true" + (" --use_cpu" if arguments.device == "cpu" else "")
-        flags += f" --max_predict_samples {arguments.sentences}" if arguments.sentences else ""
-        types = (*DependencyParsing.argument_classes, TrainingArguments)
-        model_args, data_args, mlm_args, args = parse_flags(types, flags.split())
-        task = DependencyParsing(model_args, data_args, mlm_args, args, GuidingArguments())
-        trainer = Experiment.of(task)._trainer(task.args, ExperimentArguments(), GuidingArguments())
+        sentences = Path(folder, "sentences.conllu")
+        lines = chain.from_iterable(read_treebank(arguments.file)["lines"][: arguments.sentences])
+        sentences.write_text("".join(lines), encoding="utf-8", newline="")
+        task, trainer = prediction(folder, sentences, arguments.device)
 
         def predict() -> None:
             encoded = task.load()["test"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from transformers import TrainingArguments
 
-from msattn.analysis.study_figure import plot_study
 from msattn.arguments.experiment_arguments import ExperimentArguments
 from msattn.command_line import parse_arguments, run_cli, set_up_logging
 from msattn.guiding.guiding_arguments import GuidingArguments
@@ -31,6 +32,13 @@ def run(task_class: type[Task], argv: Sequence[str] | None = None, prog: str | N
         set_up_logging(given[TrainingArguments])
         own = [given[argument_class] for argument_class in task_class.argument_classes]
         task = task_class(*[*own, given[TrainingArguments], given.get(GuidingArguments, GuidingArguments())])
-        run_task(task, given[ExperimentArguments], plot_study)
+        run_task(task, given[ExperimentArguments], _draw)
 
     run_cli(main)
+
+
+def _draw(studies: Sequence[Any], path: Path) -> None:
+    # What draws takes memory and seconds to import, and only studies need it.
+    from msattn.analysis.study_figure import plot_study
+
+    plot_study(studies, path)

@@ -13,8 +13,8 @@ from msattn.trees.parses import DECODERS, decode_heads
 from msattn.trees.tree_decoding import greedy_heads
 from msattn.trees.tree_marginals import batch_marginals
 
-# Numbers of a padded batch of scores, 8 MiB.
-BATCH_NUMBERS = 2**20
+# Numbers that the marginals of a padded batch keep, 16 MiB: a third of the words to the power of three for a sentence.
+BATCH_NUMBERS = 2**21
 # Probabilities below this count as this, so that the likelihood of a wrong but certain parser is finite.
 LEAST = 1e-300
 
@@ -123,7 +123,7 @@ def _batches(sentences: Sequence[ScoredSentence]) -> Iterator[_Batch]:
     ordered = sorted((sentence for sentence in sentences if len(sentence.heads)), key=lambda each: len(each.heads))
     while ordered:
         size = len(ordered[-1].scores)
-        part = ordered[-max(1, BATCH_NUMBERS // size**2) :]
+        part = ordered[-max(1, 3 * BATCH_NUMBERS // size**3) :]
         del ordered[-len(part) :]
         scores, heads = np.zeros((len(part), size, size)), np.full((len(part), size - 1), -1)
         for row, sentence in enumerate(part):

@@ -146,9 +146,13 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
-            k (`int`, *optional*): Return the best trees, as many as these, each with its probability.
+            k (`int`, *optional*):
+                Return the best trees, as many as these, each with its probability. They may have crossing arcs,
+                whatever the decoder of the checkpoint.
             marginals (`bool`, *optional*, defaults to `False`): Give each word the probability of its head.
-            fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
+            fixed (`Mapping[int, int]`, *optional*):
+                Heads that are known: dependent to head, words counted from 1. Where they need crossing arcs, a decoder
+                without them gives way to `"mst"` or `"mbr"`, with a warning.
             batch_size (`int`, *optional*, defaults to 1):
                 Inputs whose sentences go through the model at once. Batches also have a budget of word pieces.
 

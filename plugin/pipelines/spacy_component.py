@@ -9,23 +9,24 @@ import numpy as np
 from spacy.attrs import DEP, HEAD
 from spacy.language import Language
 from spacy.parts_of_speech import IDS as PARTS_OF_SPEECH
-from spacy.tokens import Doc
+from spacy.tokens import Doc, MorphAnalysis, Token
 from spacy.util import minibatch
 from transformers import pipeline
 
 from msattn.data.inputs.word_rules import sentence_words
 from msattn.errors import UserError
+from msattn.trees.parses import decoder_of
 
 
 @Language.factory(
     "msattn_parser",
-    default_config={"decode": "mst", "batch_size": 32, "device": "cpu"},
+    default_config={"decode": None, "batch_size": 32, "device": "cpu"},
     assigns=[
         *("token.dep", "token.head", "token.is_sent_start", "doc.sents"),
         *("token.pos", "token.tag", "token.morph", "token.lemma"),
     ],
 )
-def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: int, device: str) -> SpacyParser:
+def make_parser(nlp: Language, name: str, model: str, decode: str | None, batch_size: int, device: str) -> SpacyParser:
     """
     The component for `nlp.add_pipe("msattn_parser", config={"model": ...})`.
 
@@ -33,7 +34,9 @@ def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: i
         nlp (`spacy.Language`): The pipeline.
         name (`str`): The name of the component.
         model (`str`): A parser: a folder, or a repository of the Hub.
-        decode (`str`): The tree decoder, `"mst"`, `"eisner"` or `"mbr"`; see [`DependencyParsingPipeline`].
+        decode (`str`, *optional*):
+            The tree decoder, `"mst"`, `"eisner"`, `"mbr"` or `"mbr_eisner"`; see [`DependencyParsingPipeline`].
+            Default: that of the checkpoint, or `"mst"` if that is `"greedy"`.
         batch_size (`int`): Sentences that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
 
@@ -42,7 +45,10 @@ def make_parser(nlp: Language, name: str, model: str, decode: str, batch_size: i
     """
     if decode == "greedy":
         raise UserError('spaCy needs trees, and the heads of decode="greedy" may be none; give mst, eisner or mbr.')
-    return SpacyParser(pipeline("dependency-parsing", model=model, decode=decode, device=device), batch_size)
+    parse = pipeline("dependency-parsing", model=model, decode=decode, device=device)
+    if decoder_of(parse.model.config) == "greedy":
+        parse.model.config.tree_decoder = "mst"
+    return SpacyParser(parse, batch_size)
 
 
 class SpacyParser:
@@ -119,12 +125,12 @@ def _annotate(doc: Doc, sentences: Sequence[Sequence[int]], results: Sequence[Se
         doc.from_array([HEAD, DEP], table)
 
 
-def _tag(token: Any, word: Mapping[str, Any]) -> None:  # a `Token`, whose stub lacks `set_morph`
+def _tag(token: Token, word: Mapping[str, Any]) -> None:
     if "upos" in word:
         token.pos = PARTS_OF_SPEECH.get(word["upos"], 0)
     if "xpos" in word:
         token.tag_ = word["xpos"]
     if "feats" in word:
-        token.set_morph(word["feats"])
+        token.morph = MorphAnalysis(token.vocab, word["feats"])
     if "lemma" in word:
         token.lemma_ = word["lemma"]

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from transformers.utils import logging
 
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 from msattn.trees.k_best_trees import k_best_trees
 from msattn.trees.tree_decoding import (
     as_array,
@@ -21,9 +22,13 @@ from msattn.trees.tree_decoding import (
 )
 from msattn.trees.tree_marginals import batch_marginals
 
+logger = logging.get_logger(__name__)
+
 DECODERS = ("mst", "eisner", "mbr", "mbr_eisner", "greedy")
-# 256 MiB.
-MARGINAL_NUMBERS = 2**25
+# What decodes as well, with crossing arcs.
+CROSSING = {"eisner": "mst", "mbr_eisner": "mbr"}
+# 16 MiB.
+MARGINAL_NUMBERS = 2**21
 
 
 class Parses(NamedTuple):
@@ -181,7 +186,9 @@ def ranked_trees(
         relation_logits (`torch.Tensor`): `(words + 1, words + 1, relations)`, those of all pairs.
         k (`int`, *optional*): The number of trees, best first; only that of the decoder if `None`.
         fixed (`Mapping[int, int]`, *optional*): Heads that are known: dependent to head, words counted from 1.
-        decoder (`str`, *optional*, defaults to `"mst"`): See [`decode_heads`]; not used with `k`.
+        decoder (`str`, *optional*, defaults to `"mst"`):
+            See [`decode_heads`]; not used with `k`. If only trees with crossing arcs have the fixed heads, `"mst"`
+            takes the place of `"eisner"` and `"mbr"` that of `"mbr_eisner"`, with a warning.
         temperature (`float`, *optional*, defaults to 1.0): Divides the arc scores.
 
     Raises:
@@ -193,7 +200,7 @@ def ranked_trees(
         scores = with_fixed_heads(scores, None, [fixed])
     distribution = batch_marginals(torch.from_numpy(scores))
     if k is None:
-        trees = decode_heads(scores, greedy_heads(scores), decoder)
+        trees = _decoded_around(scores, fixed, decoder)
     else:
         trees, _ = k_best_trees(scores[0], k)
     words = np.arange(1, scores.shape[1])
@@ -213,6 +220,22 @@ def ranked_trees(
             )
         )
     return ranked
+
+
+def _decoded_around(scores: np.ndarray, fixed: Mapping[int, int] | None, decoder: str) -> np.ndarray:
+    """The heads of a sentence; with crossing arcs if the fixed heads need them."""
+    greedy = greedy_heads(scores)
+    try:
+        return decode_heads(scores, greedy, decoder)
+    except UserError:
+        if not fixed or decoder not in CROSSING:
+            raise
+    heads = decode_heads(scores, greedy, CROSSING[decoder])
+    logger.warning(
+        f"every tree with fixed={shown(fixed)} has crossing arcs, which {decoder} does not allow; this sentence is "
+        f"decoded by {CROSSING[decoder]}."
+    )
+    return heads
 
 
 def sentence_parses(

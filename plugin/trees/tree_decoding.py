@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 from msattn.trees.projective_trees import best_projective_tree
 from msattn.trees.spanning_trees import best_tree, without_overflow
 
@@ -113,14 +115,17 @@ def with_fixed_heads(scores: np.ndarray, lengths: Any, fixed: Sequence[Mapping[i
     The scores of [`decode_trees`] with `-inf` for every other head of a word whose head is known.
 
     Raises:
-        UserError: `fixed` has another number of sentences, or names a word that is not in its sentence, or an arc from
-            a word to itself.
+        UserError: `fixed` has another number of sentences, or is no mapping of numbers, or names a word that is not in
+            its sentence, or an arc from a word to itself.
     """
     if len(fixed) != len(scores):
         raise UserError(f"fixed heads are given for {len(fixed)} sentences; there are {len(scores)}.")
     scores = scores.copy()
     for row, words in enumerate(_lengths(scores, lengths)):
-        for dependent, head in (fixed[row] or {}).items():
+        arcs = fixed[row] or {}
+        if not isinstance(arcs, Mapping) or not all(isinstance(word, Integral) for word in chain(*arcs.items())):
+            raise UserError(f"fixed maps a dependent to its head, as in {{3: 2}}, not {shown(arcs)}.")
+        for dependent, head in arcs.items():
             if not (1 <= dependent <= words and 0 <= head <= words) or dependent == head:
                 raise UserError(
                     f"fixed={{{dependent}: {head}}} is no arc of sentence {row + 1}; its words are 1 to {words}, and "
@@ -242,7 +247,10 @@ def as_array(scores: Any) -> np.ndarray:
 def no_tree_error(sentence: str, kind: str, single_root: bool) -> UserError:
     """What to raise if every tree has an impossible arc."""
     roots = " with one root" if single_root else ""
-    return UserError(f"{sentence} has no {kind}{roots}: each has an arc with the score -inf; allow more arcs.")
+    return UserError(
+        f"{sentence} has no {kind}{roots}: each has an arc with the score -inf, or another head than a fixed one; "
+        "allow more arcs."
+    )
 
 
 def check_shape(scores: np.ndarray) -> None:

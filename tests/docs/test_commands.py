@@ -134,6 +134,7 @@ LIMITS = {
     "benchmarks/bench_entity_pairs.py": f"{BENCH} --words 8 --entities 2",
     "benchmarks/bench_onnx.py": f"{BENCH} --tokens 16 --batch_sizes 1",
     "benchmarks/bench_parser_prediction.py": f"{BENCH} --sentences 8",
+    "benchmarks/bench_parser_batches.py": f"{BENCH} --short 4 --long 4",
     "benchmarks/bench_pipeline.py": f"{BENCH} --sentences 4 --batch_sizes 2",
 }
 # bash expands loops, quotes and lines that go on, and prints the words of each command. It finds no other programs.

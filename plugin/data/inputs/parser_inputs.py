@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset
+from datasets.fingerprint import generate_random_fingerprint
 from transformers import PreTrainedTokenizerBase
 
 from msattn.data.inputs.parser_windows import parser_inputs, window_labels, window_tags
@@ -76,4 +77,6 @@ def encode_treebank(
         remove_columns=dataset.column_names,
         num_proc=num_proc,
         desc="Tokenising",
+        # Treebanks are in memory and nothing is cached: the usual one would pickle the vocabulary to hash it.
+        new_fingerprint=generate_random_fingerprint(),
     )

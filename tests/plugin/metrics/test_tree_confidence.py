@@ -91,6 +91,20 @@ def test_decoders_are_scored_on_the_same_words(numbers, monkeypatch):
     assert len(set(right.values())) > 2
 
 
+def test_marginals_of_a_batch_have_a_budget(monkeypatch):
+    shapes, marginals = [], tree_confidence.batch_marginals
+
+    def watched(scores, lengths):
+        shapes.append(scores.shape)
+        return marginals(scores, lengths)
+
+    expected = tree_calibration(sample(80), "mst", 2)
+    monkeypatch.setattr(tree_confidence, "batch_marginals", watched)
+    monkeypatch.setattr(tree_confidence, "BATCH_NUMBERS", 300)
+    assert tree_calibration(sample(80), "mst", 2) == pytest.approx(expected)
+    assert len(shapes) > 4 and all(rows * size**3 <= 3 * 300 for rows, size, _ in shapes)
+
+
 @pytest.mark.parametrize("decoder", ["mst", "mbr", "greedy"])
 def test_calibration_errors(decoder):
     sentences, columns = sample(120, 3), {}

@@ -206,6 +206,21 @@ def test_fixed_heads(parse):
         parse(words, fixed={1: 0, 2: 0})
     with pytest.raises(UserError, match="is no arc of sentence 1"):
         parse(words, fixed={5: 0})
+    for wrong in ([(1, 2)], {"1": 2}):
+        with pytest.raises(UserError, match="fixed maps a dependent to its head"):
+            parse(words, fixed=wrong)
+
+
+@pytest.mark.parametrize(("decode", "instead"), [("eisner", "mst"), ("mbr_eisner", "mbr")])
+def test_fixed_arcs_that_cross(parse, caplog, decode, instead):
+    words, crossing = {"words": ["The", "dog", "wrote", "a", "book", "."]}, {1: 3, 2: 4}
+    assert parse(words, fixed={1: 3}, decode=decode)[0]["head"] == 3
+    assert not caplog.text
+    assert parse(words, fixed=crossing, decode=decode) == parse(words, fixed=crossing, decode=instead)
+    (record,) = caplog.records
+    assert f"this sentence is decoded by {instead}" in record.message
+    with pytest.raises(UserError, match="has no tree with one root"):
+        parse(words, fixed={1: 2, 2: 1}, decode=decode)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,18 @@ def test_sentences_of_another_component(model):
     assert [len(sentence) for sentence in nlp("A dog. A cat.").sents] == [6]
 
 
+@pytest.mark.parametrize(("stored", "used"), [("eisner", "eisner"), ("mbr", "mbr"), ("greedy", "mst"), (None, "mst")])
+def test_decoder_of_the_checkpoint(tmp_path, stored, used):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("msattn_parser", config={"model": saved(tmp_path, tree_decoder=stored)})
+    doc = nlp("The dog wrote a book in the house and a cat sleeps with the author in a house.")
+    parse = nlp.get_pipe("msattn_parser").parse
+    words = {"words": [token.text for token in doc]}
+    heads = {decoder: [word["head"] for word in parse(words, decode=decoder)] for decoder in ("mst", "eisner", "mbr")}
+    assert [token.head.i + 1 if token.head != token else 0 for token in doc] == heads[used]
+    assert heads["mst"] != heads["eisner"]
+
+
 def test_saved_pipelines(nlp, tmp_path):
     nlp.to_disk(tmp_path)
     text = "The dog sleeps. A cat."

@@ -34,6 +34,12 @@ def test_pieces_know_their_words(tokenizer):
     assert window.inputs["attention_mask"] == [1] * 12
 
 
+def test_no_vocabulary_is_hashed(tokenizer, monkeypatch):
+    monkeypatch.setattr("datasets.arrow_dataset.update_fingerprint", lambda *_: pytest.fail("the tokenizer is hashed"))
+    rows = encode_treebank(Dataset.from_dict({"words": [SENTENCE], "lines": [[]]}), tokenizer, {})
+    assert rows["input_ids"][0] == parser_inputs(tokenizer, [SENTENCE])[0][0].inputs["input_ids"]
+
+
 def test_a_sentence_without_words_has_no_window(tokenizer):
     first, second = parser_inputs(tokenizer, [[], ["dog"]])
     assert first == [] and second[0].inputs["word_index"] == [0, 1, -1]
