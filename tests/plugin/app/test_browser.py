@@ -86,8 +86,9 @@ def test_a_paragraph_becomes_a_graph_and_a_tree(visit):
     expect(graph).to_contain_text("Product-Producer(e2,e1)")
     expect(tree).to_contain_text("wrote")
     expect(page.get_by_label("Distances of attention").locator("img")).to_be_visible()
-    token = page.frame_locator("iframe.fused").get_by_text("wrote").first
+    token = page.frame_locator("iframe.fused").get_by_role("button", name="wrote")
     token.click()
+    expect(token).to_have_attribute("aria-pressed", "true")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(map(int, background.strip("rgb()").split(", "))) < 150
