@@ -202,6 +202,8 @@ class ModelSource:
             return model
         if self.vectors is not None and hasattr(self.config, "embedding_size"):
             overrides["embedding_size"] = self.vectors.shape[1]
+        if getattr(self.config, "word_dropout", 0) and self.unk_token_id is None:
+            raise UserError("--word_dropout: the tokenizer has no token of unknown words.")
         if self.unk_token_id is not None and hasattr(self.config, "unk_token_id"):
             overrides["unk_token_id"] = self.unk_token_id
         config = self._config(vocab_size=self.vocabulary, pad_token_id=self.pad_token_id, **overrides)
@@ -271,6 +273,8 @@ class ModelSource:
             name, sign, value = override.partition("=")
             if not sign:
                 raise UserError(f"--config_overrides {override}: expected NAME=VALUE, such as hidden_size=100.")
+            if name == "word_dropout" and self.args.word_dropout is not None:
+                raise UserError(f"--config_overrides {override}: --word_dropout is given, too; leave one of them out.")
             if name not in known:
                 raise UserError(
                     f"--config_overrides {override}: {family} has no field {name!r} to set{_closest(name, known)}"

@@ -23,7 +23,7 @@ def unknown_share(dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> float
     """
     if tokenizer.unk_token_id is None or "input_ids" not in dataset.column_names:
         return 0.0
-    ids = pc.list_flatten(dataset.select_columns("input_ids").with_format("arrow")[:]["input_ids"])
+    ids = pc.list_flatten(dataset.select_columns("input_ids").with_format("arrow")[:]["input_ids"], recursive=True)
     counts = {pair["values"]: pair["counts"] for pair in pc.value_counts(ids).to_pylist()}
     unknown = counts.get(tokenizer.unk_token_id, 0)
     special = sum(counts.get(number, 0) for number in set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})

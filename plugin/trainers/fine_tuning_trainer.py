@@ -150,7 +150,7 @@ def _is_new(name: str, model: torch.nn.Module) -> bool:
     return not name.startswith(f"{encoder}.") or name.startswith(declared)
 
 
-def _is_embedding(name: str, model: torch.nn.Module) -> bool:
+def _is_embedding(name: str, model: Any) -> bool:
     """Whether the parameter belongs to the token embeddings."""
     embeddings = model.get_input_embeddings()
     return any(module is embeddings and name.startswith(f"{place}.") for place, module in model.named_modules())

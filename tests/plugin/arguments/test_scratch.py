@@ -127,6 +127,10 @@ def test_word_dropout(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     named = ModelArguments(tokenizer_name=str(tmp_path))
     assert unk(word_dropout=0.2, model_args=named) == (0.2, tokenizer.unk_token_id)
+    tokenizer.unk_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="--word_dropout: the tokenizer has no token of unknown words"):
+        unk(word_dropout=0.2, model_args=named)
 
 
 class TestPresets:
@@ -200,6 +204,7 @@ def test_another_tokenizer(tmp_path):
         ({"word_vectors": "none.txt"}, "--word_vectors none.txt: there is no such file"),
         ({"preset": "small", "model_type": "bilstm"}, "--preset small is for --model_type ms_transformer, not bilstm"),
         ({"word_dropout": 0.1, "model_type": "bert"}, "--word_dropout: the family bert has none"),
+        ({"word_dropout": 0.1, "config_overrides": ["word_dropout=0.2"]}, "--word_dropout is given, too; leave one"),
         ({"missing_vector_scale": 0.1}, "--missing_vector_scale needs --word_vectors"),
         ({"raw_text": True, "pretokenized": True}, "--raw_text and --pretokenized exclude each other"),
     ],
