@@ -33,11 +33,15 @@ class BiLSTMConfig(ScratchEncoderConfig):
             Dropout of the embeddings, of the states of each layer, and before the classifier.
         classifier_dropout (`float`, *optional*):
             Dropout of the classifier; `None` means `hidden_dropout_prob`.
+        word_dropout (`float`, *optional*, defaults to 0.0):
+            Share of the tokens that training replaces by [UNK]. It trains the vector of unknown words.
         initializer_range (`float`, *optional*, defaults to 0.1):
             Standard deviation of the initial weights outside of the LSTM, whose own weights start as Xavier uniform.
             There is no layer norm to make up for a small one.
         pad_token_id (`int`, *optional*, defaults to 0):
             Id of the padding token.
+        unk_token_id (`int`, *optional*, defaults to 1):
+            Id of the token of unknown words, [UNK].
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type, a size is below 1, `hidden_size` is

@@ -63,12 +63,16 @@ class MSTransformerConfig(ScratchEncoderConfig):
             Dropout of the attention weights. Above 0, a CPU has no fused attention and needs more time and memory.
         classifier_dropout (`float`, *optional*):
             Dropout of the classifier; `None` means `hidden_dropout_prob`.
+        word_dropout (`float`, *optional*, defaults to 0.0):
+            Share of the tokens that training replaces by [UNK]. It trains the vector of unknown words.
         initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of the initial weights.
         layer_norm_eps (`float`, *optional*, defaults to 1e-05):
             Epsilon of the layer norms.
         pad_token_id (`int`, *optional*, defaults to 0):
             Id of the padding token.
+        unk_token_id (`int`, *optional*, defaults to 1):
+            Id of the token of unknown words, [UNK].
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size

@@ -23,15 +23,19 @@ class ScratchEncoderConfig(PreTrainedConfig):
     crf: bool = False
     hidden_dropout_prob: float | int = 0.1
     classifier_dropout: float | int | None = None
+    word_dropout: float | int = 0.0
     initializer_range: float = 0.02
     pad_token_id: int | None = 0
+    unk_token_id: int = 1
 
     def validate_encoder(self):
         """Part of the `@strict` validation, which runs on construction."""
         self._check_sizes("vocab_size", "hidden_size")
         if self.embedding_size is not None and self.embedding_size < 1:
             raise ValueError(f"embedding_size must be at least 1 or None, got {self.embedding_size}")
-        self._check_rates("hidden_dropout_prob", "classifier_dropout")
+        self._check_rates("hidden_dropout_prob", "classifier_dropout", "word_dropout")
+        if self.word_dropout and not 0 <= self.unk_token_id < self.vocab_size:
+            raise ValueError(f"unk_token_id must be one of the {self.vocab_size} tokens, got {self.unk_token_id}")
         if self.hidden_act not in ACT2FN:
             raise ValueError(f"hidden_act must be one of {', '.join(ACT2FN)}, got {self.hidden_act!r}")
 

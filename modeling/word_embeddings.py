@@ -6,11 +6,14 @@ import torch
 from torch import nn
 
 from ..configuration.scratch_encoder import ScratchEncoderConfig
+from .real_tokens import first_token
 
 
 class WordEmbeddings(nn.Module):
     """
     Word vectors, projected to the width of the layers, plus position embeddings.
+
+    Training replaces a share of the tokens, `config.word_dropout`, by [UNK]. The first token, [CLS], and padding stay.
 
     Args:
         config ([`ScratchEncoderConfig`]): Sizes and dropout.
@@ -23,6 +26,7 @@ class WordEmbeddings(nn.Module):
         width = config.embedding_size or config.hidden_size
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
         self.projection = nn.Linear(width, config.hidden_size) if width != config.hidden_size else nn.Identity()
+        self.word_dropout, self.unknown = config.word_dropout, config.unk_token_id
         self.positions = positions
         if positions == "learned":
             self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
@@ -44,6 +48,10 @@ class WordEmbeddings(nn.Module):
             ValueError: There are more tokens than learned positions.
         """
         if inputs_embeds is None:
+            if self.training and self.word_dropout and input_ids is not None:
+                inner = attention_mask.bool() & ~first_token(attention_mask)
+                dropped = inner & (torch.rand(inner.shape, device=inner.device) < self.word_dropout)
+                input_ids = input_ids.masked_fill(dropped, self.unknown)
             inputs_embeds = self.word_embeddings(input_ids)
         states = self.projection(inputs_embeds)
         # Counted from the first real token, so that padding on the left moves nothing.

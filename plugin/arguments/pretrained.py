@@ -63,6 +63,10 @@ class ModelArguments:
         default=None,
         metadata={"help": "Learning rate of the layers above the encoder. Default: --learning_rate."},
     )
+    embedding_learning_rate: NotNegative | None = field(
+        default=None,
+        metadata={"help": "Learning rate of the token embeddings; 0 freezes them. Default: --learning_rate."},
+    )
 
     def config_overrides(self) -> dict[str, Any]:
         """The configuration fields that were set on the command line."""

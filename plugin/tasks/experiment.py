@@ -181,6 +181,7 @@ class Experiment:
             compute_metrics=task.metrics,
             callbacks=None if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)],
             new_layers_learning_rate=task.model_args.new_layers_learning_rate,
+            embedding_learning_rate=task.model_args.embedding_learning_rate,
             compute_loss_func=task.loss,
             guiding=guiding,
         )

@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from msattn.arguments.memory import refuse_too_large
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
-from msattn.arguments.scratch_arguments import VOCABULARY, ScratchArguments
+from msattn.arguments.scratch_arguments import PRESET_FAMILY, PRESETS, VOCABULARY, ScratchArguments
 from msattn.command_line import existing_file
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.word_vectors import read_word_vectors, vector_words
@@ -27,7 +27,7 @@ from msattn.tasks.encoder_vectors import encoder_vectors, fewer_dimensions
 logger = logging.get_logger(__name__)
 
 # Configuration fields that are set from the data, not by --config_overrides.
-FROM_DATA = ("vocab_size", "pad_token_id", "id2label", "label2id")
+FROM_DATA = ("vocab_size", "pad_token_id", "unk_token_id", "id2label", "label2id")
 # Configuration fields that the model card of a model trained from scratch lists.
 CARD_FIELDS = (
     "model_type",
@@ -59,12 +59,14 @@ class ModelSource:
 
     Raises:
         UserError: The model does not fit into memory, both or neither of `--model_name_or_path` and `--model_type`
-            are given, `--model_type` is unknown or used without training, a field of `--config_overrides` is unknown
-            or invalid, or an argument for training from scratch is combined with a checkpoint or, for the vocabulary,
-            with `--tokenizer_name`.
+            are given, `--model_type` is unknown or used without training, `--preset` or `--word_dropout` is for
+            another family, a field of `--config_overrides` is unknown or invalid, or an argument for training from
+            scratch is combined with a checkpoint or, for the vocabulary, with `--tokenizer_name`.
     """
 
     def __init__(self, model_args: ModelArguments, scratch_args: ScratchArguments, do_train: bool = True):
+        if scratch_args.preset is not None and model_args.model_name_or_path is None:
+            scratch_args = replace(scratch_args, model_type=scratch_args.model_type or PRESET_FAMILY)
         self.fresh = scratch_args.model_type is not None
         if self.fresh == (model_args.model_name_or_path is not None):
             raise UserError(
@@ -78,11 +80,19 @@ class ModelSource:
                 raise UserError(f"--{option.name} is for training from scratch, with --model_type.")
             if given and model_args.tokenizer_name and option.name in VOCABULARY:
                 raise UserError(f"--{option.name} is for a vocabulary of its own: leave out --tokenizer_name.")
-        for name in ("word_vector_size", "word_vector_deviation"):
-            if getattr(scratch_args, name) is not None and scratch_args.word_vectors is None:
+        if scratch_args.raw_text and scratch_args.pretokenized:
+            raise UserError("--raw_text and --pretokenized exclude each other: is punctuation to be split off?")
+        for name, default in (
+            ("word_vector_size", None),
+            ("word_vector_deviation", None),
+            ("missing_vector_scale", 1),
+        ):
+            if getattr(scratch_args, name) != default and scratch_args.word_vectors is None:
                 raise UserError(f"--{name} needs --word_vectors.")
         self.encoder = _encoder(scratch_args.word_vectors)
         if self.encoder is not None:
+            if scratch_args.missing_vector_scale != 1:
+                raise UserError(f"--missing_vector_scale: {self.encoder} has a vector for each of its tokens.")
             model_args = self._with_its_tokenizer(model_args, scratch_args, self.encoder)
         self.model_args = model_args
         self.args = scratch_args
@@ -95,6 +105,7 @@ class ModelSource:
         self.vocabulary = 0
         self.vectors: torch.Tensor | None = None
         self.pad_token_id: int | None = None
+        self.unk_token_id: int | None = None
 
     @property
     def card_fields(self) -> Sequence[str]:
@@ -130,7 +141,7 @@ class ModelSource:
             tokenizer = train_word_tokenizer(
                 texts or (),
                 lower_case=not args.cased,
-                raw_text=args.raw_text,
+                raw_text=not args.pretokenized,
                 min_frequency=args.min_word_frequency,
                 max_size=args.vocabulary_size,
                 model_max_length=most_tokens(self.config),
@@ -143,7 +154,9 @@ class ModelSource:
                 add_words(tokenizer, vector_words(path), args.vocabulary_size)
             logger.info(f"The vocabulary has {len(tokenizer)} tokens, {len(words)} words of the texts among them.")
         if path is not None:
-            self.vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
+            self.vectors = torch.from_numpy(
+                read_word_vectors(path, tokenizer.get_vocab(), words=words, missing_scale=args.missing_vector_scale)
+            )
         elif self.encoder is not None:
             self.vectors = encoder_vectors(self.model_args, self.encoder)[: len(tokenizer)]
         if self.vectors is not None:
@@ -154,6 +167,7 @@ class ModelSource:
                 self.vectors *= deviation / self.vectors.std()
             self.vectors[tokenizer.pad_token_id] = 0
         self.vocabulary, self.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+        self.unk_token_id = tokenizer.unk_token_id
         return tokenizer
 
     def model(
@@ -188,6 +202,10 @@ class ModelSource:
             return model
         if self.vectors is not None and hasattr(self.config, "embedding_size"):
             overrides["embedding_size"] = self.vectors.shape[1]
+        if getattr(self.config, "word_dropout", 0) and self.unk_token_id is None:
+            raise UserError("--word_dropout: the tokenizer has no token of unknown words.")
+        if self.unk_token_id is not None and hasattr(self.config, "unk_token_id"):
+            overrides["unk_token_id"] = self.unk_token_id
         config = self._config(vocab_size=self.vocabulary, pad_token_id=self.pad_token_id, **overrides)
         try:
             model = model_class.from_config(config, attn_implementation=self.model_args.attn_implementation)
@@ -242,11 +260,21 @@ class ModelSource:
             raise UserError(f"--model_type: there is no family {family!r}{_closest(family, CONFIG_MAPPING.keys())}")
         default = self._config()
         known = {*default.to_dict(), *default.attribute_map}.difference(FROM_DATA)
-        overrides = {}
+        overrides: dict[str, Any] = {}
+        if self.args.preset is not None:
+            if family != PRESET_FAMILY:
+                raise UserError(f"--preset {self.args.preset} is for --model_type {PRESET_FAMILY}, not {family}.")
+            overrides |= PRESETS[self.args.preset]
+        if self.args.word_dropout is not None:
+            if "word_dropout" not in known:
+                raise UserError(f"--word_dropout: the family {family} has none.")
+            overrides["word_dropout"] = self.args.word_dropout
         for override in self.args.config_overrides or ():
             name, sign, value = override.partition("=")
             if not sign:
                 raise UserError(f"--config_overrides {override}: expected NAME=VALUE, such as hidden_size=100.")
+            if name == "word_dropout" and self.args.word_dropout is not None:
+                raise UserError(f"--config_overrides {override}: --word_dropout is given, too; leave one of them out.")
             if name not in known:
                 raise UserError(
                     f"--config_overrides {override}: {family} has no field {name!r} to set{_closest(name, known)}"

@@ -26,6 +26,7 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.sentence_stream import SentenceStream
 from msattn.tasks.splits import hold_out, is_used, most_samples, used_splits
+from msattn.tasks.unknown_tokens import warn_of_unknown
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
 from msattn.trainers.guiding_mixin import GuidingMixin
 
@@ -217,6 +218,8 @@ class Task(ABC):
         for prefix, data in self.data.items():
             with self.args.main_process_first(desc=f"encoding {prefix}"):
                 self.encoded[prefix] = self.encode(prefix, data)
+            if isinstance(self.encoded[prefix], Dataset):
+                warn_of_unknown(prefix, self.encoded[prefix], self.tokenizer)
         return self.encoded
 
     def file(self, split: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict
+from tokenizers.models import WordLevel
 from transformers import (
     AutoModelForTokenClassification,
     DataCollatorForTokenClassification,
@@ -172,11 +173,18 @@ class TokenClassification(Task):
             splits=self.card_splits(),
             metrics=METRIC_NAMES,
             description=description,
-            usage=partial(_usage, entities=self.entities, carries_code=carries_code),
+            usage=partial(_usage, strategy=self._strategy, carries_code=carries_code),
             tags=["named-entity-recognition" if self.entities else "part-of-speech"],
             config_fields=self.source.card_fields,
             carries_code=carries_code,
         )
+
+    @property
+    def _strategy(self) -> str:
+        """How the pipeline joins tokens. With `first` it takes the full stop behind a whole word for its end."""
+        if not self.entities:
+            return "none"
+        return "simple" if isinstance(self.tokenizer.backend_tokenizer.model, WordLevel) else "first"
 
     def _read(self, hub: DatasetDict, split: str) -> Dataset | None:
         path = self.file(split)
@@ -235,9 +243,8 @@ def _tags(dataset: Dataset) -> set[str]:
     return set(chain.from_iterable(dataset["tags"])) if "tags" in dataset.column_names else set()
 
 
-def _usage(name: str, entities: bool, carries_code: bool) -> str:
-    strategy = "first" if entities else "none"
+def _usage(name: str, strategy: str, carries_code: bool) -> str:
     return f'''{"import msattn  # noqa: F401" + chr(10) if carries_code else ""}from transformers import pipeline
 
 tag = pipeline("token-classification", model="{name}", aggregation_strategy="{strategy}")
-print(tag("My name is Sarah and I live in London ."))'''
+print(tag("My name is Sarah and I live in London."))'''

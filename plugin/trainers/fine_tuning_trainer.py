@@ -24,7 +24,8 @@ from msattn.trainers.unsaved_token import UnsavedToken
 
 class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer):
     r"""
-    A [`Trainer`] with a separate learning rate for the randomly initialized layers above a pre-trained encoder.
+    A [`Trainer`] with separate learning rates for the randomly initialized layers above a pre-trained encoder, and for
+    the token embeddings.
 
     It stops if the loss or a weight becomes NaN or infinite; see [`FiniteMixin`].
 
@@ -34,16 +35,27 @@ class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer)
             Learning rate of the new layers: all parameters outside the base model, and those of the sub-modules listed
             in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
             parameters. Default: `args.learning_rate`.
+        embedding_learning_rate (`float`, *optional*):
+            Learning rate of the token embeddings; 0 freezes them. Default: `args.learning_rate`.
         **kwargs: Keyword arguments of [`Trainer`].
 
     Raises:
         UserError: Transformers or Accelerate refuse a training argument, or the package that it needs is missing.
     """
 
-    def __init__(self, *args: Any, new_layers_learning_rate: float | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        new_layers_learning_rate: float | None = None,
+        embedding_learning_rate: float | None = None,
+        **kwargs: Any,
+    ):
         with _refused_arguments():
             super().__init__(*args, **kwargs)
         self.new_layers_learning_rate = new_layers_learning_rate
+        self.embedding_learning_rate = embedding_learning_rate
+        if embedding_learning_rate == 0:  # saves their gradients, too
+            self.model.get_input_embeddings().requires_grad_(False)
         if self.args.hub_token is not None:
             self.args.hub_token = UnsavedToken(self.args.hub_token)
         plugin = getattr(self.accelerator.state, "fsdp_plugin", None)
@@ -54,8 +66,15 @@ class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer)
         fresh = self.optimizer is None
         with _refused_arguments():
             optimizer = super().create_optimizer(*args)
-        if fresh and self.new_layers_learning_rate is not None:
-            self._split_groups(optimizer, *args or (self.model,))
+        if fresh:
+            model = args[0] if args else self.model
+            for belongs, rate in (
+                (_is_new, self.new_layers_learning_rate),
+                (_is_embedding, self.embedding_learning_rate),
+            ):
+                if rate is not None:
+                    named = ((name.removeprefix("module."), tensor) for name, tensor in model.named_parameters())
+                    _move(optimizer, {tensor for name, tensor in named if belongs(name, self.model)}, rate)
         return optimizer
 
     def create_scheduler(self, *args: Any, **kwargs: Any) -> torch.optim.lr_scheduler.LRScheduler:
@@ -97,18 +116,6 @@ class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer)
         if not Path(self.args.output_dir, "README.md").exists():
             super().create_model_card(*args, **kwargs)
 
-    def _split_groups(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-        new = {
-            parameter
-            for name, parameter in model.named_parameters()
-            if _is_new(name.removeprefix("module."), self.model)
-        }
-        for group in list(optimizer.param_groups):
-            moved = [parameter for parameter in group["params"] if parameter in new]
-            if moved:
-                group["params"] = [parameter for parameter in group["params"] if parameter not in new]
-                optimizer.add_param_group({**group, "params": moved, "lr": self.new_layers_learning_rate})
-
 
 @contextmanager
 def _refused_arguments() -> Iterator[None]:
@@ -117,6 +124,15 @@ def _refused_arguments() -> Iterator[None]:
         yield
     except (ImportError, TypeError, ValueError) as error:
         raise UserError(str(error) if isinstance(error, UserError) else f"training arguments: {error}") from error
+
+
+def _move(optimizer: torch.optim.Optimizer, parameters: set[torch.nn.Parameter], learning_rate: float) -> None:
+    """Moves parameters to groups of their own, with this learning rate."""
+    for group in list(optimizer.param_groups):
+        moved = [parameter for parameter in group["params"] if parameter in parameters]
+        if moved:
+            group["params"] = [parameter for parameter in group["params"] if parameter not in parameters]
+            optimizer.add_param_group({**group, "params": moved, "lr": learning_rate})
 
 
 def _blocks(model: Any) -> list[str]:
@@ -132,3 +148,9 @@ def _is_new(name: str, model: torch.nn.Module) -> bool:
     encoder = getattr(model, "_encoder_path", model.base_model_prefix)
     declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
     return not name.startswith(f"{encoder}.") or name.startswith(declared)
+
+
+def _is_embedding(name: str, model: Any) -> bool:
+    """Whether the parameter belongs to the token embeddings."""
+    embeddings = model.get_input_embeddings()
+    return any(module is embeddings and name.startswith(f"{place}.") for place, module in model.named_modules())

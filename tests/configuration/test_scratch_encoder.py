@@ -17,8 +17,10 @@ CHANGED = {
     "crf": True,
     "hidden_dropout_prob": 0.2,
     "classifier_dropout": 0.4,
+    "word_dropout": 0.1,
     "initializer_range": 0.05,
     "pad_token_id": 1,
+    "unk_token_id": 3,
 }
 
 # What is wrong, and what the message says is right.
@@ -31,6 +33,8 @@ WRONG = [
     ({"hidden_act": "rule"}, "hidden_act must be one of"),
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a rate between 0 and 1, got 1.5"),
     ({"classifier_dropout": -0.1}, "classifier_dropout must be a rate between 0 and 1, got -0.1"),
+    ({"word_dropout": 2}, "word_dropout must be a rate between 0 and 1, got 2"),
+    ({"word_dropout": 0.1, "unk_token_id": 30000}, "unk_token_id must be one of the 30000 tokens, got 30000"),
     ({"sentence_pairs": 1}, "'sentence_pairs' expected bool, got int"),
     ({"crf": "yes"}, "'crf' expected bool, got str"),
 ]

@@ -129,6 +129,7 @@ LIMITS = {
     "benchmarks/bench_guiding.py": f"{BENCH} --shape minilm --tokens 16 --batch-tokens 32",
     "benchmarks/bench_statistics.py": f"{BENCH} --tokens 16",
     "benchmarks/bench_scale_attention.py": f"{BENCH} --tokens 16 --windows 1 --model-tokens 16 --batch-tokens 32",
+    "benchmarks/bench_presets.py": f"{BENCH} --tokens 16 --train-tokens 16 --batch-tokens 32",
     "benchmarks/bench_windows.py": f"{BENCH} --tokens 16 --hidden-size 32 --heads 2",
     "benchmarks/bench_pairwise.py": f"{BENCH} --words 5 --batch-words 10",
     "benchmarks/bench_entity_pairs.py": f"{BENCH} --words 8 --entities 2",

@@ -47,6 +47,29 @@ def test_too_many_tokens_for_learned_positions():
         layer(INPUT_IDS, None, MASK)
 
 
+class TestWordDropout:
+    def test_replaces_words_in_training_only(self):
+        layer = embeddings(word_dropout=1.0, unk_token_id=3, hidden_dropout_prob=0.0)
+        assert torch.equal(layer(INPUT_IDS, None, MASK), embeddings()(INPUT_IDS, None, MASK))
+        unknown = torch.tensor([[5, 3, 3, 3, 0], [8, 3, 0, 0, 0]])  # not [CLS], not padding
+        assert torch.equal(layer.train()(INPUT_IDS, None, MASK), layer.word_embeddings(unknown))
+        layer(INPUT_IDS, None, MASK).sum().backward()
+        trained = layer.word_embeddings.weight.grad.abs().sum(-1).nonzero().flatten().tolist()
+        assert trained == [3, 5, 8]
+
+    def test_replaces_a_share(self):
+        layer = embeddings(word_dropout=0.25, hidden_dropout_prob=0.0).train()
+        ids = torch.full((100, 101), 7)
+        states = layer(ids, None, torch.ones_like(ids))
+        replaced = (states == layer.word_embeddings.weight[1]).all(-1)
+        assert not replaced[:, 0].any() and 0.23 < replaced[:, 1:].float().mean() < 0.27
+
+    def test_left_padding(self):
+        layer = embeddings(word_dropout=1.0, hidden_dropout_prob=0.0).train()
+        found = layer(INPUT_IDS.roll(1, 1), None, MASK.roll(1, 1)).roll(-1, 1)
+        assert torch.equal(found, layer(INPUT_IDS, None, MASK))
+
+
 @pytest.mark.parametrize("width", [6, 7])
 def test_sinusoids(width):
     found = sinusoids(torch.tensor([[0, 3]]), width)

@@ -91,6 +91,7 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
         "do_train",
         "do_eval",
         "do_predict",
+        "pretokenized",
         model_name_or_path=None,
         model_type=family,
         config_overrides=["hidden_size=16", *overrides],

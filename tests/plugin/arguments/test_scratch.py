@@ -8,6 +8,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
     BertModel,
@@ -90,7 +91,71 @@ def test_most_words(vectors):
     assert words(vocabulary_size=7, word_vectors=vectors) == {"a", ".", "dog"}
     assert words(vocabulary_size=8, min_word_frequency=2, word_vectors=vectors) == {"a", ".", "dog", "cat"}
     assert words(min_word_frequency=2, cased=True, word_vectors=vectors) == {"a", ".", "dog", "cat", "Taxi", "zebra"}
-    assert set(fresh(raw_text=True).tokenizer(["the dog."]).get_vocab()) > {"the", "dog", "."}
+
+
+def test_raw_text_unless_it_is_pretokenized(tmp_path):
+    for options in ({}, {"raw_text": True}):
+        tokenizer = fresh(**options).tokenizer(["the dog."])
+        assert set(tokenizer.get_vocab()) > {"the", "dog", "."}
+        tokenizer.save_pretrained(tmp_path)  # a pipeline reads as training did
+        assert AutoTokenizer.from_pretrained(tmp_path).tokenize("(dog)") == ["[UNK]", "dog", "[UNK]"]
+    spaced = fresh(pretokenized=True).tokenizer(["the dog."])
+    assert set(spaced.get_vocab()) > {"the", "dog."} and "dog" not in spaced.get_vocab()
+
+
+def test_words_without_a_vector_are_as_loud_as_asked(vectors):
+    def house(**options) -> torch.Tensor:
+        source = fresh(word_vectors=vectors, **options)
+        index = source.tokenizer(TEXTS).get_vocab()["house"]
+        return source.model(AutoModelForSequenceClassification).get_input_embeddings().weight[index]
+
+    torch.testing.assert_close(house(missing_vector_scale=0.1), 0.1 * house())
+    assert not house(missing_vector_scale=0.0).any()
+
+
+def unk(*overrides: str, **options) -> tuple[float, int]:
+    source = fresh(*overrides, **options)
+    source.tokenizer(TEXTS)
+    config = source.model(AutoModelForSequenceClassification).config
+    return config.word_dropout, config.unk_token_id
+
+
+def test_word_dropout(tmp_path):
+    assert unk() == (0, 1)
+    assert unk(word_dropout=0.2) == unk(word_dropout=0.2, model_type="bilstm", config_overrides=None) == (0.2, 1)
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    named = ModelArguments(tokenizer_name=str(tmp_path))
+    assert unk(word_dropout=0.2, model_args=named) == (0.2, tokenizer.unk_token_id)
+    tokenizer.unk_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="--word_dropout: the tokenizer has no token of unknown words"):
+        unk(word_dropout=0.2, model_args=named)
+
+
+class TestPresets:
+    def config(self, **options) -> MSTransformerConfig:
+        source = ModelSource(ModelArguments(), ScratchArguments(**options))
+        source.tokenizer(TEXTS)
+        return source.model(AutoModelForSequenceClassification).config
+
+    def test_are_defaults(self):
+        assert self.config(preset="paper").to_dict() == MSTransformerConfig(vocab_size=10).to_dict()
+        small, long = self.config(preset="small"), self.config(preset="long-document")
+        assert (small.hidden_size, small.word_dropout) == (long.hidden_size, long.word_dropout) == (100, 0.1)
+        assert all(isinstance(scale, int) for scale in (*small.scales, *long.scales))  # linear cost
+        assert max(long.scales) > max(small.scales)
+
+    def test_what_is_given_wins(self):
+        overrides = ["hidden_size=20", 'scales=[1, "N/4"]']
+        config = self.config(preset="small", config_overrides=overrides, word_dropout=0.0)
+        assert (config.hidden_size, config.scales, config.word_dropout) == (20, (1, "N/4"), 0)
+        assert config.num_attention_heads == 5  # of the preset
+        assert self.config(preset="small", model_type="ms_transformer").hidden_size == 100
+
+    def test_are_not_for_checkpoints(self):
+        with pytest.raises(UserError, match="--preset is for training from scratch, with --model_type"):
+            ModelSource(ModelArguments("folder"), ScratchArguments(preset="small"))
 
 
 def test_another_family(vectors):
@@ -137,6 +202,11 @@ def test_another_tokenizer(tmp_path):
         ({"config_overrides": ["window=whole"]}, "window"),
         ({"config_overrides": ['scales=["N/0"]']}, "a scale must be a whole number"),
         ({"word_vectors": "none.txt"}, "--word_vectors none.txt: there is no such file"),
+        ({"preset": "small", "model_type": "bilstm"}, "--preset small is for --model_type ms_transformer, not bilstm"),
+        ({"word_dropout": 0.1, "model_type": "bert"}, "--word_dropout: the family bert has none"),
+        ({"word_dropout": 0.1, "config_overrides": ["word_dropout=0.2"]}, "--word_dropout is given, too; leave one"),
+        ({"missing_vector_scale": 0.1}, "--missing_vector_scale needs --word_vectors"),
+        ({"raw_text": True, "pretokenized": True}, "--raw_text and --pretokenized exclude each other"),
     ],
 )
 def test_mistakes(options, message):
@@ -227,6 +297,8 @@ class TestVectorsOfAnEncoder:
         [
             ({"cased": True}, "--cased is for a vocabulary of its own, not for that of "),
             ({"model_args": ModelArguments(tokenizer_name="other")}, "--tokenizer_name other: the word vectors of"),
+            ({"pretokenized": True}, "--pretokenized is for a vocabulary of its own, not for that of "),
+            ({"missing_vector_scale": 0.1}, "--missing_vector_scale: .* has a vector for each of its tokens"),
         ],
     )
     def test_have_a_tokenizer(self, options, message, encoder):

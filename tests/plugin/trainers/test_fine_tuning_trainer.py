@@ -10,11 +10,14 @@ from msattn.trainers.fine_tuning_trainer import FineTuningTrainer, LongestFirstS
 from tests.tiny_models import tiny_relation_extractor
 
 
-def optimizer_of(tmp_path, new_layers_learning_rate, **config):
+def optimizer_of(tmp_path, new_layers_learning_rate, embedding_learning_rate=None, **config):
     model, _ = tiny_relation_extractor(**config)
     args = TrainingArguments(str(tmp_path), learning_rate=1e-4, weight_decay=0.1, use_cpu=True)
-    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=new_layers_learning_rate)
-    return model, trainer.create_optimizer()
+    rates = {
+        "new_layers_learning_rate": new_layers_learning_rate,
+        "embedding_learning_rate": embedding_learning_rate,
+    }
+    return model, FineTuningTrainer(model, args, **rates).create_optimizer()
 
 
 def settings(model, optimizer) -> dict[str, tuple[float, float]]:
@@ -41,6 +44,20 @@ def test_fusion_and_classifier_learn_at_their_own_rate(mask_mode, tmp_path):
     new = {name for name, (rate, _) in found.items() if rate == 5e-4}
     assert new == {name for name in found if name.startswith(("bert.fusion.", "classifier."))}
     assert {rate for name, (rate, _) in found.items() if name not in new} == {1e-4}
+
+
+@pytest.mark.parametrize("new_rate", [None, 5e-4])
+def test_embeddings_learn_at_their_own_rate(new_rate, tmp_path):
+    found = settings(*optimizer_of(tmp_path, new_rate, embedding_learning_rate=1e-5))
+    others = settings(*optimizer_of(tmp_path, new_rate))
+    assert found == others | {"bert.embeddings.word_embeddings.weight": (1e-5, 0.1)}
+
+
+def test_a_rate_of_zero_freezes_the_embeddings(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None, embedding_learning_rate=0)
+    assert not model.get_input_embeddings().weight.requires_grad
+    trained = settings(*optimizer_of(tmp_path, None))
+    assert settings(model, optimizer).keys() == trained.keys() - {"bert.embeddings.word_embeddings.weight"}
 
 
 def test_weight_decay_is_that_of_one_rate(tmp_path):
