@@ -92,8 +92,9 @@ def band_attention(
     # One block more than needed: a program that may have a single one is refused.
     blocks = (tokens - 1) // block + (2 if exporting else 1)
     cut = _copied_blocks if exporting else _viewed_blocks
-    states = [tensor.transpose(1, 2) for tensor in (query, key, value)]
-    queries, keys, values, inside = cut(*states, real, blocks, block, band)
+    queries, keys, values, inside = cut(
+        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), real, blocks, block, band
+    )
     # The distances of all pairs in a block, in one line of which each query sees a part.
     distances = torch.arange(1 - block - band.before, block + band.after, device=query.device)
     beyond = ~band.holds(distances) if limits is None else distances.abs() > limits
