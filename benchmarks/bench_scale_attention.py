@@ -21,6 +21,7 @@ from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, 
 
 WAYS = ("masked SDPA", "masked eager", "scale-aware")
 FLEX = "scale-aware, FlexAttention"  # on a GPU
+LOCAL = "local-attention"  # the package of this name, where it is installed
 MODELS: dict[str, dict[str, Any]] = {
     "plain": {"scales": (None,), "position_embeddings": "sinusoidal", "intermediate_size": 1200},
     "plain, no feed-forward part": {"scales": (None,), "position_embeddings": "sinusoidal"},
@@ -45,14 +46,21 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
     leaves = [torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=True) for _ in range(3)]
     gradient = torch.randn(shape, device=arguments.device, dtype=dtype)
     width = half_width(window, tokens)
-    positions = torch.arange(0 if way.startswith("scale-aware") else tokens, device=arguments.device)
+    positions = torch.arange(tokens if way.startswith("masked") else 0, device=arguments.device)
     visible = (positions[:, None] - positions).abs() <= width
+
+    if way == LOCAL:
+        from local_attention import LocalAttention
+
+        local = LocalAttention(width, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False)
 
     def step():
         query, key, value = (leaf.transpose(1, 2) for leaf in leaves)
         if way.startswith("scale-aware"):
             method = "flex" if way == FLEX else None
             output = scale_aware_attention(query, key, value, [width] * arguments.heads, method=method)
+        elif way == LOCAL:
+            output = local(query, key, value)
         elif way == "masked SDPA":
             output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
         else:
@@ -106,11 +114,13 @@ def compare(make: Callable, ways: Sequence[str], arguments: argparse.Namespace, 
     del steps
     rows = []
     for way in ways:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            peak = pool.apply(peak_bytes, (make, way, *case, arguments))
+        memory = ""
+        if not arguments.no_memory:
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                memory = f"{pool.apply(peak_bytes, (make, way, *case, arguments)) / 2**20:,.0f} MiB"
         speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[ways[0]], strict=True))
         milliseconds = f"{1000 * statistics.median(seconds[way]):,.1f} ms"
-        rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", f"{peak / 2**20:,.0f} MiB"])
+        rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", memory])
     return rows
 
 
@@ -120,11 +130,12 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, nargs="*", default=[128, 256, 512, 1024, 2048, 4096], help="lengths N")
     parser.add_argument("--windows", nargs="+", default=["1", "3", "32", "N/16"], help="half-widths of all heads")
-    parser.add_argument("--ways", nargs="+", choices=[*WAYS, FLEX], help="ways to attend; all that the device has")
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, FLEX, LOCAL], help="default: all but local-attention")
     parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
     parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
     parser.add_argument("--model-tokens", type=int, nargs="*", default=[512, 4096], help="lengths N for whole models")
     parser.add_argument("--batch-tokens", type=int, default=4096, help="tokens in a batch")
+    parser.add_argument("--no-memory", action="store_true", help="measure time only")
     add_measurement_arguments(parser)
     return parser.parse_args()
 

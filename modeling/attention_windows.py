@@ -218,6 +218,8 @@ def honour_windows() -> None:
     Has Transformers honour `config.attention_windows` whenever it builds a model: the model takes `"banded"` unless an
     implementation that honours windows is asked for, and refuses all others. It is idempotent.
     """
+    # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls
+    # nobody when a model is built. Its quantizers are called, but only at load, and a model has one of them.
     choose, finish = PreTrainedModel.get_correct_attn_implementation, PreTrainedModel.post_init
     if hasattr(choose, "honours_windows"):
         return

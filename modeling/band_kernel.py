@@ -13,6 +13,8 @@ from .mask_bands import Band
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
 # A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 40
+# The widest band of an exported program, which does not know how short texts will be.
+WIDEST_EXPORTED = 512
 
 
 class Others(NamedTuple):
@@ -36,7 +38,12 @@ def block_size(band: Band) -> int:
 
 
 def is_worthwhile(band: Band, tokens: int) -> bool:
-    """Whether a band is faster than the whole matrix on a CPU; measured."""
+    """
+    Whether a band is faster than the whole matrix on a CPU; measured. In an exported program, whether it is bounded
+    and not too wide: a comparison with `tokens` would tie the program to some lengths.
+    """
+    if torch.compiler.is_exporting():
+        return band.before + band.after <= WIDEST_EXPORTED
     return block_size(band) + band.before + band.after + BLOCK_OVERHEAD <= DENSE_FROM * tokens
 
 
@@ -76,25 +83,24 @@ def band_attention(
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
     """
-    batch, heads, tokens, _ = query.shape
+    batch, _, tokens, _ = query.shape
     block = block_size(band)
-    blocks = -(-tokens // block)
-    missing = blocks * block - tokens
     size = band.before + block + band.after
-    queries = pad(query.transpose(1, 2), (0, 0, 0, 0, 0, missing)).reshape(batch * blocks, block, heads, -1)
-    keys, values = (Neighbourhoods.apply(tensor.transpose(1, 2), blocks, block, band) for tensor in (key, value))
-
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
-    outside = ~pad(real, (band.before, missing + band.after)).unfold(1, size, block).unsqueeze(2)
-    distances = torch.arange(-band.before, block + band.after, device=query.device)
-    distances = distances - torch.arange(block, device=query.device).unsqueeze(1)
-    if limits is None:
-        beyond = ~band.holds(distances)
-    else:
-        beyond = distances.abs() > limits.unsqueeze(-1).unsqueeze(-1)
-    bias = hidden(query.dtype) * outside.to(query.dtype) + hidden(query.dtype) * beyond.to(query.dtype)
-    bias = bias.expand(batch, -1, -1, -1).reshape(batch * blocks, 1, block, size)
+    exporting = torch.compiler.is_exporting()
+    # One block more than needed: a program that may have a single one is refused.
+    blocks = (tokens - 1) // block + (2 if exporting else 1)
+    cut = _copied_blocks if exporting else _viewed_blocks
+    queries, keys, values, inside = cut(
+        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), real, blocks, block, band
+    )
+    # The distances of all pairs in a block, in one line of which each query sees a part.
+    distances = torch.arange(1 - block - band.before, block + band.after, device=query.device)
+    beyond = ~band.holds(distances) if limits is None else distances.abs() > limits
+    bias = (hidden(query.dtype) * beyond.to(query.dtype)).unfold(-1, size, 1).flip(-2)
+    bias = bias.unsqueeze(-3) + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
+    bias = bias.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
 
     keys, values = keys.transpose(1, 2), values.transpose(1, 2)
     if others is not None:
@@ -106,8 +112,55 @@ def band_attention(
     output = scaled_dot_product_attention(
         queries.transpose(1, 2), keys, values, attn_mask=bias, dropout_p=dropout_p, scale=scale
     )
-    output = output.transpose(1, 2).reshape(batch, blocks * block, heads, -1)
+    output = output.transpose(1, 2).unflatten(0, (batch, blocks)).flatten(1, 2)
+    if exporting:  # the end of a slice would be compared with the length
+        return output[:, torch.arange(tokens, device=output.device)].transpose(1, 2)
     return output[:, :tokens].transpose(1, 2)
+
+
+Blocks = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _viewed_blocks(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    real: torch.Tensor,
+    blocks: int,
+    block: int,
+    band: Band,
+) -> Blocks:
+    """
+    The queries of each block, the keys and values around it, `(batch * blocks, tokens, heads, width)`, and which of
+    the keys are real, `(batch or 1, blocks, keys)`. Overlapping views.
+    """
+    missing = blocks * block - query.shape[1]
+    queries = pad(query, (0, 0, 0, 0, 0, missing)).unflatten(1, (blocks, block)).flatten(0, 1)
+    keys, values = (Neighbourhoods.apply(states, blocks, block, band) for states in (key, value))
+    real = pad(real, (band.before, missing + band.after))
+    return queries, keys, values, real.unfold(1, band.before + block + band.after, block)
+
+
+def _copied_blocks(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    real: torch.Tensor,
+    blocks: int,
+    block: int,
+    band: Band,
+) -> Blocks:
+    """The same by their positions, which compares no size with another: an exported program takes any length."""
+    last = query.shape[1] - 1
+    starts = block * torch.arange(blocks, device=query.device).unsqueeze(1)
+    rows = starts + torch.arange(block, device=query.device)
+    columns = starts + torch.arange(-band.before, block + band.after, device=query.device)
+    near = columns.clamp(0, last)
+    queries, keys, values = (
+        states[:, places].flatten(0, 1)
+        for states, places in ((query, rows.clamp(0, last)), (key, near), (value, near))
+    )
+    return queries, keys, values, real[:, near] & (columns == near)
 
 
 def gather_tokens(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

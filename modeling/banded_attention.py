@@ -122,8 +122,10 @@ def banded_attention_mask(
     if q_length == kv_length and isinstance(q_offset, int) and not q_offset and not kv_offset:
         band = None if getattr(config, "model_type", None) in MASK_READERS else band_of(mask_function)
         if band is not None and band.first <= 0 <= band.last:
-            band = band.within(kv_length)
-            if windowed or is_worthwhile(band, kv_length):
+            worthwhile = is_worthwhile(band, kv_length)
+            # The sizes of an exported program are not known: a band without an end would be compared with them.
+            if worthwhile or (windowed and not torch.compiler.is_exporting()):
+                band = band if worthwhile else band.within(kv_length)
                 ones = torch.ones(batch_size, kv_length, dtype=torch.bool, device=device)
                 return encode_band(band, ones if attention_mask is None else attention_mask[:, :kv_length].bool())
     return received_attention_mask(
@@ -177,12 +179,12 @@ def _attend(
 ) -> torch.Tensor:
     """The attention of a band, `(batch, heads, tokens, value_dim)`, zero where no key is visible."""
     tokens = query.shape[2]
-    band = band.within(tokens)
-    whole = band.before == tokens - 1
     options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling}
     if is_worthwhile(band, tokens):
         output = band_attention(query, key, value, band, real, **options)
         return output if real is None else output * _seeing(band, real)[:, None, :, None]
+    band = band.within(tokens)
+    whole = band.before == tokens - 1
     if whole and band.after == tokens - 1:
         mask = None if real is None else real[:, None, None].expand(-1, 1, tokens, -1)
     elif whole and not band.after and real is None:

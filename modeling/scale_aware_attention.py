@@ -49,8 +49,9 @@ def scale_aware_attention(
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
             - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
-            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU; `"dense"` in exported programs,
-              which take any length, and for a tensor of windows in compiled code, which cannot read it.
+            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. An exported program, which
+              takes any length, has bands for windows of up to 256. `"dense"` for a tensor of windows in compiled code,
+              which cannot read it.
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, head_dim)`: Zero at padding.
@@ -80,7 +81,7 @@ def scale_aware_attention(
             short = lengths <= real.shape[1] // 2
             if short.any() and lengths.any():
                 return _by_length(query, key, value, windows, real, lengths, short, dropout_p)
-    if method is None and (torch.compiler.is_exporting() or _unreadable(windows)):
+    if method is None and _unreadable(windows):
         method = "dense"
     return _by_window(query, key, value, windows, real, dropout_p, method)
 
@@ -186,7 +187,7 @@ def _by_window(
         states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
     # Transposed, so that the heads of a token lie side by side, as the projection after them reads them.
     outputs = [
-        _attend(*of_group, group, real, dropout_p, method or _fastest(query.shape[2], group.band)).transpose(1, 2)
+        _attend(*of_group, group, real, dropout_p, method or _fastest(_most_tokens(query), group.band)).transpose(1, 2)
         for group, of_group in zip(groups, states, strict=True)
     ]
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
@@ -212,7 +213,7 @@ class _Group(NamedTuple):
 
 def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None) -> list[_Group]:
     """Groups of heads with the same window; one group of all heads for the methods that compute a whole matrix."""
-    heads, tokens = query.shape[1:3]
+    heads, tokens = query.shape[1], _most_tokens(query)
     if isinstance(windows, torch.Tensor):
         limits = windows
     else:
@@ -230,6 +231,11 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
         groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
     return groups
+
+
+def _most_tokens(query: torch.Tensor) -> int:
+    """The length of the texts; an exported program takes any."""
+    return UNBOUNDED if torch.compiler.is_exporting() else query.shape[2]
 
 
 def _unreadable(windows: Sequence[int | None] | torch.Tensor) -> bool:
@@ -255,7 +261,8 @@ def _attend(
     if method == "dense":
         return _dense(query, key, value, group.limits, real, dropout_p)
     if method == "banded":
-        return band_attention(query, key, value, group.band, real, group.limits, dropout_p)
+        limits = group.limits if group.limits is not None and len(group.limits) > 1 else None  # else it is the band
+        return band_attention(query, key, value, group.band, real, limits, dropout_p)
     assert group.limits is not None  # a group of all heads has them
     return _flex(query, key, value, group.limits, real)
 

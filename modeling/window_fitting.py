@@ -18,12 +18,26 @@ class Reach(NamedTuple):
     How far heads look in texts.
 
     Args:
-        windows (`torch.LongTensor` of shape `(layers, heads)`): The least window that keeps the attention.
+        beyond (`list[torch.Tensor]`):
+            For each layer, the mean attention of each head to what is further away than 0, 1, ... tokens and not
+            special, of shape `(heads, distances)`.
         tokens (`float`): The mean number of real tokens of a text.
     """
 
-    windows: torch.Tensor
+    beyond: list[torch.Tensor]
     tokens: float
+
+    def least(self, mass: float) -> torch.Tensor:
+        """The least window of each head that keeps `mass` of its attention, `(layers, heads)`."""
+        _check_mass(mass)
+        # It falls, so the windows that lose too much come first.
+        windows = [(part > 1 - mass + 1e-6).sum(dim=-1) for part in self.beyond]
+        heads = max(map(len, windows))
+        return torch.stack([pad(row, (0, heads - len(row))) for row in windows])
+
+    def windows(self, mass: float) -> list[list[int | None]]:
+        """The same without windows that are wider than half of a text; see [`fit_windows`]."""
+        return [[w if w <= self.tokens / 2 else None for w in row] for row in self.least(mass).tolist()]
 
 
 def fit_windows(
@@ -64,23 +78,14 @@ def fit_windows(
     >>> set_windows(model, fit_windows(model, batches, special_token_ids=special), special)
     ```
     """
-    return windows_of_reach(head_reach(model, batches, mass, special_token_ids))
-
-
-def windows_of_reach(reach: Reach) -> list[list[int | None]]:
-    """The windows of heads that look so far; see [`fit_windows`]."""
-    return [[w if w <= reach.tokens / 2 else None for w in row] for row in reach.windows.tolist()]
+    _check_mass(mass)
+    return head_reach(model, batches, special_token_ids).windows(mass)
 
 
 def head_reach(
-    model: nn.Module,
-    batches: Iterable[Mapping[str, torch.Tensor]],
-    mass: float = 0.99,
-    special_token_ids: Collection[int] = (),
+    model: nn.Module, batches: Iterable[Mapping[str, torch.Tensor]], special_token_ids: Collection[int] = ()
 ) -> Reach:
-    """The least window of each head that keeps `mass` of its attention; see [`fit_windows`]."""
-    if not 0 < mass <= 1:
-        raise ValueError(f"mass must be above 0 and at most 1, got {mass}")
+    """How far the heads of a model look; see [`fit_windows`]."""
     ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
     _, layers = _owner(model)
     sums: list[torch.Tensor | None] = [None] * len(layers)
@@ -115,14 +120,17 @@ def head_reach(
         model.train(training)
     if not all(rows):
         raise ValueError("batches must have tokens that are not special")
-    # What is further away than each window. It falls, so the windows that lose too much come first.
-    lost = [part.flip(-1).cumsum(-1).flip(-1) - part for part in sums if part is not None]
-    allowed = [(1 - mass + 1e-6) * count for count in rows]
-    heads = max(layers.values())
-    windows = [
-        pad((part > most).sum(dim=-1), (0, heads - len(part))) for part, most in zip(lost, allowed, strict=True)
+    beyond = [
+        (part.flip(-1).cumsum(-1).flip(-1) - part) / count
+        for part, count in zip(sums, rows, strict=True)
+        if part is not None
     ]
-    return Reach(torch.stack(windows), tokens / texts)
+    return Reach(beyond, tokens / texts)
 
 
-__all__ = ["Reach", "fit_windows", "head_reach", "windows_of_reach"]
+def _check_mass(mass: float) -> None:
+    if not 0 < mass <= 1:
+        raise ValueError(f"mass must be above 0 and at most 1, got {mass}")
+
+
+__all__ = ["Reach", "fit_windows", "head_reach"]

@@ -38,6 +38,9 @@ class ClassifierArguments:
     label_column_name: str = field(default="label", metadata={"help": "The label column of --file."})
     max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of sentences."})
     batch_size: int = field(default=32, metadata={"help": "Number of sentences per batch."})
+    output: list[str] | None = field(
+        default=None, metadata={"help": "Output files: .json for the numbers, .png or .svg for a figure."}
+    )
 
     def check_positive(self, *names: str) -> None:
         """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -25,6 +23,7 @@ from msattn.analysis.pictures import (
     check_picture_path,
     picture_style,
     save_picture,
+    write_outputs,
 )
 from msattn.errors import UserError
 
@@ -55,12 +54,8 @@ def show_diversity(args: DiversityArguments) -> None:
     encoders = [attention_diversity(*load_encoder(name), texts, args.batch_size) for name in args.model]
     titles = args.titles or args.model
     print(diversity_table(encoders, titles))
-    for path in args.output or ():
-        if Path(path).suffix.lower() == ".json":
-            results = [{"model": name, **asdict(encoder)} for name, encoder in zip(args.model, encoders, strict=True)]
-            Path(path).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        else:
-            plot_diversity(encoders, path, titles)
+    content = [{"model": name, **asdict(encoder)} for name, encoder in zip(args.model, encoders, strict=True)]
+    write_outputs(args.output, content, lambda path: plot_diversity(encoders, path, titles))
 
 
 def diversity_table(encoders: Sequence[EncoderDiversity], titles: Sequence[str]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -60,3 +63,12 @@ def check_output(path: str, suffixes: tuple[str, ...] = SUFFIXES) -> None:
         raise UserError(f"--output {path}: the file must end in {names}.")
     if not Path(path).absolute().parent.is_dir():
         raise UserError(f"--output {path}: there is no such folder to write to.")
+
+
+def write_outputs(paths: Iterable[str] | None, content: Any, plot: Callable[[str], Any]) -> None:
+    """Writes the `--output` of a command: `content` to files in `.json`, and the figure by `plot(path)` to others."""
+    for path in paths or ():
+        if Path(path).suffix.lower() == ".json":
+            Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        else:
+            plot(path)

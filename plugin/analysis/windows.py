@@ -14,7 +14,7 @@ from msattn.analysis.classifiers import accuracy, check_classifier, labelled_bat
 from msattn.errors import UserError
 from msattn.modeling.attention_windows import set_windows
 from msattn.modeling.received_attention import AttentionRefused
-from msattn.modeling.window_fitting import head_reach, windows_of_reach
+from msattn.modeling.window_fitting import head_reach
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ def window_costs(
 
     without = accuracy(windowed, measured)
     try:
-        reaches = [head_reach(windowed, unlabelled(), mass, special) for mass in masses]
-        for mass, reach in zip(masses, reaches, strict=True):
-            windows = windows_of_reach(reach)
+        reach = head_reach(windowed, unlabelled(), special)
+        for mass in masses:
+            windows = reach.windows(mass)
             set_windows(windowed, windows, special)
             chosen = np.array([[window is not None for window in row] for row in windows])
-            costs.append(WindowCost(mass, reach.windows.numpy(), chosen, accuracy(windowed, measured)))
+            costs.append(WindowCost(mass, reach.least(mass).numpy(), chosen, accuracy(windowed, measured)))
     except (AttentionRefused, ValueError) as error:
         raise UserError(str(error)) from error
-    return WindowCosts(without, costs, reaches[0].tokens, len(texts))
+    return WindowCosts(without, costs, reach.tokens, len(texts))

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from matplotlib.figure import Figure
 
 from msattn.analysis.arguments import read_texts
 from msattn.analysis.classifiers import ClassifierArguments
-from msattn.analysis.pictures import (
-    COLORS,
-    FAINT,
-    INK,
-    MUTED,
-    SUFFIXES,
-    check_output,
-    check_picture_path,
-    picture_style,
-    save_picture,
-)
+from msattn.analysis.head_figure import head_figure
+from msattn.analysis.pictures import SUFFIXES, check_output, write_outputs
 from msattn.analysis.windows import WindowCosts, window_costs
 from msattn.errors import UserError
 from msattn.results import markdown_table
@@ -39,9 +29,6 @@ class WindowArguments(ClassifierArguments):
         default=None, metadata={"help": "File of sentences that windows are fitted to. Default: --file."}
     )
     max_fit_samples: int | None = field(default=None, metadata={"help": "Maximum number of sentences to fit to."})
-    output: list[str] | None = field(
-        default=None, metadata={"help": "Output files: .json for the numbers, .png or .svg for a figure."}
-    )
 
 
 def show_windows(args: WindowArguments) -> None:
@@ -57,27 +44,23 @@ def show_windows(args: WindowArguments) -> None:
     fitting = fitting[: args.max_fit_samples]
     found = window_costs(model, tokenizer, texts, labels, args.mass, fitting, args.batch_size)
     print(windows_table(found))
-    for path in args.output or ():
-        if Path(path).suffix.lower() == ".json":
-            costs = [
-                {
-                    "mass": cost.mass,
-                    "accuracy": cost.accuracy,
-                    "reach": cost.reach.tolist(),
-                    "windowed": cost.windowed.tolist(),
-                }
-                for cost in found.costs
-            ]
-            content = {
-                "model": args.model,
-                "texts": found.texts,
-                "tokens": found.tokens,
-                "accuracy": found.accuracy,
-                "costs": costs,
-            }
-            Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        else:
-            plot_windows(found, path)
+    costs = [
+        {
+            "mass": cost.mass,
+            "accuracy": cost.accuracy,
+            "reach": cost.reach.tolist(),
+            "windowed": cost.windowed.tolist(),
+        }
+        for cost in found.costs
+    ]
+    content = {
+        "model": args.model,
+        "texts": found.texts,
+        "tokens": found.tokens,
+        "accuracy": found.accuracy,
+        "costs": costs,
+    }
+    write_outputs(args.output, content, partial(plot_windows, found))
 
 
 def windows_table(found: WindowCosts) -> str:
@@ -107,33 +90,13 @@ def plot_windows(found: WindowCosts, path: str | os.PathLike | None = None) -> F
     Raises:
         UserError: `path` does not end in `.png` or `.svg`.
     """
-    check_picture_path(path)
     last = found.costs[-1]
-    layers, heads = last.reach.shape
-    with picture_style():
-        figure = Figure(figsize=(9.0, 3.6), facecolor="white", layout="constrained")
-        left, right = figure.subplots(1, 2)
-        image = left.imshow(last.reach, "viridis", vmin=0, aspect="auto", interpolation="nearest")
+    points = sorted((100 * cost.windowed.mean(), cost.accuracy) for cost in found.costs)
+    shares, accuracies = zip((0.0, found.accuracy), *points, strict=True)
+    with head_figure(last.reach, shares, accuracies, path) as (figure, left, right):
         rows, columns = (~last.windowed).nonzero()
         left.plot(columns, rows, "x", color="white", markersize=4)
-        left.set_title(f"window that keeps {100 * last.mass:g} % (×: none, over half a text)", color=INK, size=10)
-        left.set_xlabel("head", color=MUTED)
-        left.set_ylabel("layer", color=MUTED)
-        left.set_xticks(range(0, heads, 1 + heads // 13))
-        left.set_yticks(range(0, layers, 1 + layers // 13))
-        left.spines[:].set_visible(False)
-        bar = figure.colorbar(image, ax=left, fraction=0.06, pad=0.03)
-        bar.outline.set_visible(False)
-        right.set_title("accuracy with windows", color=INK, size=10)
-        points = sorted((100 * cost.windowed.mean(), cost.accuracy) for cost in found.costs)
-        shares, accuracies = zip((0.0, found.accuracy), *points, strict=True)
-        right.plot(shares, accuracies, color=COLORS[0], marker="o", markersize=5, linewidth=1.8)
-        right.set_xlabel("heads with a window (%)", color=MUTED)
-        right.grid(axis="y", color=FAINT)
-        right.set_axisbelow(True)
-        right.spines[["top", "right"]].set_visible(False)
-        right.spines[["left", "bottom"]].set_color(MUTED)
-        for axes in (left, right, bar.ax):
-            axes.tick_params(color=MUTED, labelcolor=INK)
-        save_picture(figure, path)
+        left.set_title(f"window that keeps {100 * last.mass:g} % (×: none, over half a text)")
+        right.set_title("accuracy with windows")
+        right.set_xlabel("heads with a window (%)")
     return figure

@@ -85,13 +85,19 @@ def test_states_and_gradients_are_those_of_sdpa(left):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_only_layers_with_a_window_are_banded(monkeypatch):
-    bands = []
+def bands_of(monkeypatch) -> list[Band]:
+    """The bands that are computed from now on."""
+    bands: list[Band] = []
     monkeypatch.setattr(
         banded_attention,
         "band_attention",
         lambda *args, **options: bands.append(args[3]) or band_attention(*args, **options),
     )
+    return bands
+
+
+def test_only_layers_with_a_window_are_banded(monkeypatch):
+    bands = bands_of(monkeypatch)
     model = modernbert(num_hidden_layers=4)
     model.set_attn_implementation("banded")
     model(**long_inputs())
@@ -180,6 +186,23 @@ def test_compiles_to_one_graph():
     found = torch.compile(model, fullgraph=True, backend="aot_eager")(**inputs).last_hidden_state
     real = inputs["attention_mask"].bool()
     torch.testing.assert_close(found[real], expected[real], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.heavy
+def test_an_exported_program_keeps_the_band(monkeypatch):
+    """For every length of a named range."""
+    model = modernbert().eval()
+    model.set_attn_implementation("banded")
+    bands = bands_of(monkeypatch)
+    sentences, tokens = torch.export.Dim("sentences", max=64), torch.export.Dim("tokens", min=4, max=400)
+    shapes = dict.fromkeys(("input_ids", "attention_mask"), {0: sentences, 1: tokens})
+    program = torch.export.export(model, (), long_inputs(), dynamic_shapes=shapes, strict=False).module()
+    assert bands == [Band(-8, 8)]
+    for lengths in ((300, 170), (4,), (33, 9, 20), (400, 1)):
+        inputs = long_inputs(lengths=lengths)
+        real = inputs["attention_mask"].bool()
+        found, expected = (call(**inputs).last_hidden_state[real] for call in (program, model))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_a_model_outside_of_the_interface_is_refused():

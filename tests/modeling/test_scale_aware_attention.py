@@ -231,6 +231,33 @@ def test_compiles_to_one_graph(method, windows):
 
 
 @pytest.mark.heavy
+def test_an_exported_program_keeps_the_band(monkeypatch):
+    """For every length of a named range; a window without an end is dense."""
+    monkeypatch.undo()
+
+    class Layer(torch.nn.Module):
+        def forward(self, query, key, value, real):
+            return scale_aware_attention(query, key, value, [1, 1, 8, None], real)
+
+    def inputs(sentences, tokens):
+        lengths = (tokens, 1 + tokens // 2, tokens)[:sentences]
+        return (*heads(torch.float32, (sentences, 4, tokens, 6)), real_tokens(lengths))
+
+    calls, sentences, tokens = (
+        calls_of(monkeypatch),
+        torch.export.Dim("sentences"),
+        torch.export.Dim("tokens", max=900),
+    )
+    for several, first in (({0: sentences}, inputs(2, 300)), ({}, inputs(1, 300))):
+        shapes = [{**several, 2: tokens}] * 3 + [{**several, 1: tokens}]
+        program = torch.export.export(Layer(), first, dynamic_shapes=shapes, strict=False).module()
+        assert calls == [("banded", 2), ("banded", 1), ("dense", 1)]
+        for size in ((2, 300), (3, 1), (1, 32), (2, 33), (1, 900)):
+            given = inputs(size[0] if several else 1, size[1])
+            torch.testing.assert_close(program(*given), Layer()(*given), rtol=0, atol=1e-5)
+        calls.clear()
+
+
 def test_padding_alone_has_a_gradient():
     tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (2, 2, 200, 4))]
     output = scale_aware_attention(*tensors, [1, None], torch.zeros(2, 200))

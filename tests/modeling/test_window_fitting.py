@@ -55,9 +55,9 @@ def test_the_least_window_that_keeps_the_mass(family, mass):
     model, batches = randomized(AutoModel.from_config(tiny_encoder(family))), batches_of(family)
     expected = least_windows(model, batches, mass)
     model.train()
-    reach = head_reach(model, batches, mass, SPECIAL)
+    reach = head_reach(model, batches, SPECIAL)
     assert model.training
-    assert reach.windows.tolist() == expected
+    assert reach.least(mass).tolist() == expected
     real = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
     assert reach.tokens == real / 6
     windows = fit_windows(model, batches, mass, SPECIAL)
@@ -68,7 +68,7 @@ def test_the_least_window_that_keeps_the_mass(family, mass):
 def test_special_tokens_of_a_tokenizer():
     model, batches = randomized(AutoModel.from_config(tiny_encoder("bert"))), batches_of("bert")
     masked = [{**b, "special_tokens_mask": torch.isin(b["input_ids"], torch.tensor(SPECIAL)).long()} for b in batches]
-    assert torch.equal(head_reach(model, masked).windows, head_reach(model, batches, 0.99, SPECIAL).windows)
+    assert torch.equal(head_reach(model, masked).least(0.99), head_reach(model, batches, SPECIAL).least(0.99))
 
 
 def test_a_layer_that_is_used_twice():
