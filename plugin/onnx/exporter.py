@@ -78,7 +78,10 @@ def export(
     onnx.save(program, folder / MODEL)
     if int8:
         with _quiet():
-            quantization.quantize_dynamic(folder / MODEL, folder / MODEL, weight_type=quantization.QuantType.QInt8)
+            # A scale for each column: with one for the whole matrix, a parser loses 0.7 points more.
+            quantization.quantize_dynamic(
+                folder / MODEL, folder / MODEL, per_channel=True, weight_type=quantization.QuantType.QInt8
+            )
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     parity = _compare(OnnxModel(folder, threads=1), inputs, expected)
