@@ -122,8 +122,11 @@ def results_table(scores: list, means: Mapping[str, Any], command: str) -> str:
             row[f"{score.dataset_split}, mean"] = f"{means[key]:.4g} ± {means[f'{key}_std']:.2g}"
     columns = [column for split in splits for column in ([split, f"{split}, mean"] if seeds else [split])]
     rows = [[metric, *(row.get(column, "") for column in columns)] for metric, row in values.items()]
-    note = f"\n\nMean ± standard deviation over the seeds {', '.join(seeds)}; the model is that of seed {seeds[0]}."
-    return markdown(["metric", *columns], rows) + (note if seeds else "")
+    table = markdown(["metric", *columns], rows)
+    if not seeds:
+        return table
+    named = ", ".join(seeds)
+    return f"{table}\n\nMean ± standard deviation over the seeds {named}; the model is that of seed {seeds[0]}."
 
 
 def eval_results(recipe: Mapping[str, Any], scores: list) -> list[EvalResultEntry]:

@@ -56,7 +56,8 @@ def parsing(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
         + _calibrated(results, {"head of a word": "ece", "tree": "tree_ece"})
     )
     gold, own = read_treebank(files["test_file"]), read_treebank(model / "test_predictions.conllu")
-    rows, mistaken = [], Counter()
+    rows: list[dict[str, str]] = []
+    mistaken: Counter[tuple[str, str]] = Counter()
     for sentence, answer in zip(gold, own, strict=True):
         arcs = zip(*(each[key] for each in (sentence, answer) for key in ("heads", "relations")), strict=True)
         for head, relation, found, named in arcs:
@@ -75,7 +76,10 @@ def tagging(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     data = read_tagged_words(files["test_file"])
     found = read_tagged_words(model / "test_predictions.conll", word_column="1", tag_column="3")["tags"]
     tag = pipeline("token-classification", model=str(model), aggregation_strategy="first")
-    scores, right, rows, wrong = [], [], [], []
+    scores: list[float] = []
+    right: list[bool] = []
+    rows: list[dict[str, str]] = []
+    wrong: list[str] = []
     for words, gold, own in zip(data["words"], data["tags"], found, strict=True):
         starts = np.cumsum([0, *(len(word) + 1 for word in words)])
         truth = {(starts[a], starts[b + 1] - 1, kind) for kind, a, b in get_entities(gold)}
@@ -114,8 +118,8 @@ def glue(model: Path, results: Mapping[str, float], files: Files) -> tuple[str, 
         both = [np.exp(logits / t) / np.exp(logits / t).sum(-1, keepdims=True) for t in (1, temperature)]
         errors.append(("answer", split, *(100 * expected_calibration_error(each, gold) for each in both)))
     calibration = (
-        f"The pipeline of Transformers applies no temperature. Divide the logits by {temperature:.3f}, fitted on "
-        f"`eval`, for calibrated probabilities.\n\n{ECE}\n\n"
+        "The pipeline of Transformers applies no temperature. The one with the least negative log-likelihood on `eval` "
+        f"is {temperature:.3f}: divide the logits by it.\n\n{ECE}\n\n"
         + markdown(["probability of", "data", "as it is", "with the temperature"], errors)
     )
     rows = data.get("test", data.get("dev", data["eval"]))
