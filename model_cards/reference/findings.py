@@ -118,8 +118,8 @@ def glue(model: Path, results: Mapping[str, float], files: Files) -> tuple[str, 
         both = [np.exp(logits / t) / np.exp(logits / t).sum(-1, keepdims=True) for t in (1, temperature)]
         errors.append(("answer", split, *(100 * expected_calibration_error(each, gold) for each in both)))
     calibration = (
-        "The pipeline of Transformers applies no temperature. The one with the least negative log-likelihood on `eval` "
-        f"is {temperature:.3f}: divide the logits by it.\n\n{ECE}\n\n"
+        "The pipeline of Transformers applies no temperature. The one with the least negative log-likelihood on "
+        f"`eval` is {temperature:.3f}: divide the logits by it.\n\n{ECE}\n\n"
         + markdown(["probability of", "data", "as it is", "with the temperature"], errors)
     )
     rows = data.get("test", data.get("dev", data["eval"]))
