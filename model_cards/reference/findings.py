@@ -58,7 +58,7 @@ def parsing(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     gold, own = read_treebank(files["test_file"]), read_treebank(model / "test_predictions.conllu")
     rows: list[dict[str, str]] = []
     mistaken: Counter[tuple[str, str]] = Counter()
-    for sentence, answer in zip(gold, own, strict=True):
+    for sentence, answer in zip(gold, own, strict=False):  # all but those beyond --max_predict_samples
         arcs = zip(*(each[key] for each in (sentence, answer) for key in ("heads", "relations")), strict=True)
         for head, relation, found, named in arcs:
             rows.append({"gold": relation, "prediction": relation if (head, relation) == (found, named) else ""})
@@ -80,7 +80,7 @@ def tagging(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     right: list[bool] = []
     rows: list[dict[str, str]] = []
     wrong: list[str] = []
-    for words, gold, own in zip(data["words"], data["tags"], found, strict=True):
+    for words, gold, own in zip(data["words"], data["tags"], found, strict=False):
         starts = np.cumsum([0, *(len(word) + 1 for word in words)])
         truth = {(starts[a], starts[b + 1] - 1, kind) for kind, a, b in get_entities(gold)}
         for entity in tag(" ".join(words)):
@@ -134,6 +134,8 @@ def ranking(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     logits = {(line[0], line[2]): float(line[4]) for line in lines}
     by_query = defaultdict(list)
     for row in pairs:
+        if (row["query_id"], row["candidate_id"]) not in logits:  # beyond --max_eval_samples
+            continue
         by_query[row["query"]].append(
             (logits[row["query_id"], row["candidate_id"]], row["label"] > 0, row["candidate"])
         )
