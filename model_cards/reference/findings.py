@@ -134,11 +134,9 @@ def ranking(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     logits = {(line[0], line[2]): float(line[4]) for line in lines}
     by_query = defaultdict(list)
     for row in pairs:
-        if (row["query_id"], row["candidate_id"]) not in logits:  # beyond --max_eval_samples
-            continue
-        by_query[row["query"]].append(
-            (logits[row["query_id"], row["candidate_id"]], row["label"] > 0, row["candidate"])
-        )
+        pair = row["query_id"], row["candidate_id"]
+        if pair in logits:  # all but those beyond --max_eval_samples
+            by_query[row["query"]].append((logits[pair], row["label"] > 0, row["text"]))
     scored = [each for candidates in by_query.values() for each in candidates]
     probabilities = 1 / (1 + np.exp(-np.array([each[0] for each in scored])))
     relevant = np.array([each[1] for each in scored])
