@@ -32,8 +32,10 @@ define install_links
 	@rm -f $(@D)/.links-* && touch $@
 endef
 
+MODELS := $(basename $(notdir $(wildcard model_cards/reference/recipes/*.yaml)))
+
 .DEFAULT_GOAL := help
-.PHONY: help demo space test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
+.PHONY: help demo space models test test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -75,11 +77,16 @@ lint: .venv/.tools ## look for errors and for code that is not formatted
 
 types: .venv/.tools .venv/.links-$(FILES) ## check the types
 	@$(RUN) -m mypy --package msattn
-	@$(RUN) -m mypy run_*.py msattn_command.py benchmarks
+	@$(RUN) -m mypy run_*.py msattn_command.py benchmarks model_cards/reference
 
 format: .venv/.tools ## format the code
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
+
+models: $(MODELS:%=model-%) ## train the reference models and write their cards; make model-tagger for one (outputs/models)
+
+model-%: .venv/.tools .venv/.links-$(FILES)
+	@$(RUN) model_cards/reference/build.py $* --data "$(DATA)" --encoder "$(ENCODER)" $(if $(HUB),--hub "$(HUB)")
 
 bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py

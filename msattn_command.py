@@ -62,9 +62,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "export":
         _run("msattn.onnx.command", "main", rest)
     elif name == "demo":
-        _run("msattn.demo", "run_demo")
+        demo()
     else:
         _refuse("command", name, ("train", "predict", "analysis", "app", "export", "demo"))
+
+
+def train(task: str, argv: Sequence[str], prog: str | None = None) -> None:
+    """
+    Runs a task. A user's mistake or a missing package ends in one sentence and exit code 2.
+
+    Args:
+        task (`str`): One of `TASKS`.
+        argv (`Sequence[str]`): The arguments of the task.
+        prog (`str`, *optional*): The name of the command in `--help`. Default: the name of the script.
+    """
+    module, name, _ = TASKS[task]
+    # The imports of a task need the extra `train`.
+    _run_cli(
+        lambda: import_module("msattn.run").run(getattr(import_module(f"msattn.tasks.{module}"), name), argv, prog)
+    )
+
+
+def demo() -> None:
+    """Runs the demonstration. A missing package ends in one sentence and exit code 2."""
+    _run("msattn.demo", "run_demo")
 
 
 def _train(task: str, *rest: str) -> None:
@@ -73,13 +94,7 @@ def _train(task: str, *rest: str) -> None:
     elif task not in TASKS:
         _refuse("task", task, TASKS)
     else:
-        module, name, _ = TASKS[task]
-
-        def train() -> Any:
-            task_class = getattr(import_module(f"msattn.tasks.{module}"), name)
-            return import_module("msattn.run").run(task_class, rest, f"msattn train {task}")
-
-        _run_cli(train)
+        train(task, rest, f"msattn train {task}")
 
 
 def _run(module: str, function: str, *arguments: Any) -> None:

@@ -6,12 +6,13 @@ without, or from scratch, such as a Multi-Scale Transformer.
 
 from __future__ import annotations
 
-from msattn.run import run
-from msattn.tasks.sequence_classification import SequenceClassification
+import sys
+
+from msattn_command import train
 
 
 def main() -> None:
-    run(SequenceClassification)
+    train("glue", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ Trains a dependency parser that reads all of an encoder's attention, scores it a
 
 from __future__ import annotations
 
-from msattn.run import run
-from msattn.tasks.dependency_parsing import DependencyParsing
+import sys
+
+from msattn_command import train
 
 
 def main() -> None:
-    run(DependencyParsing)
+    train("parsing", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ Fine-tunes a cross-encoder for re-ranking, scores it, and writes its rankings.
 
 from __future__ import annotations
 
-from msattn.run import run
-from msattn.tasks.ranking import Ranking
+import sys
+
+from msattn_command import train
 
 
 def main() -> None:
-    run(Ranking)
+    train("ranking", sys.argv[1:])
 
 
 if __name__ == "__main__":

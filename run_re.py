@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import sys
 
-from msattn.demo import run_demo
-from msattn.run import run
-from msattn.tasks.relation_extraction import RelationExtraction
+from msattn_command import demo, train
 
 
 def main() -> None:
     if len(sys.argv) == 1:
-        run_demo()
+        demo()
     else:
-        run(RelationExtraction)
+        train("relations", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ or from scratch.
 
 from __future__ import annotations
 
-from msattn.run import run
-from msattn.tasks.token_classification import TokenClassification
+import sys
+
+from msattn_command import train
 
 
 def main() -> None:
-    run(TokenClassification)
+    train("tagging", sys.argv[1:])
 
 
 if __name__ == "__main__":

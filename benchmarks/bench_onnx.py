@@ -1,5 +1,6 @@
 """
-How fast an exported checkpoint is in ONNX Runtime, beside torch: in float32 and in 8-bit integers.
+How fast an exported checkpoint is in ONNX Runtime, beside torch: in float32 and in 8-bit integers. If it cannot be
+exported, torch alone is measured.
 
 Sentences are random tokens without padding. Decoding, tokenising and batching are not part of the time.
 """
@@ -20,6 +21,7 @@ from bench_multiscale import add_measurement_arguments, describe, markdown, take
 from msattn import onnx
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.auto import auto_class_of
+from msattn.errors import UserError
 from msattn.onnx.exporter import random_inputs
 
 
@@ -54,9 +56,13 @@ def main() -> None:
     model = load_model(auto_class_of(config, arguments.model), source, len(tokenizer)).eval()
     with TemporaryDirectory() as folder:
         models: list[Any] = [model]
-        for int8 in (False, True):
-            onnx.export(model, tokenizer, Path(folder) / str(int8), int8)
-            models.append(onnx.load(Path(folder) / str(int8), arguments.threads))
+        refused = ""
+        try:
+            for int8 in (False, True):
+                onnx.export(model, tokenizer, Path(folder) / str(int8), int8)
+                models.append(onnx.load(Path(folder) / str(int8), arguments.threads))
+        except UserError as error:
+            models, refused = [model], f" Not exported: {str(error).splitlines()[0]:.120}"
     rows = []
     for tokens in arguments.tokens:
         for batch in arguments.batch_sizes:
@@ -67,11 +73,10 @@ def main() -> None:
             ]
             cells = [f"{1000 * statistics.median(each) / batch:.2f} ms" for each in times]
             rows.append([str(tokens), str(batch), *cells, *(f"{gain:.2f}" for gain in gains)])
-    print(f"{os.path.basename(arguments.model)}. {describe(arguments)}\n")
-    columns = (
-        "tokens | batch | torch, a sentence | ONNX float32 | ONNX int8 | float32 times as fast | int8 times as fast"
-    )
-    print(markdown(columns, rows))
+    print(f"{os.path.basename(arguments.model)}. {describe(arguments)}{refused}\n")
+    columns = ["tokens", "batch", "torch, a sentence"]
+    columns += ["ONNX float32", "ONNX int8", "float32 times as fast", "int8 times as fast"] if models[1:] else []
+    print(markdown(" | ".join(columns), rows))
 
 
 if __name__ == "__main__":

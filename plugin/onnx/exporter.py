@@ -78,7 +78,10 @@ def export(
     onnx.save(program, folder / MODEL)
     if int8:
         with _quiet():
-            quantization.quantize_dynamic(folder / MODEL, folder / MODEL, weight_type=quantization.QuantType.QInt8)
+            # A scale for each column: with one for the whole matrix, a parser loses 0.7 points more.
+            quantization.quantize_dynamic(
+                folder / MODEL, folder / MODEL, per_channel=True, weight_type=quantization.QuantType.QInt8
+            )
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     parity = _compare(OnnxModel(folder, threads=1), inputs, expected)
@@ -130,11 +133,17 @@ def random_inputs(
     return given
 
 
-def _tensors(outputs: Any) -> dict[str, torch.Tensor]:
+def _tensors(outputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The outputs by the names that the graph gives them: `tag_logits.upos` is one of the tags of a parser."""
+    found: dict[str, torch.Tensor] = {}
     for name, value in outputs.items():
-        if not isinstance(value, torch.Tensor):
+        if isinstance(value, dict):
+            found |= _tensors({f"{name}.{key}": inner for key, inner in value.items()})
+        elif isinstance(value, torch.Tensor):
+            found[name] = value
+        else:
             raise UserError(f"the model returns {name} as {type(value).__name__}, which cannot be exported.")
-    return dict(outputs)
+    return found
 
 
 def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], outputs: list[str]) -> Any:
@@ -170,7 +179,7 @@ def _quiet() -> Iterator[None]:
 def _compare(exported: OnnxModel, inputs: list[dict], expected: list[dict[str, torch.Tensor]]) -> Parity:
     difference, same, answers = 0.0, 0, 0
     for given, reference in zip(inputs, expected, strict=True):
-        found = exported(**given)
+        found = _tensors(exported(**given))
         for name, values in reference.items():
             possible = values > -1e3  # no arc has -10,000
             scale = values[possible].abs().max()

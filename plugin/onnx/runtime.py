@@ -19,6 +19,8 @@ from msattn.modeling.pairwise_scores import relations_of_arcs
 MODEL = "model.onnx"
 # Where the file names the inputs of the model, as the graph lacks those that do not matter.
 INPUTS = "msattn_inputs"
+# Before the column of a parser's tags, in the names of the outputs.
+TAGS = "tag_logits."
 
 
 class OnnxModel:
@@ -106,7 +108,8 @@ class OnnxModel:
             arcs, relations = found["arc_scores"], found["relation_logits"]
             if choose_heads is not None:
                 relations = relations_of_arcs(relations, choose_heads(arcs).clamp_min(0))
-            return PairwiseParserOutput(arc_scores=arcs, relation_logits=relations)
+            tags = {name.removeprefix(TAGS): logits for name, logits in found.items() if name.startswith(TAGS)}
+            return PairwiseParserOutput(arc_scores=arcs, relation_logits=relations, tag_logits=tags or None)
 
         # Pipelines ask the signature what the model reads.
         keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in self.inputs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from scipy.special import softmax
 from sklearn.metrics import accuracy_score, classification_report, f1_score, mean_squared_error
 from transformers import (
     AutoModelForSequenceClassification,
@@ -190,7 +192,8 @@ class SequenceClassification(TextTask):
         """
         Writes `<prefix>_predictions.tsv`, or for a GLUE test set the submission file.
 
-        For labelled classification data, also writes `<prefix>_report.txt` and prints it.
+        For labelled classification data, also writes `<prefix>_predictions.jsonl`, with the texts and the probability
+        of each label, and `<prefix>_report.txt`, which it prints.
         """
         task, labels, data = self.data_args.task_name, self.labels, self.encoded[prefix]
         answers = _answers(predictions, labels is None)
@@ -203,6 +206,13 @@ class SequenceClassification(TextTask):
         (folder / f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
         if labels is None or "labels" not in data.column_names:
             return
+        with open(folder / f"{prefix}_predictions.jsonl", "w", encoding="utf-8") as file:
+            for example, gold, row in zip(self.data[prefix], data["labels"], softmax(predictions, -1), strict=True):
+                texts = {name: example[key] for name, key in zip(("text", "text_pair"), self.columns, strict=False)}
+                answer = {"gold": labels[gold], "prediction": labels[row.argmax()]}
+                probabilities = {label: round(float(value), 6) for label, value in zip(labels, row, strict=True)}
+                line = {**texts, **answer, "probabilities": probabilities}
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
         report = classification_report(
             data["labels"], answers, labels=range(len(labels)), target_names=list(labels), digits=4, zero_division=0
         )

@@ -281,6 +281,12 @@ def test_own_csv(run, fails, tmp_path):
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (8, 4, 1)
     assert {"eval_accuracy", "eval_macro_f1"} <= results.keys()
     assert (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0] == "index\tprediction"
+    assert not (tmp_path / "out" / "test_predictions.jsonl").exists()  # no label to compare with
+    lines = [json.loads(line) for line in (tmp_path / "out" / "eval_predictions.jsonl").read_text().splitlines()]
+    assert [list(line) for line in lines] == [["text", "text_pair", "gold", "prediction", "probabilities"]] * 4
+    for line in lines:
+        assert sum(line["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert line["prediction"] == max(line["probabilities"], key=line["probabilities"].get)
 
     (tmp_path / "test.csv").write_text("id,first\n0,dog\n")
     error = fails("do_train", "do_predict", train_file=tmp_path / "train.csv", test_file=tmp_path / "test.csv")

@@ -91,6 +91,17 @@ def test_parsers_by_the_command(checkpoint, capsys):
 
 @pytest.mark.slow
 @pytest.mark.heavy
+def test_tags_of_a_parser(checkpoint):
+    tags = {"upos": ["NOUN", "VERB", "X"], "xpos": ["N", "V"]}
+    folder = checkpoint(PairwiseParser(PairwiseConfig(encoder=encoder(), word_tags=tags, **labelled("root", "dep"))))
+    parity = msattn.onnx.export(*loaded(folder), folder / "onnx")
+    assert parity.difference < 1e-5
+    exported = assert_same_answers("dependency-parsing", folder, ["the dog wrote . a cat in the house wrote", "dog"])
+    assert set(exported.outputs) == {"arc_scores", "relation_logits", "tag_logits.upos", "tag_logits.xpos"}
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_relations_of_all_pairs(checkpoint):
     config = PairwiseConfig(encoder=encoder(), **labelled("a", "b", "no_relation"))
     folder = checkpoint(PairwiseForRelationClassification(config))
