@@ -37,6 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, site_path(name), content=(ROOT / name).read_text("utf-8")))
     for name in FILES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    for path in (ROOT / "model_cards").glob("[a-z]*.md"):
+        files.append(File.generated(config, f"model_cards/{path.name}", content=path.read_text("utf-8")))
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
         files.append(File.generated(config, f"notebooks/{path.name}", abs_src_path=str(path)))
@@ -46,7 +48,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turns links between files of the repository into links between pages of the site."""
     uri = page.file.src_uri
     here, notebook = dirname(uri) or ".", uri.startswith("notebooks/")
-    source = here if notebook or uri in ("index.md", *PAGES) else f"docs/{here}"
+    outside = uri.startswith(("notebooks/", "model_cards/")) or uri in ("index.md", *PAGES)
+    source = here if outside else f"docs/{here}"
     markdown = LINK.sub(lambda link: relpath(site_path(normpath(join(source, link[0]))), here), markdown)
     if notebook:
         markdown += f"\n\n[Download this notebook]({Path(uri).stem}.ipynb)\n"
