@@ -19,8 +19,10 @@ CHANGED = {
     "crf": True,
     "hidden_dropout_prob": 0.2,
     "classifier_dropout": 0.4,
+    "word_dropout": 0.1,
     "initializer_range": 0.05,
     "pad_token_id": 1,
+    "unk_token_id": 2,
 }
 
 # What is wrong, and what the message says is right.

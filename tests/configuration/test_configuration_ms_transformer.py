@@ -30,9 +30,11 @@ CHANGED = {
     "hidden_dropout_prob": 0.2,
     "attention_probs_dropout_prob": 0.3,
     "classifier_dropout": 0.4,
+    "word_dropout": 0.1,
     "initializer_range": 0.05,
     "layer_norm_eps": 1e-6,
     "pad_token_id": 1,
+    "unk_token_id": 2,
 }
 
 # What is wrong, and what the message says is right.

@@ -11,7 +11,7 @@ import pytest
 
 from msattn.data.corpora.treebanks import read_treebank
 from tests.scripts.relation_runs import ROOT
-from tests.scripts.test_run_parsing import TREES, conllu, encoder  # noqa: F401
+from tests.scripts.test_run_parsing import TREES, conllu
 
 
 @pytest.fixture
