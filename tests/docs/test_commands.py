@@ -117,6 +117,7 @@ LIMITS = {
     "--guide_doses": "--guide_doses 0.5 --seeds 1",
     "--task_name": "--glue_dir GLUE",
     "--mdg_weight": "--overwrite_output_dir",  # of README, where an encoder lies in the folder already
+    "--patterns": "--overwrite_output_dir",  # one folder for the three commands of docs/guiding.md
     "--mtl16_dir": "--domains MR",
     "--max_steps": "--max_steps 2",
     "doubt": "--sure 0",
