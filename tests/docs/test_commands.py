@@ -118,6 +118,7 @@ LIMITS = {
     "--task_name": "--glue_dir GLUE",
     "--mdg_weight": "--overwrite_output_dir",  # of README, where an encoder lies in the folder already
     "--patterns": "--overwrite_output_dir",  # one folder for the three commands of docs/guiding.md
+    "0.0038011": "--max_train_samples 600",  # 256 of all training examples
     "--mtl16_dir": "--domains MR",
     "--max_steps": "--max_steps 2",
     "doubt": "--sure 0",
