@@ -448,6 +448,7 @@ def test_autocast_sums_in_float32():
     assert model.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_compiles_to_one_graph():
     model = build("bert", "received").train(False)

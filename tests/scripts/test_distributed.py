@@ -114,6 +114,7 @@ def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_d
     assert done.stdout.count("| seed |") == 1
 
 
+@pytest.mark.slow
 def test_guided_in_two_processes_that_accumulate(no_dropout, tmp_path):
     guiding = {"mdg_weight": 0.1, "pdg_weight": 0.01, "max_predict_samples": 4, "max_train_samples": 32}
     batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}

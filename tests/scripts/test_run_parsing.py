@@ -236,6 +236,7 @@ def test_resumed_ends_in_the_same_weights(run, write, tmp_path):
     assert same_weights(tmp_path / "out", tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
     encoder = shutil.copytree(encoder, tmp_path / "encoder")
@@ -313,6 +314,7 @@ def test_a_corpus_is_streamed(run, parser, tmp_path, monkeypatch):
     assert written.startswith(gzip.decompress((tmp_path / "some" / second.name).read_bytes()).decode())
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_two_processes_share_a_corpus(run, parser, write, tmp_path):
     corpus = write("corpus.txt", "".join(f"{sentence}\n" for sentence in [*TREES] * 1100))
