@@ -90,6 +90,11 @@ def head_reach(
     _, layers = _owner(model)
     sums: list[torch.Tensor | None] = [None] * len(layers)
     rows, tokens, texts = [0] * len(layers), 0, 0
+    # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.
+    called: list[int] = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda *_, row=row: called.append(row)) for row, layer in enumerate(layers)
+    ]
     training = model.training
     model.eval()
     try:
@@ -103,10 +108,10 @@ def head_reach(
             special = torch.isin(words, ids.to(words.device)) if special is None else special.to(words.device).bool()
             counted = real & ~special
             places = torch.arange(words.shape[1], device=words.device).expand_as(words).masked_fill(~counted, -1)
+            called.clear()
             with torch.no_grad(), read_attention(model, (), places=places) as readings:
                 model(**inputs)
-            for reading in readings:
-                row = reading.layer % len(layers)  # ALBERT uses a layer several times
+            for row, reading in zip(called, readings, strict=True):
                 found = reading["distances"].double().sum(dim=0).cpu()
                 before = sums[row]
                 if before is not None:
@@ -117,6 +122,8 @@ def head_reach(
                 rows[row] += int(counted.sum())
             tokens, texts = tokens + int(real.sum()), texts + len(words)
     finally:
+        for hook in hooks:
+            hook.remove()
         model.train(training)
     if not all(rows):
         raise ValueError("batches must have tokens that are not special")
