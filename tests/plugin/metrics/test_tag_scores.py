@@ -81,5 +81,8 @@ def test_what_is_scored():
     # A head that is not known has no part.
     words = {"lemma": ["a", "b"], "heads": [0, 1], "relations": ["root", "obj"]}
     assert score_tags([words], [words | {"heads": [0, -1]}]) == {"lemmas": 100, "blex": 100}
+    determined = {"upos": ["NOUN", "DET"], "feats": ["Number=Sing", "Definite=Def"]}
+    determined |= {"heads": [0, 1], "relations": ["root", "det"]}
+    assert score_tags([determined], [determined | {"heads": [0, -1]}])["mlas"] == 100
     punctuation = sentence | {"relations": ["punct"]}
     assert score_tags([punctuation], [punctuation])["blex"] == 0
