@@ -168,3 +168,17 @@ def test_mistakes(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no")
     with pytest.raises(UserError, match=r"model\.onnx: the file is no model of ONNX"):
         msattn.onnx.load(tmp_path)
+    save_foreign(tmp_path / "model.onnx")
+    with pytest.raises(UserError, match=r"model\.onnx: the file is not of msattn export onnx"):
+        msattn.onnx.load(tmp_path)
+
+
+def save_foreign(file):
+    """A model that another tool has written."""
+    import onnx
+
+    given, found = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1, 2]) for name in ("ids", "logits")
+    )
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["ids"], ["logits"])], "graph", [given], [found])
+    onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)]), file)
