@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from msattn import (
 )
 from msattn.errors import UserError
 from msattn.onnx.command import main
+from msattn.onnx.exporter import _compare
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 pytest.importorskip("onnxruntime")
@@ -182,3 +184,13 @@ def save_foreign(file):
     )
     graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["ids"], ["logits"])], "graph", [given], [found])
     onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)]), file)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_output_that_is_no_number_is_no_parity(place):
+    reference = {"logits": torch.tensor([[0.0, 2.0]])}
+    found = [{"logits": torch.tensor([[0.0, 2.0]])} for _ in range(2)]
+    assert _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2) == (0, 1, 2)
+    found[place]["logits"][0, 0] = torch.nan
+    difference = _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2).difference
+    assert math.isnan(difference)
