@@ -257,7 +257,8 @@ def _before_forward(
     ids = kwargs.get("input_ids", args[0] if args else None)
     if not special or ids is None or kwargs.get("special_tokens") is not None:
         return None
-    found = torch.isin(ids, torch.tensor(special, device=ids.device))
+    # `torch.isin` has no counterpart in ONNX.
+    found = (ids.unsqueeze(-1) == torch.tensor(special, device=ids.device)).any(dim=-1)
     return args, {**kwargs, "special_tokens": found}
 
 

@@ -149,6 +149,16 @@ def test_stock_pipelines_take_exported_classifiers(checkpoint, tmp_path):
     assert rounded(first) == rounded(second)
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_windows_of_heads(checkpoint):
+    model = BertForSequenceClassification(encoder(**labelled("bad", "good")))
+    folder = checkpoint(msattn.set_windows(model, [[1, None]], special_token_ids=[2, 3]))
+    parity = msattn.onnx.export(model, tiny_tokenizer(), folder / "onnx")
+    assert parity.difference < 1e-5
+    assert_same_answers("text-classification", folder, ["the dog wrote . a cat in the house wrote", "dog"])
+
+
 def msattn_predict(argv):
     from msattn.predict import main
 
