@@ -78,7 +78,8 @@ def set_windows(
         )
     if all(window is None for row in rows for window in row):
         config.attention_windows = None
-        config.__dict__.pop("attn_implementation", None)
+        for name in ("attn_implementation", "attention_windows_special_token_ids"):
+            config.__dict__.pop(name, None)
         return model
     if config._attn_implementation not in HONOURING:
         owner.set_attn_implementation("banded")
