@@ -31,7 +31,7 @@ SCORES = {
 }
 
 
-def score_tags(predictions: Sequence[Columns], references: Sequence[Columns]) -> dict[str, float]:
+def score_conll18(predictions: Sequence[Columns], references: Sequence[Columns]) -> dict[str, float]:
     """
     Scores of tags over given words, as in the evaluation of the CoNLL 2018 shared task.
 
