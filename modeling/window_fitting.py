@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import pad
 
 from .attention_readings import read_attention
 from .attention_windows import _owner, _token_ids
+from .evaluation_mode import evaluating
 
 
 class Reach(NamedTuple):
@@ -92,12 +94,10 @@ def head_reach(
     rows, tokens, texts = [0] * len(layers), 0, 0
     # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.
     called: list[int] = []
-    hooks = [
-        layer.register_forward_pre_hook(lambda *_, row=row: called.append(row)) for row, layer in enumerate(layers)
-    ]
-    training = model.training
-    model.eval()
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        for row, layer in enumerate(layers):
+            stack.enter_context(layer.register_forward_pre_hook(lambda *_, row=row: called.append(row)))
         for batch in batches:
             inputs = dict(batch)
             special = inputs.pop("special_tokens_mask", None)
@@ -121,10 +121,6 @@ def head_reach(
                 sums[row] = found
                 rows[row] += int(counted.sum())
             tokens, texts = tokens + int(real.sum()), texts + len(words)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        model.train(training)
     if not all(rows):
         raise ValueError("batches must have tokens that are not special")
     beyond = [
