@@ -78,7 +78,8 @@ def set_windows(
         )
     if all(window is None for row in rows for window in row):
         config.attention_windows = None
-        config.__dict__.pop("attn_implementation", None)
+        for name in ("attn_implementation", "attention_windows_special_token_ids"):
+            config.__dict__.pop(name, None)
         return model
     if config._attn_implementation not in HONOURING:
         owner.set_attn_implementation("banded")
@@ -257,7 +258,8 @@ def _before_forward(
     ids = kwargs.get("input_ids", args[0] if args else None)
     if not special or ids is None or kwargs.get("special_tokens") is not None:
         return None
-    found = torch.isin(ids, torch.tensor(special, device=ids.device))
+    # `torch.isin` has no counterpart in ONNX.
+    found = (ids.unsqueeze(-1) == torch.tensor(special, device=ids.device)).any(dim=-1)
     return args, {**kwargs, "special_tokens": found}
 
 

@@ -66,7 +66,9 @@ class Band(NamedTuple):
         low, high = (self, other) if self.first <= other.first else (other, self)
         if low.last < low.first:
             return high
-        if high.last >= high.first and high.first > low.last + 1:
+        if high.last < high.first:
+            return low
+        if high.first > low.last + 1:
             raise NotABand
         return Band(low.first, max(low.last, high.last))
 

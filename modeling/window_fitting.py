@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import pad
 
 from .attention_readings import read_attention
 from .attention_windows import _owner, _token_ids
+from .evaluation_mode import evaluating
 
 
 class Reach(NamedTuple):
@@ -90,9 +92,12 @@ def head_reach(
     _, layers = _owner(model)
     sums: list[torch.Tensor | None] = [None] * len(layers)
     rows, tokens, texts = [0] * len(layers), 0, 0
-    training = model.training
-    model.eval()
-    try:
+    # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.
+    called: list[int] = []
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        for row, layer in enumerate(layers):
+            stack.enter_context(layer.register_forward_pre_hook(lambda *_, row=row: called.append(row)))
         for batch in batches:
             inputs = dict(batch)
             special = inputs.pop("special_tokens_mask", None)
@@ -103,10 +108,10 @@ def head_reach(
             special = torch.isin(words, ids.to(words.device)) if special is None else special.to(words.device).bool()
             counted = real & ~special
             places = torch.arange(words.shape[1], device=words.device).expand_as(words).masked_fill(~counted, -1)
+            called.clear()
             with torch.no_grad(), read_attention(model, (), places=places) as readings:
                 model(**inputs)
-            for reading in readings:
-                row = reading.layer % len(layers)  # ALBERT uses a layer several times
+            for row, reading in zip(called, readings, strict=True):
                 found = reading["distances"].double().sum(dim=0).cpu()
                 before = sums[row]
                 if before is not None:
@@ -116,8 +121,6 @@ def head_reach(
                 sums[row] = found
                 rows[row] += int(counted.sum())
             tokens, texts = tokens + int(real.sum()), texts + len(words)
-    finally:
-        model.train(training)
     if not all(rows):
         raise ValueError("batches must have tokens that are not special")
     beyond = [

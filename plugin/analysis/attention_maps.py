@@ -13,6 +13,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedModel
 
 from msattn.errors import UserError
 from msattn.modeling.attention_readings import Reading, read_attention
+from msattn.modeling.evaluation_mode import evaluating
 from msattn.modeling.received_attention import AttentionRefused
 
 # A sentence or a sentence pair.
@@ -259,16 +260,15 @@ def attention_implementation(model: PreTrainedModel, implementation: str) -> Ite
         model (`PreTrainedModel`): The model. Its attention implementation and mode are restored on exit.
         implementation (`str`): The attention implementation, such as `"eager"`.
     """
-    own, training = model.config._attn_implementation, model.training
+    own = model.config._attn_implementation
     if own != implementation:
         model.set_attn_implementation(implementation)
-    model.eval()
     try:
-        yield
+        with evaluating(model):
+            yield
     finally:
         if model.config._attn_implementation != own:
             model.set_attn_implementation(own)
-        model.train(training)
 
 
 def encoder_outputs(

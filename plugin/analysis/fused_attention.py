@@ -16,6 +16,7 @@ from msattn.configuration import MultiScaleBertConfig, MultiScaleConfig
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import encode_relations
 from msattn.errors import UserError
+from msattn.modeling.evaluation_mode import evaluating
 
 Span = tuple[int, int]
 
@@ -161,11 +162,8 @@ class FusedAttention:
         if getattr(model, "pooling", None) == "entity_start":
             inputs["entity_starts"] = torch.tensor([starts], device=model.device)
 
-        training = model.training
-        model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             outputs = model(**inputs, output_attentions=True, return_dict=True)
-        model.train(training)
 
         tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
         entities: list[Span | None] = [None, None]

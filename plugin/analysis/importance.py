@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from msattn.analysis.attention_maps import Text
 from msattn.analysis.classifiers import Batches, accuracy, check_classifier, labelled_batches
 from msattn.errors import UserError
+from msattn.modeling.evaluation_mode import evaluating
 from msattn.modeling.head_gates import gated, gated_layers
 from msattn.modeling.received_attention import AttentionRefused
 
@@ -75,15 +76,11 @@ def head_importance(
     if len(heads) > 1:
         raise UserError(f"{type(model).__name__} has layers of {' and '.join(map(str, sorted(heads)))} heads.")
     batches = labelled_batches(model, tokenizer, texts, labels, batch_size)
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         importances = _importances(model, batches, len(texts))
         order = removal_order(importances)
         removed = np.linspace(0, len(order), steps + 1).round().astype(int).tolist()
         accuracies = [_accuracy(model, batches, order[:count], importances.shape) for count in removed]
-    finally:
-        model.train(training)
     majority = float(np.bincount(labels).max()) / len(labels)
     return HeadImportance(importances, removed, accuracies, majority, len(texts))
 

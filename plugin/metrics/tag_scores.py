@@ -31,7 +31,7 @@ SCORES = {
 }
 
 
-def score_tags(predictions: Sequence[Columns], references: Sequence[Columns]) -> dict[str, float]:
+def score_conll18(predictions: Sequence[Columns], references: Sequence[Columns]) -> dict[str, float]:
     """
     Scores of tags over given words, as in the evaluation of the CoNLL 2018 shared task.
 
@@ -100,9 +100,9 @@ def _comparable(sentence: Columns, true: Columns) -> Columns:
         columns["lemma"] = [EMPTY if of_true == EMPTY else lemma for lemma, of_true in pairs]
     if "relations" in columns:
         columns["relations"] = [name.partition(":")[0] for name in columns["relations"]]
-    if {"heads", "upos", "feats"} <= columns.keys():
+    if {"heads", "upos", "feats"} <= columns.keys() & true.keys():
         columns["functional"] = [[] for _ in columns["heads"]]
         for number, (head, relation, *tags) in enumerate(_rows(columns, ("heads", "relations", "upos", "feats"))):
-            if head > 0 and relation in FUNCTIONAL_RELATIONS:
+            if head > 0 and true["heads"][number] >= 0 and relation in FUNCTIONAL_RELATIONS:
                 columns["functional"][head - 1].append((number, relation, *tags))
     return columns

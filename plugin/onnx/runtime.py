@@ -33,7 +33,7 @@ class OnnxModel:
 
     Raises:
         ImportError: onnxruntime is not installed.
-        UserError: The folder has no exported model.
+        UserError: The folder has no model that msattn exported.
 
     Example:
 
@@ -59,13 +59,15 @@ class OnnxModel:
         self.config: PreTrainedConfig = AutoConfig.from_pretrained(folder)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
+        file = Path(folder) / MODEL
         try:
-            self.session = onnxruntime.InferenceSession(
-                Path(folder) / MODEL, options, providers=["CPUExecutionProvider"]
-            )
+            self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of a class of its own for each reason
-            raise UserError(f"{Path(folder) / MODEL}: the file is no model of ONNX ({error}).") from error
-        self.inputs = self.session.get_modelmeta().custom_metadata_map[INPUTS].split(",")
+            raise UserError(f"{file}: the file is no model of ONNX ({error}).") from error
+        properties = self.session.get_modelmeta().custom_metadata_map
+        if INPUTS not in properties:
+            raise UserError(f"{file}: the file is not of msattn export onnx; move it elsewhere or export the model.")
+        self.inputs = properties[INPUTS].split(",")
         self.outputs = [output.name for output in self.session.get_outputs()]
         self.forward = self._forward()
 

@@ -37,7 +37,7 @@ from msattn.data.inputs.word_labels import learn_labels, tag_words
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import Tree, score_trees, tree_shapes
-from msattn.metrics.tag_scores import score_tags
+from msattn.metrics.tag_scores import score_conll18
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature, tree_calibration
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser
 from msattn.modeling.modeling_pairwise import PairwiseParser
@@ -170,7 +170,7 @@ class ParsedSet:
         ]
 
     def tag_scores(self, parses: Sequence[Parses], trees: Sequence[Tree]) -> dict[str, float]:
-        """The scores of [`score_tags`] for parses and their trees, as far as the sentences have gold columns."""
+        """The scores of [`score_conll18`] for parses and their trees, as far as the sentences have gold columns."""
         if not self.tags:
             return {}
         predicted: list[dict[str, Any]] = [*self.tag_cells(parses)]
@@ -179,7 +179,7 @@ class ParsedSet:
             gold = zip(self.trees["heads"], self.trees["relations"], strict=True)
             for columns, (heads, relations) in chain(zip(predicted, trees, strict=True), zip(true, gold, strict=True)):
                 columns |= {"heads": heads, "relations": relations}
-        return score_tags(predicted, true)
+        return score_conll18(predicted, true)
 
 
 class DependencyParsing(Task):
@@ -406,7 +406,7 @@ def parsing_metrics(
         `dict[str, float]`: The share of non-projective trees, and of sentences whose greedy heads have a cycle or not
         exactly one root. With gold trees, also the scores of [`score_trees`] and the share of gold trees that are
         non-projective; of several treebanks, also the UAS and LAS of each, such as `en_ewt-ud-dev_uas`. With gold
-        tags, those of [`score_tags`].
+        tags, those of [`score_conll18`].
     """
     number, rows = prediction.label_ids[0, 0], prediction.label_ids[:, 1]
     scored, trees = sets[number], sets[number].trees

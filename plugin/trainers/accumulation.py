@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils.operations import ignorant_find_batch_size
 
+from msattn.modeling.evaluation_mode import evaluating
+
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
 else:
@@ -101,15 +103,11 @@ class AccumulationMixin(_Trainer):
         alone = self.args.gradient_accumulation_steps == self.args.world_size == 1
         if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
             return
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             few, many = (
                 super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items)
                 for items in (num_items_in_batch, 2 * num_items_in_batch)
             )
-        for module, training in modes:
-            module.training = training
         if few.isfinite() and few != 0:  # a batch without labels is inconclusive
             self.model_accepts_loss_kwargs = not torch.equal(few, many)
             self._knows_the_loss = True

@@ -57,6 +57,7 @@ def test_readings_are_what_a_model_returns(model_type):
     model = tiny_model(model_type)
     asked = run(model, "received", True)
     if model.config._attn_implementation != "received":
+        assert Version(transformers.__version__) < Version("5.23")
         pytest.skip("is outside the attention interface in this release")
     both = model.config.is_encoder_decoder
     kinds = ("encoder_attentions", "decoder_attentions") if both else ("attentions",)

@@ -149,7 +149,7 @@ def test_windows_are_saved_and_loaded(tmp_path):
 
 
 def test_nothing_ignores_windows():
-    model = set_windows(model_of("bert"), 2)
+    model = set_windows(model_of("bert"), 2, SPECIAL)
     with pytest.raises(AttentionRefused, match="'eager' would ignore"):
         model.set_attn_implementation("eager")
     model.config._attn_implementation = "sdpa"
@@ -158,6 +158,7 @@ def test_nothing_ignores_windows():
     set_windows(model, None).set_attn_implementation("sdpa")
     model(**inputs_of())
     assert model.config.attention_windows is None
+    assert not hasattr(model.config, "attention_windows_special_token_ids")
 
 
 def test_a_classifier_and_a_shared_layer():

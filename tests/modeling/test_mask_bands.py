@@ -29,6 +29,9 @@ BANDS = {
     "one side": two_sided(0, 4),
     "intersection": masks.and_masks(masks.sliding_window_overlay(6), two_sided(4, 9)),
     "union": masks.or_masks(masks.causal_mask_function, masks.sliding_window_bidirectional_overlay(2)),
+    "union with nothing": masks.or_masks(
+        two_sided(3, 2), lambda _, __, query, key: (key >= query + 5) & (key <= query + 3)
+    ),
     "offsets": masks.add_offsets_to_mask_function(masks.sliding_window_causal_mask_function(4), 5, 5),
 }
 OTHERS = {

@@ -6,6 +6,7 @@ from transformers import AutoModel
 
 from msattn import fit_windows, set_windows
 from msattn.modeling.window_fitting import head_reach
+from tests.attention_contract import tiny_model
 from tests.tiny_encoders import batch, randomized, tiny_encoder
 
 SPECIAL = (7, 31)
@@ -55,8 +56,9 @@ def test_the_least_window_that_keeps_the_mass(family, mass):
     model, batches = randomized(AutoModel.from_config(tiny_encoder(family))), batches_of(family)
     expected = least_windows(model, batches, mass)
     model.train()
+    frozen = model.get_input_embeddings().eval()
     reach = head_reach(model, batches, SPECIAL)
-    assert model.training
+    assert model.training and not frozen.training
     assert reach.least(mass).tolist() == expected
     real = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
     assert reach.tokens == real / 6
@@ -76,6 +78,29 @@ def test_a_layer_that_is_used_twice():
     windows = fit_windows(model, batches_of("albert"), 0.8, SPECIAL)
     assert len(windows) == 1
     set_windows(model, windows, SPECIAL)
+
+
+@pytest.mark.parametrize(
+    ("make", "rows"),
+    [
+        (
+            lambda: AutoModel.from_config(tiny_encoder("albert", num_hidden_layers=4, num_hidden_groups=2)),
+            [0, 0, 1, 1],
+        ),
+        (lambda: tiny_model("lfm2", num_hidden_layers=4, layer_types=["conv", "full_attention"] * 2), [0, 1]),
+    ],
+    ids=["used in a row", "between other layers"],
+)
+def test_readings_go_to_their_layers(make, rows):
+    model, inputs = randomized(make()), batch("albert", right=3)
+    model.set_attn_implementation("eager")
+    maps = [found for found in model(**inputs, output_attentions=True).attentions if found is not None]
+    beyond, real = head_reach(model, [inputs]).beyond, inputs["attention_mask"]
+    assert len(beyond) == max(rows) + 1 and not any(module._forward_pre_hooks for module in model.modules())
+    for row, found in enumerate(beyond):
+        own = [1 - maps[place].diagonal(dim1=-2, dim2=-1) for place, number in enumerate(rows) if number == row]
+        others = (sum(own) / len(own) * real[:, None]).sum(dim=(0, 2)) / real.sum()  # what is not given to itself
+        torch.testing.assert_close(found[:, 0].float(), others, rtol=0, atol=1e-5)
 
 
 def test_bad_input():

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
-from msattn.metrics.tag_scores import SCORES, score_tags
+from msattn.metrics.tag_scores import SCORES, score_conll18
 
 TAGS = {
     "upos": "NOUN VERB DET ADP AUX".split(),
@@ -64,22 +64,25 @@ def test_beside_the_evaluation_of_the_shared_task(seed):
     read = [udeval.load_conllu(io.StringIO(conllu(sentences)), "", {}) for sentences in (true, found)]
     expected = udeval.evaluate(*read)
     assert set(NAMES) == set(SCORES)
-    scores = score_tags(found, true)
+    scores = score_conll18(found, true)
     assert scores == pytest.approx({ours: 100 * expected[theirs].f1 for ours, theirs in NAMES.items()}, rel=1e-12)
     assert all(0 < score < 100 for score in scores.values())
-    assert set(score_tags(true, true).values()) == {100.0}
+    assert set(score_conll18(true, true).values()) == {100.0}
 
 
 def test_what_is_scored():
     sentence = {"upos": ["NOUN"], "xpos": ["_"], "lemma": ["dog"], "feats": ["_"], "heads": [0], "relations": ["root"]}
     # XPOS and FEATS are empty in the references.
-    assert score_tags([{**sentence, "xpos": ["NN"]}], [sentence]) == {"upos": 100, "lemmas": 100, "blex": 100}
-    assert score_tags([{"upos": ["VERB"]}], [sentence]) == {"upos": 0}
+    assert score_conll18([{**sentence, "xpos": ["NN"]}], [sentence]) == {"upos": 100, "lemmas": 100, "blex": 100}
+    assert score_conll18([{"upos": ["VERB"]}], [sentence]) == {"upos": 0}
     tags = {name: cells for name, cells in sentence.items() if name not in ("heads", "relations")}
-    assert score_tags([sentence], [tags]) == {"upos": 100, "lemmas": 100}
-    assert score_tags([{}], [sentence]) == {}
+    assert score_conll18([sentence], [tags]) == {"upos": 100, "lemmas": 100}
+    assert score_conll18([{}], [sentence]) == {}
     # A head that is not known has no part.
     words = {"lemma": ["a", "b"], "heads": [0, 1], "relations": ["root", "obj"]}
-    assert score_tags([words], [words | {"heads": [0, -1]}]) == {"lemmas": 100, "blex": 100}
+    assert score_conll18([words], [words | {"heads": [0, -1]}]) == {"lemmas": 100, "blex": 100}
+    determined = {"upos": ["NOUN", "DET"], "feats": ["Number=Sing", "Definite=Def"]}
+    determined |= {"heads": [0, 1], "relations": ["root", "det"]}
+    assert score_conll18([determined], [determined | {"heads": [0, -1]}])["mlas"] == 100
     punctuation = sentence | {"relations": ["punct"]}
-    assert score_tags([punctuation], [punctuation])["blex"] == 0
+    assert score_conll18([punctuation], [punctuation])["blex"] == 0

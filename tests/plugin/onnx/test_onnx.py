@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from msattn import (
 )
 from msattn.errors import UserError
 from msattn.onnx.command import main
+from msattn.onnx.exporter import _compare
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 pytest.importorskip("onnxruntime")
@@ -147,6 +149,16 @@ def test_stock_pipelines_take_exported_classifiers(checkpoint, tmp_path):
     assert rounded(first) == rounded(second)
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
+def test_windows_of_heads(checkpoint):
+    model = BertForSequenceClassification(encoder(**labelled("bad", "good")))
+    folder = checkpoint(msattn.set_windows(model, [[1, None]], special_token_ids=[2, 3]))
+    parity = msattn.onnx.export(model, tiny_tokenizer(), folder / "onnx")
+    assert parity.difference < 1e-5
+    assert_same_answers("text-classification", folder, ["the dog wrote . a cat in the house wrote", "dog"])
+
+
 def msattn_predict(argv):
     from msattn.predict import main
 
@@ -168,3 +180,27 @@ def test_mistakes(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no")
     with pytest.raises(UserError, match=r"model\.onnx: the file is no model of ONNX"):
         msattn.onnx.load(tmp_path)
+    save_foreign(tmp_path / "model.onnx")
+    with pytest.raises(UserError, match=r"model\.onnx: the file is not of msattn export onnx"):
+        msattn.onnx.load(tmp_path)
+
+
+def save_foreign(file):
+    """A model that another tool has written."""
+    import onnx
+
+    given, found = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1, 2]) for name in ("ids", "logits")
+    )
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["ids"], ["logits"])], "graph", [given], [found])
+    onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)]), file)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_output_that_is_no_number_is_no_parity(place):
+    reference = {"logits": torch.tensor([[0.0, 2.0]])}
+    found = [{"logits": torch.tensor([[0.0, 2.0]])} for _ in range(2)]
+    assert _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2) == (0, 1, 2)
+    found[place]["logits"][0, 0] = torch.nan
+    difference = _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2).difference
+    assert math.isnan(difference)
