@@ -122,8 +122,6 @@ def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for _, tokens, lines in conllu_sentences(path):
         words = [token for token in tokens if not token.end]
-        if not words:
-            raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
         yield {
             "words": [word.cells["form"] for word in words],
             "heads": _heads(words),
