@@ -53,12 +53,7 @@ class PredictArguments:
     """Arguments of `msattn predict`."""
 
     model: str = field(metadata={"help": "Checkpoint: a folder, or a name on the Hub."})
-    file: str = field(
-        metadata={
-            "help": "Texts or JSON objects, one per line; a parser also takes the sentences of a .conllu file. - is "
-            "the standard input."
-        }
-    )
+    file: str = field(metadata={"help": "Texts or JSON lines, or .conllu for a parser; - is the standard input."})
     output: str | None = field(default=None, metadata={"help": "File to write. Default: the standard output."})
     batch_size: Count = field(
         default=32, metadata={"help": "Inputs per batch. 1 answers each line before the next one is read."}
