@@ -53,12 +53,7 @@ class PredictArguments:
     """Arguments of `msattn predict`."""
 
     model: str = field(metadata={"help": "Checkpoint: a folder, or a name on the Hub."})
-    file: str = field(
-        metadata={
-            "help": "Texts or JSON objects, one per line; a parser also takes the sentences of a .conllu file. - is "
-            "the standard input."
-        }
-    )
+    file: str = field(metadata={"help": "Texts or JSON lines, or .conllu for a parser; - is the standard input."})
     output: str | None = field(default=None, metadata={"help": "File to write. Default: the standard output."})
     batch_size: Count = field(
         default=32, metadata={"help": "Inputs per batch. 1 answers each line before the next one is read."}
@@ -101,6 +96,8 @@ def main(argv: Sequence[str]) -> None:
         args.file = "/dev/stdin"
     if Path(args.file).suffix.lower() in TABLES:
         raise UserError(f"{args.file}: the file is a table; give texts or JSON objects, one per line.")
+    if args.output is not None and Path(args.output).resolve() == Path(args.file).resolve():
+        raise UserError(f"--output {args.output}: that is the file that is read; give another one.")
     source = ModelArguments(model_name_or_path=args.model)
     config = load_config(source)
     auto_class = auto_class_of(config, args.model)
@@ -111,7 +108,10 @@ def main(argv: Sequence[str]) -> None:
     tokenizer = load_tokenizer(source, config)
     exported = is_exported(args.model)
     model = load_exported(args.model) if exported else load_model(auto_class, source, len(tokenizer))
-    model.to(args.device).eval()
+    try:
+        model.to(args.device).eval()
+    except (AssertionError, RuntimeError) as error:  # of torch, by what is wrong with the device
+        raise UserError(f"--device {args.device}: {error}") from None
     output = nullcontext(sys.stdout) if args.output is None else open(args.output, "w", encoding="utf-8", newline="\n")
     with output as file:
         for text in kind.predict(model, tokenizer, args):
@@ -153,7 +153,9 @@ def _relations(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArgu
 def _trees(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArguments) -> Iterator[str]:
     given = {} if args.lang is None else {"lang": args.lang}
     parse = pipeline("dependency-parsing", model=model, tokenizer=tokenizer, device=args.device, **given)
-    if args.file.removesuffix(".gz").endswith((".conllu", ".conllx")):
+    if args.file.lower().removesuffix(".gz").endswith((".conllu", ".conllx")):
+        if args.lang is not None:
+            raise UserError(f"--lang splits texts into words, and the words of {args.file} are given.")
         sentences, read = tee(conllu_sentences(args.file))
         words = ([token.cells["form"] for token in sentence.tokens if not token.end] for sentence in sentences)
         trees = parse(({"words": forms} for forms in words), batch_size=args.batch_size)
@@ -162,7 +164,8 @@ def _trees(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArgument
             heads, relations = ([word[name] for word in tree] for name in ("head", "relation"))
             yield with_tree(sentence.lines, heads, relations, **columns)
         return
-    results = parse((item for _, item in _inputs(args.file)), batch_size=args.batch_size)
+    items = (item if isinstance(item, str) else {"words": _words(where, item)} for where, item in _inputs(args.file))
+    results = parse(items, batch_size=args.batch_size)
     for number, result in enumerate(results, start=1):
         # The only result, by its own count.
         yield re.sub("^(# sent_id = )1", rf"\g<1>{number}", parse.to_conllu([result]), flags=re.MULTILINE)

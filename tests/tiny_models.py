@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import BertTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from msattn import BertForMultiScaleRE, MultiScaleBertConfig
 from msattn.data.inputs.entity_markers import add_entity_markers
@@ -22,6 +24,16 @@ def tiny_tokenizer() -> BertTokenizerFast:
     tokenizer = BertTokenizerFast(tokenizer_object=backend, model_max_length=64)
     add_entity_markers(tokenizer)
     return tokenizer
+
+
+def saved_encoder(folder: Path, layers: int) -> Path:
+    """Saves an untrained BERT, the same every time, and its tokenizer."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    return folder
 
 
 def tiny_relation_extractor(**config) -> tuple[BertForMultiScaleRE, BertTokenizerFast]:

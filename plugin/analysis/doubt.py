@@ -15,7 +15,7 @@ from msattn.analysis.arguments import load_config
 from msattn.analysis.pictures import check_output
 from msattn.argument_values import Count, Share
 from msattn.command_line import existing_file
-from msattn.data.corpora.treebanks import UNKNOWN, read_treebank
+from msattn.data.corpora.treebanks import UNKNOWN, is_text_file, read_treebank
 from msattn.data.files.conllu_lines import conllu_lines_of_text, with_tree
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.raw_text import split_text
@@ -56,7 +56,7 @@ class DoubtArguments:
     batch_size: Count = field(default=32, metadata={"help": "Number of sentences per batch."})
 
     def __post_init__(self) -> None:
-        if self.lang is not None and not _is_text(self.file):
+        if self.lang is not None and not is_text_file(self.file):
             raise UserError(f"--lang splits raw text into words, and the words of {self.file} are given.")
 
 
@@ -81,7 +81,7 @@ def write_doubtful(args: DoubtArguments) -> None:
     path = str(existing_file(args.file, "file"))
     if not any(name.endswith("PairwiseParser") for name in load_config(args.model).architectures or ()):
         raise UserError(f"--model {args.model}: it is no parser; give a checkpoint that run_parsing.py has trained.")
-    sentences = [*(_text_sentences(path, args.lang) if _is_text(path) else _open_sentences(path))]
+    sentences = [*(_text_sentences(path, args.lang) if is_text_file(path) else _open_sentences(path))]
     if not sentences:
         raise UserError(f"--file {path}: there is no sentence without heads to annotate.")
     found = doubts(
@@ -175,10 +175,6 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
 
 def _doubt(tree: Mapping[str, Any]) -> Doubt:
     return Doubt(tree["words"], tree["probability"], sum(1 - word["marginal"] for word in tree["words"]))
-
-
-def _is_text(path: str) -> bool:
-    return path.removesuffix(".gz").endswith(".txt")
 
 
 def _text_sentences(path: str, lang: str | None) -> Iterator[tuple[list[str], list[str]]]:

@@ -112,7 +112,9 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         def change(text: str, known: State, changed: Callable[[list[Entity]], list[Entity]]) -> Mapping:
             def answer() -> dict[Component, Any]:
                 entities = changed(_known(text, known))
-                return {note: None, state: (known[0], entities), entities_shown: highlighted(text, entities)}
+                # The entities are those of this text: the tagger has to read the text before anew.
+                read = text if text == known[0] else ""
+                return {note: None, state: (read, entities), entities_shown: highlighted(text, entities)}
 
             return answered(answer, note)
 

@@ -339,7 +339,8 @@ class DependencyParsing(Task):
             # Means over sentences. Tags that a file without trees may hold are not scored.
             return {name: value for name, value in metrics.items() if name in SHAPES}
 
-        key = stream_key(trainer.model, *depends_on, versions(), args.eval_batch_size, args.device.type)
+        answers = self.decoder, temperature_of(trainer.model.config)
+        key = stream_key(trainer.model, *depends_on, answers, versions(), args.eval_batch_size, args.device.type)
         target = Path(args.output_dir, f"{prefix}_predictions.conllu{'.gz' if stream.path.endswith('.gz') else ''}")
         metrics, count = stream.predict(predict, target, key, together=trainer.is_sharded)
         named = {f"{prefix}_{name}": value for name, value in metrics.items()}

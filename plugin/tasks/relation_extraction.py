@@ -102,6 +102,8 @@ class RelationExtraction(Task):
             raise UserError(f"--max_seq_length {data_args.max_seq_length}: the model takes 1 to {most} tokens.")
         if data_args.negative_pairs < 0:
             raise UserError(f"--negative_pairs {data_args.negative_pairs}: give a number from 0 on.")
+        if data_args.negative_pairs and data_args.negative_label == "":
+            raise UserError('--negative_pairs draws pairs without a relation, and --negative_label "" is no label.')
         self.labels = _label_file(data_args.label_file) or []
         self.label_names = _label_names(data_args.label_names_file)
         self.config: Any = None  # of the model, once it is made
@@ -285,7 +287,13 @@ class RelationExtraction(Task):
     def _negative_label(self) -> str | None:
         """The label of no relation: the given one, that of the checkpoint, or the one with such a meaning."""
         given, stored = self.data_args.negative_label, getattr(load_config(self.model_args), "negative_label", None)
-        if given is None and (stored == "" or stored in self.labels):
+        draws = self.data_args.negative_pairs > 0
+        if given is None and draws and stored in self.labels and stored != NO_RELATION:
+            raise UserError(
+                f"--negative_pairs draws the label {NO_RELATION!r}, and {stored!r} stands for no relation in the "
+                "checkpoint; name one of them with --negative_label."
+            )
+        if given is None and (stored in self.labels or (stored == "" and not draws)):
             given = stored
         if given and given not in self.labels:
             raise UserError(f"--negative_label {given}: not one of the labels {', '.join(self.labels)}.")

@@ -36,7 +36,7 @@ def warn_of_unknown(prefix: str, dataset: Dataset, tokenizer: PreTrainedTokenize
     if share > MANY:
         logger.warning(
             f"{prefix}: {share:.1%} of the tokens are unknown to the model ({tokenizer.unk_token}). Words have to be "
-            "split as in training (--pretokenized). An encoder's sub-words know all (--word_vectors)."
+            "split as in training. From scratch, --pretokenized or an encoder's sub-words (--word_vectors) may help."
         )
 
 

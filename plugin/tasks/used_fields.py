@@ -20,7 +20,8 @@ _READ: dict[str, Callable[[Any], bool]] = {
     "relation_size": lambda config: config.scorer == "biaffine",
     "none_weight": lambda config: config.objective == "pairs",
     "attention_scale": lambda config: "att" in config.features,
-    **dict.fromkeys(("scorer", "word_state", "layer_mix"), lambda config: "emb" in config.features),
+    **dict.fromkeys(("scorer", "layer_mix"), lambda config: "emb" in config.features),
+    "word_state": lambda config: "emb" in config.features or bool(config.word_tags),
     "negative_label": lambda config: bool(config.negative_label),
 }
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ SMALL = (
     "--max_train_samples 20 --max_eval_samples 8 --max_predict_samples 8 --num_train_epochs 1 --use_cpu "
     "--report_to none --disable_tqdm true"
 ).split()
+# An absolute path; `</e1>`, `outputs/model` and `https://site/page` are none.
+ABSOLUTE_PATH = re.compile(r"(?<![\w.</])/\w|\b[A-Za-z]:\\|\bfile:")
 WITHOUT_MSATTN = "import sys; sys.modules['msattn'] = None\n"
 
 
@@ -56,13 +59,19 @@ def test_recipes_name_licence_and_data(name, build):
     assert recipe["command"].startswith("msattn train ")
 
 
+def test_paths_of_a_machine_are_recognised():
+    for path in (Path.home() / "runs", tempfile.gettempdir(), ROOT, ROOT.as_uri(), "~/runs", "C:\\runs"):
+        assert ABSOLUTE_PATH.search(f"saved to `{path}`")
+    assert not ABSOLUTE_PATH.search("the <e1>dog</e1> and/or outputs/runs, ./runs, ../runs, https://site.org/page")
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_cards_follow_the_rules_of_the_hub(name, build):
     """The server checks the form of the model index, the licence and the names of data and base models."""
     recipe, text = build.recipe_of(name), (CARDS / f"{name}.md").read_text(encoding="utf-8")
     card = ModelCard(text)
     assert re.findall("^## (.+)$", text, re.MULTILINE) == SECTIONS
-    assert "/work/" not in text and "/tmp/" not in text and "nan" not in text.split()
+    assert not ABSOLUTE_PATH.search(text) and "nan" not in text.split()
     assert (card.data.license, card.data.datasets) == (recipe["license"], recipe["datasets"])
     assert card.data.library_name == "transformers" and card.data.language == "en"
     assert card.data.pipeline_tag in (None, "text-classification", "token-classification", "text-ranking")

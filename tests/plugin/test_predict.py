@@ -96,7 +96,8 @@ def test_relations(predict, checkpoints, batch_size):
     assert found == expected and found[0]["head"] == {"start": 4, "end": 10, "text": "author"}
 
 
-def test_trees_of_conllu_keep_its_lines(predict, checkpoints):
+@pytest.mark.parametrize("suffix", ["conllu", "CONLLU"])
+def test_trees_of_conllu_keep_its_lines(predict, checkpoints, suffix):
     parse = pipeline("dependency-parsing", model=str(checkpoints[0] / "parser"))
     first, second = parse([{"words": ["The", "dog", "cat"]}, {"words": ["wrote"]}])
     expected = CONLLU.split("\n")
@@ -104,7 +105,7 @@ def test_trees_of_conllu_keep_its_lines(predict, checkpoints):
         cells = expected[line].split("\t")
         cells[3], cells[6:8] = word["upos"], (str(word["head"]), word["relation"])
         expected[line] = "\t".join(cells)
-    assert predict("parser", CONLLU, suffix="conllu") == "\n".join(expected)
+    assert predict("parser", CONLLU, suffix=suffix) == "\n".join(expected)
 
 
 def test_trees_of_texts_are_numbered(predict, checkpoints):
@@ -164,17 +165,32 @@ def test_too_long_texts_are_counted(predict, caplog):
     [
         ("relations", "a <e1>dog</e1> <e2>cat</e2>\na dog\n", (), r"input\.txt:2: "),
         ("tagger", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
+        ("parser", 'a dog\n{"word": ["a"]}\n', (), r"input\.txt:2: a sentence is a text, or"),
+        ("parser", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
         ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
         ("classes", '{"a": "x", "b": "y"}\n{"a": "x"}\n', (), r"input\.txt:2: the input has no text in 'b'"),
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
         ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
+        ("classes", "a dog\n", ("--device", "gpu"), "--device gpu: .*gpu"),
+        ("classes", "a dog\n", ("--device", "cuda:99"), "--device cuda:99: "),
     ],
 )
 def test_mistakes_name_the_line(predict, name, content, options, message):
     with pytest.raises(UserError, match=message):
         predict(name, content, *options)
+
+
+def test_the_language_of_given_words_is_refused(predict):
+    with pytest.raises(UserError, match=r"--lang splits texts into words, and the words of .*input\.conllu are given"):
+        predict("parser", CONLLU, "--lang", "en", suffix="conllu")
+
+
+def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path):
+    with pytest.raises(UserError, match="--output .*: that is the file that is read"):
+        predict("classes", "a dog\n", "--output", str(tmp_path / "." / "input.txt"))
+    assert (tmp_path / "input.txt").read_text() == "a dog\n"
 
 
 def test_a_table_is_refused(predict):

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import BertConfig, BertModel
 
 from msattn.data.corpora.demo_corpus import DemoPaths, write_demo
 from tests.scripts.command_line import command_line
-from tests.tiny_models import tiny_tokenizer
+from tests.tiny_models import saved_encoder
 
 
 @pytest.fixture(scope="session")
@@ -22,13 +20,7 @@ def demo(tmp_path_factory) -> DemoPaths:
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> Path:
     """A BERT of two layers and its tokenizer. Modules that need another one have a fixture of this name."""
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return folder
+    return saved_encoder(tmp_path_factory.mktemp("encoder"), layers=2)
 
 
 @pytest.fixture

@@ -10,16 +10,13 @@ from typing import Any
 
 import datasets
 import pytest
-import torch
 from huggingface_hub import ModelCard
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    BertConfig,
     BertForSequenceClassification,
-    BertModel,
     DebertaV2Config,
     RobertaConfig,
     pipeline,
@@ -28,7 +25,7 @@ from transformers import (
 import run_glue
 from msattn import MultiScaleForSequenceClassification
 from msattn.data import GLUE_TASKS
-from tests.tiny_models import WORDS, tiny_tokenizer
+from tests.tiny_models import WORDS, saved_encoder, tiny_tokenizer
 
 SCRIPT = run_glue
 NOUNS = ("author", "book", "house", "dog", "cat", "taxi")
@@ -53,14 +50,7 @@ SUBMISSIONS = {
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)
-    BertModel(config).save_pretrained(folder)
-    return folder
+    return saved_encoder(tmp_path_factory.mktemp("encoder"), layers=1)
 
 
 @pytest.fixture(scope="module")

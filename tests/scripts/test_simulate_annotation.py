@@ -43,7 +43,7 @@ def test_what_the_target_takes(simulation):
 
 
 @pytest.mark.slow
-def test_a_small_simulation_goes_on_where_it_stopped(simulation, encoder, tmp_path, monkeypatch):  # noqa: F811
+def test_a_small_simulation_goes_on_where_it_stopped(simulation, encoder, tmp_path, monkeypatch):
     (tmp_path / "pool.conllu").write_text(conllu([*TREES] * 3), encoding="utf-8")
     out = tmp_path / "out"
 

@@ -91,19 +91,20 @@ def has_trees(path: str | os.PathLike) -> bool:
     Raises:
         UserError: As for [`read_treebank`].
     """
-    return not _is_text(path) and any(_is_known(row["heads"]) for row in _rows(path))
+    return not is_text_file(path) and any(_is_known(row["heads"]) for row in _rows(path))
 
 
 def _is_known(heads: Sequence[int] | None) -> bool:
     return heads is not None and max(heads) > UNKNOWN
 
 
-def _is_text(path: str | os.PathLike) -> bool:
+def is_text_file(path: str | os.PathLike) -> bool:
+    """Whether a file holds plain sentences, by its name."""
     return os.fspath(path).removesuffix(".gz").endswith(".txt")
 
 
 def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    rows = _text_rows(path) if _is_text(path) else _conllu_rows(path)
+    rows = _text_rows(path) if is_text_file(path) else _conllu_rows(path)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{os.fspath(path)}: there is no sentence in it.")
@@ -122,8 +123,6 @@ def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for _, tokens, lines in conllu_sentences(path):
         words = [token for token in tokens if not token.end]
-        if not words:
-            raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
         yield {
             "words": [word.cells["form"] for word in words],
             "heads": _heads(words),

@@ -62,7 +62,8 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
         `ConlluSentence`: The sentences in order.
 
     Raises:
-        UserError: The file cannot be read, or a line does not have ten columns or the next word number.
+        UserError: The file cannot be read, a line does not have ten columns or the next word number, or a sentence has
+            no word.
     """
     found: ConlluSentence | None = None
     tokens: list[ConlluToken] = []
@@ -79,6 +80,8 @@ def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:
         if not line.strip():
             # Yield one sentence late: trailing lines of the file belong to the last sentence.
             if tokens:
+                if not words:
+                    raise UserError(f"{tokens[0].where}: the sentence has a multi-word token, and no word.")
                 if found:
                     yield found
                 found = ConlluSentence(where, tokens, lines)

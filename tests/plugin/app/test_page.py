@@ -68,6 +68,14 @@ def test_a_tagger_reads_a_text_once_so_that_visitors_may_unmark(open_page):
     assert values_of(values, "state") == [(TEXT, [])]
 
 
+def test_a_text_that_comes_back_is_read_anew(open_page):
+    _, functions = open_page("entities")
+    first = values_of(functions["read"](TEXT, "", ("", [])), "state")
+    (state,) = values_of(functions["on_mark"]("a dog", "", first[0], (2, 5)), "state")
+    assert [one["text"] for one in state[1]] == ["dog"]
+    assert values_of(functions["read"](TEXT, "", state), "state") == first
+
+
 @pytest.mark.parametrize(
     ("names", "text", "sentences"),
     [

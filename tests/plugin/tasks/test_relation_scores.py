@@ -8,6 +8,7 @@ from datasets import Dataset
 from transformers import EvalPrediction
 
 from msattn.data.corpora.relations import random_pairs
+from msattn.errors import UserError
 from msattn.tasks.relation_extraction import RelationExtraction
 from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
 
@@ -45,6 +46,33 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
     )
     assert random_pairs(data, 1) is not None
     assert RelationExtraction.further_metrics(task, None, "eval") == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "negative"),
+    [
+        (None, None, "no_relation"),
+        ("", None, "no_relation"),
+        ("no_relation", None, "no_relation"),
+        ("nothing", "no_relation", "no_relation"),
+        ("nothing", None, None),
+    ],
+)
+def test_the_label_of_drawn_pairs_stands_for_no_relation(monkeypatch, stored, given, negative):
+    """Whatever the checkpoint says."""
+    config = SimpleNamespace(negative_label=stored)
+    monkeypatch.setattr("msattn.tasks.relation_extraction.load_config", lambda _: config)
+    task = SimpleNamespace(
+        model_args=None,
+        data_args=SimpleNamespace(negative_pairs=2, negative_label=given),
+        labels=["no_relation", "nothing", "works for"],
+        args=SimpleNamespace(should_log=False),
+    )
+    if negative is not None:
+        assert RelationExtraction._negative_label(task) == negative
+        return
+    with pytest.raises(UserError, match="'nothing' stands for no relation in the checkpoint; name one of them"):
+        RelationExtraction._negative_label(task)
 
 
 def test_the_report_names_the_negative_label():

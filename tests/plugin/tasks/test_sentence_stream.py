@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from msattn.errors import UserError
 from msattn.tasks import sentence_stream
+from msattn.tasks.dependency_parsing import DependencyParsing
 from msattn.tasks.sentence_stream import SentenceStream, stream_key
 
 
@@ -95,6 +97,21 @@ def test_key_of_the_weights():
         model.bias[0] += 1
     assert stream_key(model, {"decode": "mst"}) != before
     assert stream_key(model.to(torch.bfloat16), {"decode": "mst"}) != before
+
+
+def test_another_decoder_or_temperature_is_another_run(stream, tmp_path, monkeypatch):
+    """Validation data choose them after training, and the arguments and weights of a run do not tell."""
+    keys = set()
+    monkeypatch.setattr(SentenceStream, "predict", lambda _, predict, target, key, together: (keys.add(key) or {}, 8))
+    model, args = (
+        torch.nn.Linear(2, 2),
+        SimpleNamespace(output_dir=tmp_path, eval_batch_size=8, device=torch.device("cpu")),
+    )
+    trainer = SimpleNamespace(model=model, args=args, is_sharded=False)
+    for decoder, temperature in (("mst", None), ("mst", 2.0), ("eisner", 2.0)):
+        model.config = SimpleNamespace(calibration_temperature=temperature)
+        DependencyParsing.predict_stream(SimpleNamespace(decoder=decoder), trainer, "test", stream, ["run"])
+    assert len(keys) == 3
 
 
 def test_a_broken_line_behind_the_first_chunk(tmp_path):

@@ -22,6 +22,7 @@ from msattn.tasks.used_fields import used_fields
             {"features": "att"},
             {"arc_size", "relation_size", "scorer", "word_state", "layer_mix"},
         ),
+        ({"features": "att", "word_tags": {"upos": ["X"]}}, {"arc_size", "relation_size", "scorer", "layer_mix"}),
     ],
 )
 def test_fields_of_parsers(fields, unused):

@@ -96,6 +96,8 @@ def test_broken_conllu(write):
         read_tagged_words(write(CONLLU, "a.conllu"), word_column="2")
     with pytest.raises(UserError, match="a.conllu:4: the word has to be number 2, not '4'"):
         read_tagged_words(write(CONLLU.replace("2\tdo", "4\tdo"), "a.conllu"))
+    with pytest.raises(UserError, match="a.conllu:1: the sentence has a multi-word token, and no word"):
+        read_tagged_words(write("1-2\tdon't" + "\t_" * 8 + "\n\n" + CONLLU, "a.conllu"))
     with pytest.raises(UserError, match="b.conllu.gz: the file cannot be read"):
         path = write(CONLLU, "a.conllu.gz")
         broken = path.with_name("b.conllu.gz")
