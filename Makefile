@@ -32,7 +32,7 @@ define install_links
 	@rm -f $(@D)/.links-* && touch $@
 endef
 
-MODELS := $(basename $(notdir $(wildcard model_cards/reference/recipes/*.yaml)))
+RECIPES := $(basename $(notdir $(wildcard model_cards/reference/recipes/*.yaml)))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo space models test coverage test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
@@ -86,7 +86,7 @@ format: .venv/.tools ## format the code
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-models: $(MODELS:%=model-%) ## train the reference models and write their cards; make model-tagger for one (outputs/models)
+models: $(RECIPES:%=model-%) ## train the reference models and write their cards; make model-tagger for one (outputs/models)
 
 model-%: .venv/.tools .venv/.links-$(FILES)
 	@$(RUN) model_cards/reference/build.py $* --data "$(DATA)" --encoder "$(ENCODER)" $(if $(HUB),--hub "$(HUB)")

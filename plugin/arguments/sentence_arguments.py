@@ -14,12 +14,13 @@ from msattn.data.corpora.mtl16 import MTL16_DOMAINS
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
     "cls": {"fusion_layers": 0, "pooling": "cls"},
+    "mean": {"fusion_layers": 0, "pooling": "mean"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
 }
 # The classifier of Transformers for the encoder's family.
 PLAIN = "plain"
-# `cls` as in version 0.1, with the mean of all tokens unless --pooling says otherwise.
-OLD_CLS = "bert"
+# `mean` as in version 0.1, unless --pooling says otherwise.
+OLD_MEAN = "bert"
 # Default length for models with a limited number of positions.
 MAX_SEQ_LENGTH = 128
 
@@ -33,9 +34,9 @@ class SentenceModelArguments:
         metadata={
             "help": "The classifier of Transformers (plain, the default for encoders other than BERT and for "
             "checkpoints that have one); multi-scale fusion (multiscale, the default for BERT); or its baselines cls "
-            "(first token, no fusion layers) and plain-attention (same size as multiscale, without phrases). bert is "
-            "the old name of cls, and reads the mean of all tokens as in version 0.1.",
-            "choices": [PLAIN, *HEADS, OLD_CLS],
+            "and mean (first token and mean of all tokens, no fusion layers) and plain-attention (same size as "
+            "multiscale, without phrases). bert is the old name of mean.",
+            "choices": [PLAIN, *HEADS, OLD_MEAN],
         },
     )
 

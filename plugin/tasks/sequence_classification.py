@@ -30,7 +30,7 @@ from msattn.arguments.scratch_arguments import ScratchArguments
 from msattn.arguments.sentence_arguments import (
     HEADS,
     MAX_SEQ_LENGTH,
-    OLD_CLS,
+    OLD_MEAN,
     PLAIN,
     SentenceDataArguments,
     SentenceModelArguments,
@@ -266,7 +266,7 @@ class SequenceClassification(TextTask):
         head = self.head_args.head
         if head in (None, PLAIN):
             return {}
-        return head_fields(self.model_args, {"fusion_layers": 0} if head == OLD_CLS else HEADS[head])
+        return head_fields(self.model_args, {"fusion_layers": 0} if head == OLD_MEAN else HEADS[head])
 
     def _max_length(self, tokenizer: PreTrainedTokenizerBase) -> int | None:
         """The maximum number of tokens per example; `None` if the model has no limit."""
@@ -336,10 +336,9 @@ def _is_multiscale(args: MultiScaleArguments, head: str | None) -> bool:
             checkpoint is one of multi-scale fusion, or the family has no classifier in Transformers.
     """
     config = load_config(args)
-    if head == OLD_CLS:
+    if head == OLD_MEAN:
         logger.warning(
-            "--head bert is called cls, and keeps reading the mean of all tokens unless --pooling is given; cls reads "
-            "the first token. Both differ from the pooling of --head plain, the classifier of Transformers."
+            "--head bert is called mean. It pools otherwise than --head plain, the classifier of Transformers."
         )
     if head is None:
         classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())

@@ -147,6 +147,7 @@ def test_a_task_from_the_hub(run, tmp_path, monkeypatch):
     ("head", "options", "expected"),
     [
         ("bert", {}, {"fusion_layers": 0, "pooling": None}),
+        ("mean", {}, {"fusion_layers": 0, "pooling": "mean"}),
         ("cls", {}, {"fusion_layers": 0, "pooling": "cls"}),
         ("plain-attention", {}, {"scales": (), "mask_mode": "none", "fusion_layers": 1}),
         ("multiscale", {"scales": [3, 5], "mask_mode": "ste"}, {"scales": (3, 5), "mask_mode": "ste"}),
