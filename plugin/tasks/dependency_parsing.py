@@ -191,6 +191,7 @@ class DependencyParsing(Task):
     """
 
     argument_classes = (ParserArguments, ParsingDataArguments, MaskedLMArguments)
+    calibrates = True
     guided = False
     unit = "sentence"
 

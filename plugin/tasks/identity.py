@@ -63,7 +63,7 @@ def identity_of(
     found["weights"] = weights_hash(task.model_args.model_name_or_path)
     config = json.loads(model.config.to_json_string())
     found |= {f"config.{name}": value for name, value in config.items() if name not in CONFIG_WITHOUT_EFFECT}
-    used = {"train"} | ({"eval"} if args.eval_strategy != "no" else set())
+    used = {"train"} | ({"eval"} if task.calibrates or args.eval_strategy != "no" else set())
     found |= {f"data.{prefix}": rows_hash(data) for prefix, data in datasets.items() if prefix in used}
     return found
 

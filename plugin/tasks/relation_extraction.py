@@ -74,6 +74,7 @@ class RelationExtraction(Task):
     """
 
     argument_classes = (MultiScaleArguments, RelationModelArguments, RelationDataArguments)
+    calibrates = True
     other_sources = " or --dataset_name"
 
     model_args: MultiScaleArguments

@@ -62,6 +62,8 @@ class Task(ABC):
     argument_classes: ClassVar[Sequence[type]]
     #: Whether the task supports attention guiding.
     guided: ClassVar[bool] = True
+    #: Whether [`Task.calibrate`] fits something.
+    calibrates: ClassVar[bool] = False
     #: Arguments other than files that name data, for error messages.
     other_sources: ClassVar[str] = ""
     #: The unit of the data, for error messages.

@@ -102,12 +102,21 @@ def test_the_same_seed_gives_the_same_numbers_and_weights(trained, options, tmp_
     assert same_weights(tmp_path / "model", trained)
 
 
+def test_other_validation_data_make_another_run(trained, options, demo, tmp_path, capsys):
+    """They fit the temperature and the threshold of the model."""
+    others = {"validation_file": str(demo.test_file), "resume_from_checkpoint": "last", "output_dir": str(trained)}
+    (tmp_path / "arguments.json").write_text(json.dumps({**options, **others}))
+    with pytest.raises(SystemExit):
+        run([str(tmp_path / "arguments.json")])
+    assert "data.eval" in capsys.readouterr().err
+
+
 def test_training_again_leaves_no_scores_of_the_last_model(demo, tmp_path):
-    small = {"max_steps": 1, "max_train_samples": 8, "max_eval_samples": 8}
-    run(arguments(demo, tmp_path, "do_train", "do_eval", validation_file=demo.validation_file, **small))
-    assert "eval_f1" in read_json(tmp_path / "all_results.json")
+    small = {"max_steps": 1, "max_train_samples": 8, "max_predict_samples": 8}
+    run(arguments(demo, tmp_path, "do_train", "do_predict", test_file=demo.test_file, **small))
+    assert "test_f1" in read_json(tmp_path / "all_results.json")
     run(arguments(demo, tmp_path, "do_train", **small))
-    assert "eval_f1" not in read_json(tmp_path / "all_results.json")
+    assert "test_f1" not in read_json(tmp_path / "all_results.json")
 
 
 def test_scores_a_trained_checkpoint_on_a_test_file_alone(trained, demo, tmp_path):
