@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     TrainingArguments,
 )
+from transformers.utils import logging
 
 from msattn.arguments.data_arguments import DataArguments
 from msattn.arguments.pretrained import ModelArguments
@@ -29,6 +30,8 @@ from msattn.tasks.splits import hold_out, is_used, most_samples, used_splits
 from msattn.tasks.unknown_tokens import warn_of_unknown
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
 from msattn.trainers.guiding_mixin import GuidingMixin
+
+logger = logging.get_logger(__name__)
 
 
 class GuidedFineTuningTrainer(GuidingMixin, FineTuningTrainer):
@@ -252,6 +255,12 @@ class Task(ABC):
         ):
             if wanted and prefix not in found:
                 raise UserError(f"--{what}{self.other_sources}.")
+        same = self.data_args.test_file and self.data_args.test_file == self.data_args.validation_file
+        if same and args.do_train and args.do_predict and is_used("eval", args) and not cut:
+            logger.warning(
+                "--validation_file and --test_file are the same file: what is chosen or fitted on it makes its test "
+                "scores too good."
+            )
 
     def _limited(self, prefix: str, data: Any) -> Any:
         most = most_samples(prefix, self.data_args)
