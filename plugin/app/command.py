@@ -62,4 +62,5 @@ def main(argv: Sequence[str]) -> None:
     except OSError as error:
         if "port" not in str(error):
             raise
-        raise UserError(f"--port {args.port}: the port is in use; give another one, or none.") from error
+        wrong = "no free port was found" if args.port is None else f"--port {args.port}: the port is in use"
+        raise UserError(f"{wrong}; give another --port.") from error
