@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import pytest
 import torch
 import transformers
+from packaging.version import Version
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
@@ -34,6 +36,8 @@ SMALL = {
     "decoder_start_token_id": 0,
 }
 LENGTHS = (9, 6)
+# Families came to Transformers, and to its attention interface, one by one; this release has all that tests name.
+HAS_ALL_FAMILIES = Version(transformers.__version__) >= Version("5.23")
 
 
 class Unbuilt(Exception):
@@ -48,6 +52,12 @@ def text_model(model_type: str) -> type[PreTrainedModel] | None:
         return None  # not exported, or a placeholder for what is not installed
     reads = inspect.signature(model.forward).parameters
     return model if model.main_input_name == "input_ids" and "pixel_values" not in reads else None
+
+
+def skip_if_older(sentence: str) -> None:
+    """Skips a test of a family on releases that may lack it, and fails on those that have all."""
+    assert not HAS_ALL_FAMILIES, sentence
+    pytest.skip(sentence)
 
 
 def text_models() -> list[str]:
