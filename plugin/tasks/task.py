@@ -255,7 +255,8 @@ class Task(ABC):
         ):
             if wanted and prefix not in found:
                 raise UserError(f"--{what}{self.other_sources}.")
-        same = self.data_args.test_file and self.data_args.test_file == self.data_args.validation_file
+        test, validation = self.data_args.test_file, self.data_args.validation_file
+        same = test and test in (validation if isinstance(validation, list) else [validation])  # a list of treebanks
         if same and args.do_train and args.do_predict and is_used("eval", args) and not cut:
             logger.warning(
                 "--validation_file and --test_file are the same file: what is chosen or fitted on it makes its test "

@@ -158,10 +158,11 @@ def config_of(folder: Path) -> dict:
     return json.loads((folder / "config.json").read_text())
 
 
-def test_the_validation_data_choose_the_decoder(run, write, tmp_path):
+def test_the_validation_data_choose_the_decoder(run, write, tmp_path, caplog):
     train = write("train.conllu", conllu([*TREES]))
     out = tmp_path / "out"
     results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
+    assert "--validation_file and --test_file are the same file" in caplog.text
     uas = {name: results[f"eval_uas_{name}"] for name in DECODERS}
     chosen = config_of(out)["tree_decoder"]
     assert chosen == max((name for name in DECODERS if name != "greedy"), key=uas.get)
