@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
-from transformers import Trainer
+from transformers import ProgressCallback, Trainer
 from transformers.trainer_utils import PredictionOutput
 
 from msattn.errors import UserError
 from msattn.trainers.accumulation import AccumulationMixin
 from msattn.trainers.finite_mixin import FiniteMixin
 from msattn.trainers.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+from msattn.trainers.named_progress import NamedProgress
 from msattn.trainers.resumption import ResumableMixin
 from msattn.trainers.unsaved_token import UnsavedToken
 
@@ -52,6 +53,10 @@ class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer)
     ):
         with _refused_arguments():
             super().__init__(*args, **kwargs)
+        for callback in [*self.callback_handler.callbacks]:
+            if type(callback) is ProgressCallback:  # not that of a notebook, or the user's own
+                self.pop_callback(callback)
+                self.add_callback(NamedProgress())
         self.new_layers_learning_rate = new_layers_learning_rate
         self.embedding_learning_rate = embedding_learning_rate
         if embedding_learning_rate == 0:  # saves their gradients, too

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, TrainingArguments
+from transformers import DataCollatorWithPadding, ProgressCallback, TrainingArguments
 
 from msattn.errors import UserError
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
@@ -138,11 +138,26 @@ def broken_trainer(tmp_path, **options):
     model, tokenizer = tiny_relation_extractor()
     rows = {"input_ids": [[2, 21, 6, 22, 23, 7, 24, 3]] * 8, "labels": [0, 1] * 4}
     starts = {"attention_mask": [[1] * 8] * 8, "entity_starts": [[1, 4]] * 8}
-    args = TrainingArguments(
-        str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True, per_device_train_batch_size=2, **options
-    )
+    options = {"report_to": "none", "disable_tqdm": True, "per_device_train_batch_size": 2, **options}
+    args = TrainingArguments(str(tmp_path), use_cpu=True, **options)
     data = Dataset.from_dict({**rows, **starts})
     return FineTuningTrainer(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
+
+
+def test_bars_say_what_they_count(tmp_path, capsys):
+    trainer = broken_trainer(tmp_path, disable_tqdm=False, max_steps=2, save_strategy="no")
+    trainer.train()
+    trainer.predict(trainer.train_dataset)
+    bars = capsys.readouterr().err
+    assert "Training: 100%" in bars and "Scoring: 100%" in bars
+    assert bars.endswith("\r")  # that of scoring is gone
+
+    class Own(ProgressCallback):
+        pass
+
+    args = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    trainer = FineTuningTrainer(trainer.model, args, callbacks=[Own])
+    assert Own in map(type, trainer.callback_handler.callbacks)
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
