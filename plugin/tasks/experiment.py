@@ -168,6 +168,9 @@ class Experiment:
         if args.ddp_find_unused_parameters is None:
             # All trained parameters get gradients in every step; DDP's search for unused ones would cost time.
             args.ddp_find_unused_parameters = False
+        if args.device.type == "cpu":
+            # As --use_cpu does; PyTorch would warn before each pass.
+            args.dataloader_pin_memory = False
         return task.trainer_class(
             model=task.model(),
             args=args,

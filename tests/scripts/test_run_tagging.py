@@ -169,11 +169,12 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     assert "eval: of 1 words only the first 3 tokens are read" in caplog.text
 
 
-def test_test_data_that_validate(run, write, caplog):
+def test_test_data_that_validate(run, write, caplog, recwarn):
     train = write("train.conll", conll(SENTENCES))
     files = {"train_file": train, "validation_file": train, "test_file": train}
-    run("do_train", "do_eval", "do_predict", **files)
+    run("do_train", "do_eval", "do_predict", use_cpu=None, **files)
     assert "--validation_file and --test_file are the same file" in caplog.text
+    assert not any("pin_memory" in str(warning.message) for warning in recwarn)
 
 
 def test_a_data_set_of_the_hub(run, fails, monkeypatch):
