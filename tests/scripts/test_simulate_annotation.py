@@ -56,14 +56,14 @@ def test_a_small_simulation_goes_on_where_it_stopped(simulation, encoder, tmp_pa
             "output_dir": folder,
         }
         words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        lists = ["--sizes", "2", "4", "6", "--seeds", "1", "--ways", "random", "loss"]
+        lists = ["--sizes", "2", "4", "6", "--seeds", "1", "--ways", "loss", "random", "--decode", "mst"]
         monkeypatch.setattr(sys, "argv", ["simulate_annotation.py", *words, *lists])
         simulation.main()
         return json.loads((folder / "annotation.json").read_text())["points"]
 
     table = run(out)
     assert [(point["way"], point["sentences"]) for point in table] == [
-        (way, size) for way in ("random", "loss") for size in (2, 4, 6)
+        (way, size) for way in ("loss", "random") for size in (2, 4, 6)
     ]
     first, second = table[0], table[3]
     assert first["uas"] == second["uas"] and first["words"] == second["words"] and first["next"] != second["next"]
