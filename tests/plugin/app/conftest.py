@@ -8,9 +8,15 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification, BertModel
 
-from msattn import BiLSTMConfig, BiLSTMForSequenceClassification, PairwiseConfig, PairwiseParser
+from msattn import (
+    BiLSTMConfig,
+    BiLSTMForSequenceClassification,
+    PairwiseConfig,
+    PairwiseForRelationClassification,
+    PairwiseParser,
+)
 from msattn.app.checkpoints import load_checkpoints
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -20,7 +26,7 @@ def bert(*labels: str) -> BertConfig:
     return BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES, **(names if labels else {}))
 
 
-def trees(*labels: str) -> PairwiseConfig:
+def pairs(*labels: str) -> PairwiseConfig:
     return PairwiseConfig(encoder=bert(), id2label=dict(enumerate(labels)))
 
 
@@ -30,7 +36,9 @@ def checkpoints(tmp_path_factory):
     torch.manual_seed(0)
     models = {
         "relations": tiny_relation_extractor()[0],
-        "parser": PairwiseParser(trees("root", "nsubj", "dep")),
+        "typed": tiny_relation_extractor(entity_markers="typed-punct")[0],
+        "pairs": PairwiseForRelationClassification(pairs(*LABELS)),
+        "parser": PairwiseParser(pairs("root", "nsubj", "dep")),
         "entities": BertForTokenClassification(bert("B-animal", "I-animal", "O")),
         "words": BertForTokenClassification(bert("DET", "NOUN", "VERB")),
         "classes": BertForSequenceClassification(bert("bad", "good")),
@@ -38,7 +46,9 @@ def checkpoints(tmp_path_factory):
         "bilstm": BiLSTMForSequenceClassification(BiLSTMConfig(vocab_size=25, hidden_size=8, embedding_size=8)),
         "encoder": BertModel(bert()),
     }
-    models["relations"].classifier.bias.data[1] = 10  # whatever the text, Product-Producer(e2,e1)
+    biases = [models[name].classifier.bias for name in ("relations", "typed")]
+    for bias in (*biases, models["pairs"].classifier.states.dependent.bias):
+        bias.data[1] = 10  # whatever the text, Product-Producer(e2,e1)
     folder = tmp_path_factory.mktemp("checkpoints")
     for name, model in models.items():
         model.save_pretrained(folder / name)

@@ -60,6 +60,20 @@ def test_marked_entities_are_read(open_page):
     assert "Select the words of an entity" in note
 
 
+@pytest.mark.parametrize("name", ["typed", "pairs"])
+def test_models_that_ask_for_types_and_models_of_pairs_show_their_relations(name, open_page):
+    blocks, functions = open_page(name)
+    (types,) = [block for block in blocks if getattr(block, "label", None) == "Type of the entity to mark"]
+    assert types.visible is (name == "typed")
+    state = ("", [])
+    for span, label in (((4, 10), " person "), ((19, 23), "work")):
+        (state,) = values_of(functions["on_mark"](TEXT, label, state, span), "state")
+    assert [one["label"] for one in state[1]] == ["person", "work"]
+    values = functions["read"](TEXT, "", state)
+    assert not notes(values)
+    assert any("author" in picture and "book" in picture for picture in values_of(values, "html") if picture)
+
+
 def test_a_tagger_reads_a_text_once_so_that_visitors_may_unmark(open_page):
     _, functions = open_page("entities")
     (state,) = values_of(functions["read"](TEXT, "", ("", [])), "state")
