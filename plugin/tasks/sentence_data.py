@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from datasets import Dataset
-from transformers.utils import logging
 
 from msattn.arguments.pretrained import ModelArguments
 from msattn.arguments.sentence_arguments import SentenceDataArguments
@@ -23,8 +22,6 @@ from msattn.errors import UserError
 from msattn.plain_numbers import plain_float
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels
-
-logger = logging.get_logger(__name__)
 
 PREFIXES = {
     "train": "train",
@@ -163,7 +160,6 @@ def _own_data(
         raw[PREFIXES[split]] = dataset
     if columns is None or not raw:
         return SentenceData({}, [], None)
-    logger.info(f"The text is read from {' and '.join(columns)}.")
     labels = classes or _own_labels(raw, model_args, stock)
     splits = {
         prefix: _with_numbers(dataset, labels, prefix) if "label" in dataset.column_names else dataset

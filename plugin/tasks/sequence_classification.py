@@ -143,6 +143,10 @@ class SequenceClassification(TextTask):
     def read(self, splits: Collection[str]) -> dict[str, Dataset]:
         found = read_sentence_data(self.data_args, self.model_args, splits, self.domain, not self.multiscale)
         self.columns, self.labels = found.columns, found.labels
+        known = self.data_args.task_name or self.data_args.mtl16_dir or self.data_args.text_column_names
+        # Printed as the scores are: by default, the log shows warnings only.
+        if self.columns and not known and self.args.should_log:
+            print(f"The text is read from {' and '.join(self.columns)}.")
         return dict(found.splits)
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:

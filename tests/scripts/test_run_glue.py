@@ -254,7 +254,7 @@ def test_argument_file_seeds_and_early_stopping(encoder, glue_dir, tmp_path, mon
     assert [result.dataset_split for result in card.eval_results] == ["held out of train", "validation"]
 
 
-def test_own_csv(run, fails, tmp_path):
+def test_own_csv(run, fails, tmp_path, capsys):
     texts = ['a "dog", in', "null", "the\ncat", "NA"]
     rows = [f'{number},"{texts[number % 4]}",un,{number % 2}' for number in range(8)]
     for name, lines in {"train": rows, "dev": rows[:4]}.items():
@@ -269,6 +269,7 @@ def test_own_csv(run, fails, tmp_path):
         validation_file=tmp_path / "dev.csv",
         test_file=tmp_path / "test.csv",
     )
+    assert capsys.readouterr().out.count("The text is read from first and second.\n") == 1
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (8, 4, 1)
     assert {"eval_accuracy", "eval_macro_f1"} <= results.keys()
     assert (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0] == "index\tprediction"

@@ -24,6 +24,8 @@ from msattn.errors import UserError, shown
 from msattn.plain_numbers import is_odd_number
 
 NOT_TEXTS = ("label", "id", "idx", "index")
+# Beside a label, its name or another annotator's: as a text, it would tell the label.
+LABEL_LIKE = re.compile("label|gold", re.IGNORECASE)
 
 
 def read_sentences(
@@ -41,7 +43,8 @@ def read_sentences(
         path (`str` or `os.PathLike`): The file, in UTF-8.
         columns (`Sequence[str]`, *optional*):
             The one or two text columns. Default: those of a GLUE task, such as `sentence1` and `sentence2`, or else
-            the first one or two string columns other than `label`, `id`, `idx` and `index`.
+            the first one or two string columns other than `id`, `idx`, `index` and those with "label" or "gold" in
+            their names.
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
         phrases (`bool`, *optional*, defaults to `False`): Whether to read all phrases of SST-5 trees.
 
@@ -143,11 +146,15 @@ def text_columns(where: str, row: Any, label_column: str = "label") -> list[str]
     for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
         if set(columns) <= set(names):
             return columns
-    texts = [name for name in names if isinstance(row[name], str) and name not in (*NOT_TEXTS, label_column)][:2]
+    texts = [
+        name
+        for name in names
+        if isinstance(row[name], str) and name not in (*NOT_TEXTS, label_column) and not LABEL_LIKE.search(name)
+    ]
     if not texts:
         names_found = ", ".join(names) or "no columns"
         raise UserError(f"{where}: there is no column of text beside {label_column} among {names_found}.")
-    return texts
+    return texts[:2]
 
 
 def _checked(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16
-from msattn.data.corpora.sentences import read_sentences
+from msattn.data.corpora.sentences import read_sentences, text_columns
 from msattn.data.corpora.sentiment_trees import SENTIMENTS, read_sentiment_trees
 from msattn.data.corpora.snli import read_snli
 from msattn.errors import UserError
@@ -185,3 +185,15 @@ def test_a_table_may_be_one_of_these_corpora(trees, reviews, tmp_path):
             read_sentences(tmp_path / name, ["sentence"])
         with pytest.raises(UserError, match="only the trees of SST-5 have phrases"):
             read_sentences(tmp_path / name, phrases=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"text": "Dogs sleep.", "label": 1, "label_text": "positive"}, ["text"]),
+        ({"id": "7", "gold_label": "yes", "text": "A dog.", "hypothesis": "A cat."}, ["text", "hypothesis"]),
+        ({"text": "Dogs sleep.", "Gold": "yes"}, ["text"]),
+    ],
+)
+def test_what_tells_the_label_is_no_text(row, columns):
+    assert text_columns("file:1", row) == columns
