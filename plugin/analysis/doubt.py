@@ -25,6 +25,8 @@ logger = logging.get_logger(__name__)
 
 # What orders sentences, with the most doubtful first.
 ORDERS = {"probability": lambda doubt: doubt.probability, "loss": lambda doubt: -doubt.errors}
+# The comments that an annotation adds.
+FOUND = ("# tree_probability = ", "# expected_errors = ")
 
 
 @dataclass(kw_only=True)
@@ -164,12 +166,13 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
     """
     rows = [place for place, line in enumerate(lines) if "\t" in line and not line.startswith("#")]
     comments = [*takewhile(lambda line: line.startswith("#"), reversed(lines[: rows[0]]))][::-1]
+    comments = [line for line in comments if not line.startswith(FOUND)]  # of another parser
     trees = [
         (str(word["head"]), word["relation"]) if min(word["marginal"], word["score"]) >= sure else ("_", "_")
         for word in doubt.words
     ]
     tree = with_tree(lines[rows[0] : rows[-1] + 1], *zip(*trees, strict=True))
-    found = f"# tree_probability = {doubt.probability:.4g}\n# expected_errors = {doubt.errors:.4g}\n"
+    found = f"{FOUND[0]}{doubt.probability:.4g}\n{FOUND[1]}{doubt.errors:.4g}\n"
     return "".join(comments) + found + tree.rstrip("\r\n") + "\n\n"
 
 

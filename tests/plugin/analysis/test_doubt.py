@@ -84,6 +84,9 @@ def test_sure_arcs_are_filled_in():
     comments = "# tree_probability = 0.25\n# expected_errors = 1.5\n1-2\t"
     assert annotation(lines, Doubt(words, 0.25, 1.5), 0.8) == expected.replace("1-2\t", comments) + "\n"
     assert "\troot\t" not in annotation(lines, Doubt(words, 0.25, 1.5), 0.92)
+    before = annotation(lines, Doubt(words, 0.5, 1), 1).splitlines(keepends=True)
+    again = annotation(before, Doubt(words, 0.25, 1.5), 1)
+    assert again == annotation(lines, Doubt(words, 0.25, 1.5), 1)
 
 
 @pytest.mark.parametrize("by", ["probability", "loss"])
