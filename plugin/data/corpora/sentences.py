@@ -21,11 +21,10 @@ from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
-from msattn.plain_numbers import is_odd_number
+from msattn.plain_numbers import NUMBER, is_odd_number
 
-NOT_TEXTS = ("label", "id", "idx", "index")
-# Beside a label, its name or another annotator's: as a text, it would tell the label.
-LABEL_LIKE = re.compile("label|gold", re.IGNORECASE)
+# Columns of strings that are no texts: ids (`idx`, `pair_ID`, `uid`), and what tells the label (`label_text`).
+NOT_TEXTS = re.compile(r"(?i:label|gold|^index$|^idx$|^[gu]?u?id$|_id$)|[a-z](ID|Id)$")
 
 
 def read_sentences(
@@ -43,8 +42,8 @@ def read_sentences(
         path (`str` or `os.PathLike`): The file, in UTF-8.
         columns (`Sequence[str]`, *optional*):
             The one or two text columns. Default: those of a GLUE task, such as `sentence1` and `sentence2`, or else
-            the first one or two string columns other than `id`, `idx`, `index` and those with "label" or "gold" in
-            their names.
+            the first one or two string columns other than numbers, ids such as `pair_ID`, and those with "label" or
+            "gold" in their names.
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
         phrases (`bool`, *optional*, defaults to `False`): Whether to read all phrases of SST-5 trees.
 
@@ -146,11 +145,9 @@ def text_columns(where: str, row: Any, label_column: str = "label") -> list[str]
     for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
         if set(columns) <= set(names):
             return columns
-    texts = [
-        name
-        for name in names
-        if isinstance(row[name], str) and name not in (*NOT_TEXTS, label_column) and not LABEL_LIKE.search(name)
-    ]
+    texts = [n for n in names if isinstance(row[n], str) and n != label_column and not NOT_TEXTS.search(n)]
+    # In tables, numbers are strings.
+    texts = [name for name in texts if not NUMBER.fullmatch(row[name].strip())] or texts
     if not texts:
         names_found = ", ".join(names) or "no columns"
         raise UserError(f"{where}: there is no column of text beside {label_column} among {names_found}.")

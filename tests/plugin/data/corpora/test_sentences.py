@@ -191,9 +191,13 @@ def test_a_table_may_be_one_of_these_corpora(trees, reviews, tmp_path):
     ("row", "columns"),
     [
         ({"text": "Dogs sleep.", "label": 1, "label_text": "positive"}, ["text"]),
-        ({"id": "7", "gold_label": "yes", "text": "A dog.", "hypothesis": "A cat."}, ["text", "hypothesis"]),
+        ({"id": "a7", "gold_label": "yes", "text": "A dog.", "hypothesis": "A cat."}, ["text", "hypothesis"]),
         ({"text": "Dogs sleep.", "Gold": "yes"}, ["text"]),
+        ({"pair_ID": "b1", "sentence_A": "A dog.", "sentence_B": "A cat."}, ["sentence_A", "sentence_B"]),
+        ({"pairID": "b1", "uid": "a", "prompt": "A dog.", "valid": "A cat."}, ["prompt", "valid"]),
+        ({"": "0", "text": "Dogs sleep.", "stars": " 4.5 "}, ["text"]),
+        ({"": "0", "text": "1984"}, ["", "text"]),
     ],
 )
-def test_what_tells_the_label_is_no_text(row, columns):
+def test_ids_numbers_and_what_tells_the_label_are_no_texts(row, columns):
     assert text_columns("file:1", row) == columns
