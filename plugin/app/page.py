@@ -79,6 +79,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         with gr.Row(visible=extract is not None):
             marks = gr.Button("Mark as entity", min_width=120)
             unmarks = gr.Button("Unmark", min_width=120)
+        least = gr.Slider(0, 1, 0, step=0.05, label="Least probability of a relation", visible=extract is not None)
         reads = gr.Button("Read", variant="primary")
         note = empty_note()
         entities_shown = gr.HighlightedText(
@@ -91,7 +92,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         state = gr.State(("", []))
         span = gr.JSON(visible=False)
 
-        def read(text: str, second: str, known: State) -> dict[Component, Any]:
+        def read(text: str, second: str, known: State, least: float = 0.0) -> dict[Component, Any]:
             values: dict[Component, Any] = {note: None, entities_shown: None}
             for panel in panels:
                 values |= panel.empty()
@@ -102,7 +103,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
                 if tagger is not None and text != known[0]:
                     entities = merged(found(tagger, text), entities)
                 shown = {state: (text, entities), entities_shown: highlighted(text, entities)}
-                reading = Reading(text, second, entities, extract)
+                reading = Reading(text, second, entities, extract, least)
                 for panel in panels:
                     shown |= panel.values(reading)
                 return shown
@@ -130,7 +131,8 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         marks.click(on_mark, [text, label, state, span], shown, **quick)
         unmarks.click(on_unmark, [text, state, span], shown, **quick)
         outputs = [*shown, *(part for panel in panels for part in panel.empty())]
-        gr.on([reads.click, text.submit], read, [text, second, state], outputs, concurrency_limit=1, **private)
+        asks = [reads.click, text.submit, least.release]
+        gr.on(asks, read, [text, second, state, least], outputs, concurrency_limit=1, **private)
     return page
 
 

@@ -30,17 +30,22 @@ class Reading:
         second (`str`): The second text of a pair, for a classifier.
         entities (`list[Entity]`): The entities of the text.
         extract (`Pipeline`, *optional*): A pipeline `"relation-extraction"`.
+        least (`float`, *optional*, defaults to 0.0): Relations with a lower probability are left out.
     """
 
     text: str
     second: str
     entities: list[Entity]
     extract: Pipeline | None = None
+    least: float = 0.0
 
     @cached_property
     def relations(self) -> list[dict[str, Any]]:
         """The relations between the entities, which several panels show."""
-        return [] if self.extract is None else answers.relations(self.extract, self.text, self.entities)
+        if self.extract is None:
+            return []
+        found = answers.relations(self.extract, self.text, self.entities)
+        return [relation for relation in found if relation["score"] >= self.least]
 
 
 class Panel(NamedTuple):
@@ -106,7 +111,8 @@ def _relations(extract: Any) -> Panel:
 
     def answer(reading: Reading) -> dict[Component, Any]:
         if not reading.relations:
-            raise UserError("The model finds no relation between these entities.")
+            least = f" with a probability of {reading.least:g} or more" if reading.least else ""
+            raise UserError(f"The model finds no relation between these entities{least}.")
         return {
             graph: answers.relation_picture(reading.relations),
             table: answers.relation_table(reading.relations),

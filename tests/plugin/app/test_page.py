@@ -72,6 +72,8 @@ def test_models_that_ask_for_types_and_models_of_pairs_show_their_relations(name
     values = functions["read"](TEXT, "", state)
     assert not notes(values)
     assert any("author" in picture and "book" in picture for picture in values_of(values, "html") if picture)
+    # No probability is above 1.
+    assert notes(functions["read"](TEXT, "", state, 1.1))[0].count("with a probability of 1.1 or more.") == 1
 
 
 def test_a_tagger_reads_a_text_once_so_that_visitors_may_unmark(open_page):
