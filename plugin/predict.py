@@ -46,6 +46,7 @@ logger = logging.get_logger(__name__)
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
 TABLES = (".csv", ".tsv", ".parquet", ".arrow")
+COLUMNS = (".conll", ".conllu", ".conllx", ".bio", ".iob")
 
 
 @dataclass
@@ -94,7 +95,7 @@ def main(argv: Sequence[str]) -> None:
     datasets.disable_progress_bars()
     if args.file == "-":
         args.file = "/dev/stdin"
-    if Path(args.file).suffix.lower() in TABLES:
+    if Path(args.file.lower().removesuffix(".gz")).suffix in TABLES:
         raise UserError(f"{args.file}: the file is a table; give texts or JSON objects, one per line.")
     if args.output is not None and Path(args.output).resolve() == Path(args.file).resolve():
         raise UserError(f"--output {args.output}: that is the file that is read; give another one.")
@@ -123,6 +124,8 @@ def _inputs(path: str) -> Iterator[tuple[str, Any]]:
     """Pairs of location and input: a text, or an object if the line starts with a brace. Empty lines are skipped."""
     for where, line in text_lines(path):
         line = line.strip()
+        if line.startswith("[{"):
+            raise UserError(f"{where}: a list of objects; give one object per line.")
         if line:
             yield where, parse_json(line, where) if line.startswith("{") else line
 
@@ -172,6 +175,8 @@ def _trees(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArgument
 
 
 def _tags(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArguments) -> Iterator[str]:
+    if Path(args.file.lower().removesuffix(".gz")).suffix in COLUMNS:
+        raise UserError(f"{args.file}: the file has columns; run_tagging.py --test_file tags it.")
     for block in _blocks(_inputs(args.file), args):
         sentences = [_words(*located) for located in block]
         limit = tokenizer.model_max_length
@@ -221,7 +226,10 @@ def _texts(path: str) -> Iterator[tuple[str, list[str]]]:
     columns = None
     for where, item in _inputs(path):
         row = {"text": item} if isinstance(item, str) else item
-        columns = columns or text_columns(where, row)
+        if columns is None:
+            columns = text_columns(where, row)
+            if row is item:
+                print(f"The text is read from {' and '.join(columns)}.", file=sys.stderr)
         yield where, [filled_text(row.get(name), where, f"the input has no text in {name!r}") for name in columns]
 
 

@@ -146,7 +146,7 @@ class SequenceClassification(TextTask):
         known = self.data_args.task_name or self.data_args.mtl16_dir or self.data_args.text_column_names
         # Printed as the scores are: by default, the log shows warnings only.
         if self.columns and not known and self.args.should_log:
-            print(f"The text is read from {' and '.join(self.columns)}.")
+            print(f"The text is read from {' and '.join(self.columns)}; the label is {_described(self.labels)}.")
         return dict(found.splits)
 
     def prepare(self, data: Mapping[str, Dataset]) -> None:
@@ -370,3 +370,10 @@ from transformers import pipeline
 
 classify = pipeline("text-classification", model="{name}")
 classify({example})'''.lstrip()
+
+
+def _described(labels: Sequence[str] | None) -> str:
+    if labels is None:
+        return "a number (regression)"
+    shown = ", ".join(labels[:10])
+    return f"one of {len(labels)}: {shown}" + (", ..." if len(labels) > 10 else "")

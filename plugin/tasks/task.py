@@ -269,4 +269,11 @@ class Task(ABC):
             return data
         if most < 1:
             raise UserError(f"{prefix}: at least one {self.unit} has to be left, not {most}.")
-        return self.first(data, most)
+        kept = self.first(data, most)
+        labels = self.strata(data) if prefix == "train" else None
+        if labels is not None and (lost := len({*labels} - {*(self.strata(kept) or ())})):
+            logger.warning(
+                f"The first {most} {self.unit}s lack {lost} of the {len({*labels})} labels of the training data: "
+                "shuffle the file, or take more."
+            )
+        return kept

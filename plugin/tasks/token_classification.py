@@ -31,7 +31,7 @@ from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.metrics.tagging import entity_scorer, marks_entities, score_tags, tagging_report
+from msattn.metrics.tagging import ENTITY_TAG, entity_scorer, marks_entities, score_tags, tagging_report
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import label_fields
 from msattn.tasks.model_card import ModelCardFacts
@@ -83,6 +83,11 @@ class TokenClassification(Task):
     def prepare(self, data: Mapping[str, Dataset]) -> None:
         self.labels = _labels(data, self.source.config)
         self.entities = marks_entities(self.labels)
+        odd = [tag for tag in self.labels if not ENTITY_TAG.fullmatch(tag)]
+        if odd and ("O" in self.labels or all(map(str.isdecimal, self.labels))):
+            logger.warning(
+                f"The tags are scored word by word, not as entities: {odd[0]!r} is neither O nor like B-person."
+            )
         if self.entities and any("tags" in part.column_names for prefix, part in data.items() if prefix != "train"):
             entity_scorer()  # said now rather than after the training
 

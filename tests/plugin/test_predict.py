@@ -130,11 +130,12 @@ def test_a_long_sentence_is_tagged_in_parts(predict):
     assert found["words"] == words and len(found["tags"]) == 100
 
 
-def test_classes_and_scores(predict, checkpoints):
+def test_classes_and_scores(predict, checkpoints, capsys):
     (single, pair) = (
         predict("classes", "the dog .\n")[0],
         predict("classes", '{"premise": "the dog .", "hypothesis": "a cat", "label": "x"}\n')[0],
     )
+    assert "The text is read from premise and hypothesis." in capsys.readouterr().err
     for found, texts in ((single, ["the dog ."]), (pair, ["the dog .", "a cat"])):
         probabilities = logits_of(checkpoints[1]["classes"], *texts).softmax(dim=-1)
         assert found["label"] == ("bad", "good")[int(probabilities.argmax())]
@@ -169,6 +170,7 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("parser", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
         ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
         ("classes", '{"a": "x", "b": "y"}\n{"a": "x"}\n', (), r"input\.txt:2: the input has no text in 'b'"),
+        ("classes", '[{"text": "a"}, {"text": "b"}]\n', (), r"input\.txt:1: a list of objects; give one object"),
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
@@ -194,8 +196,11 @@ def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path):
 
 
 def test_a_table_is_refused(predict):
-    with pytest.raises(UserError, match=r"input\.csv: the file is a table"):
-        predict("classes", "text\n", suffix="csv")
+    for suffix in ("csv", "csv.gz"):
+        with pytest.raises(UserError, match=rf"input\.{suffix}: the file is a table"):
+            predict("classes", "text\n", suffix=suffix)
+    with pytest.raises(UserError, match=r"input\.conllu: the file has columns; run_tagging.py"):
+        predict("tagger", CONLLU, suffix="conllu")
 
 
 @pytest.mark.heavy

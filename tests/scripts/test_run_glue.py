@@ -269,7 +269,7 @@ def test_own_csv(run, fails, tmp_path, capsys):
         validation_file=tmp_path / "dev.csv",
         test_file=tmp_path / "test.csv",
     )
-    assert capsys.readouterr().out.count("The text is read from first and second.\n") == 1
+    assert capsys.readouterr().out.count("read from first and second; the label is one of 2: 0, 1.\n") == 1
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (8, 4, 1)
     assert {"eval_accuracy", "eval_macro_f1"} <= results.keys()
     assert (tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[0] == "index\tprediction"
@@ -326,6 +326,14 @@ def test_own_sentences_are_learned_saved_and_used(run, tmp_path):
     assert again["eval_accuracy"] == 1.0
     classify = pipeline("text-classification", model=str(tmp_path / "out"))
     assert classify("the book in a house")[0]["label"] == "book"
+
+
+def test_labels_that_the_first_examples_lack(run, tmp_path, caplog, capsys):
+    rows = [{"text": WORDS[n], "label": float(n // 6)} for n in range(12)]
+    results = run("do_train", train_file=json_lines(tmp_path / "train.jsonl", rows), max_train_samples=6)
+    assert results["train_samples"] == 6
+    assert "The first 6 examples lack 1 of the 2 labels of the training data: shuffle the file" in caplog.text
+    assert "the label is one of 2: 0, 1.\n" in capsys.readouterr().out
 
 
 def test_own_scores(run, tmp_path):

@@ -153,6 +153,11 @@ def test_seeds_parts_of_the_data_and_guiding(run, write, tmp_path):
     assert "- pattern_weight: 0.1" in card.text
 
 
+def test_tags_that_are_no_entities_by_one_warn(run, write, caplog):
+    run("do_train", train_file=write("train.conll", "the\tO\ndog\tB-animal\ncat\tM-animal\n"))
+    assert "scored word by word, not as entities: 'M-animal' is neither O nor like B-person" in caplog.text
+
+
 def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     sentences = [" ".join(SENTENCES * 8), "dog"]
     train = write("train.conll", conll(sentences))

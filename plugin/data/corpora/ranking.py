@@ -187,6 +187,8 @@ def _candidates(row: Mapping, where: str) -> list[Mapping]:
     if candidates is not None and row.get("positive") is not None:
         raise UserError(f'{where}: the row has both "candidates" and "positive": give one of them.')
     if row.get("positive") is not None:
+        if odd := next((name for name in row if name.startswith("negative") and name != "negative"), None):
+            raise UserError(f'{where}: there is a field {odd!r}; give all negatives as a list in "negative".')
         candidates = [
             {"text": text, "label": label}
             for name, label in (("positive", 1), ("negative", 0))

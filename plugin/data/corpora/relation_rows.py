@@ -125,7 +125,10 @@ def _span_field(row: Mapping, role: str) -> Any:
 
 def _through(first: Any, last: Any) -> list:
     """`[start, end)` from the first and the last token."""
-    return [first, last + 1 if isinstance(last, int) else last]
+    try:
+        return [first, _whole(last) + 1]
+    except (TypeError, ValueError, OverflowError):
+        return [first, last]
 
 
 def _type_field(row: Mapping, role: str) -> Any:

@@ -244,7 +244,10 @@ def _with_fewrel(rows: Located) -> Located:
             continue
         for name, examples in row.items():
             for number, example in enumerate(examples, start=1):
-                yield f"{where}, example {number} of {name}", {"relation": name, **example}
+                of_name = f"{where}, example {number} of {name}"
+                if own := {"relation", "label"} & example.keys():
+                    raise UserError(f"{of_name}: it has a {min(own)} of its own; give a file of such examples only.")
+                yield of_name, {"relation": name, **example}
 
 
 def _is_fewrel(row: Any) -> bool:

@@ -23,6 +23,7 @@ from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 from msattn.plain_numbers import NUMBER, is_odd_number
 
+WHOLE = re.compile(r"\+?(-?[0-9]{1,4000})(?:\.0+)?")
 # Columns of strings that are no texts: ids (`idx`, `pair_ID`, `uid`), and what tells the label (`label_text`).
 NOT_TEXTS = re.compile(r"(?i:label|gold|^index$|^idx$|^[gu]?u?id$|_id$)|[a-z](ID|Id)$")
 
@@ -179,6 +180,9 @@ def _checked(
 
 def _label(value: Any, where: str) -> str:
     try:
-        return str(value)
+        label = str(value).strip()
     except ValueError:
         raise UserError(f"{where}: the label is a number of over 4,300 digits.") from None
+    # `1.0`, as pandas writes whole numbers beside empty cells, and `+1` are whole numbers.
+    whole = WHOLE.fullmatch(label)
+    return whole[1] if whole else label

@@ -126,6 +126,9 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
         line = line.rstrip("\n")
         # Splits at the white space of the format only: a no-break space may be a word.
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
+            if word_column is None and len(words) > 2 and words == [str(n) for n in range(1, len(words) + 1)]:
+                before = f"{os.fspath(path)}: the first column counts the words of a sentence"
+                raise UserError(f"{before}; name the column of the words, such as 2 (--word_column).")
             if words:
                 yield {"words": words, "tags": tags if width > 1 else None}
             words, tags = [], []

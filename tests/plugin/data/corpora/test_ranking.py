@@ -78,6 +78,7 @@ WRONG_ROWS = {
     "candidate that is a string": (with_candidates("the cat"), "candidate 1 must be an object"),
     "two lists": ({**ROW, "positive": "b"}, 'the row has both "candidates" and "positive"'),
     "negatives of another type": ({"query": "a", "positive": "b", "negative": 3}, '"negative" must be a string or a'),
+    "negatives in columns": ({"query": "a", "positive": "b", "negative_1": "c"}, "there is a field 'negative_1'"),
     "label out of range": (with_candidates({"text": "b", "label": 2}), "candidate 1 must be 0 or 1, not 2"),
     "label in words": (with_candidates({"text": "b", "label": "yes"}), "must be 0 or 1, not 'yes'"),
     "label missing": (with_candidates({"text": "b"}), "candidate 1 has no label, unlike those before it"),

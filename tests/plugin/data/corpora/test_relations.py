@@ -100,12 +100,17 @@ def test_token_spans_become_characters_by_position(write):
         {"sentence": "A <e1>cat</e1> <e2>naps</e2>.", "relation": "does"},
         {
             "tokens": ["A", "cat", "naps."],
+            **{"subj_start": 1.0, "subj_end": "1", "obj_start": 2.0, "obj_end": 2.0},
+            "relation": "does",
+        },
+        {
+            "tokens": ["A", "cat", "naps."],
             "head": {"text": "cat", "indices": [[1], [2]]},
             "tail": {"text": "naps", "indices": [[2]]},
             "relation": "does",
         },
     ],
-    ids=["spans", "opennre text", "objects of floats", "strings", "flat", "tags", "fewrel hub"],
+    ids=["spans", "opennre text", "objects of floats", "strings", "flat", "tags", "tacred of pandas", "fewrel hub"],
 )
 @pytest.mark.parametrize("file_format", ["jsonl", "json", "parquet"])
 def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
@@ -249,6 +254,7 @@ def test_bad_rows_name_the_line(write, change, message):
         (b"{}\n", "data.jsonl", ":1", '"text"'),
         (b"[1]\n[1, 2", "data.json", ":2", "neither one JSON array"),
         (b'["a"]', "data.json", ", example 1", "not str"),
+        (b'{"train": [{"label": "x"}]}', "data.json", ":1, example 1 of train", "it has a label of its own"),
         (b'1\t"caf\xe9 <e1>a</e1> <e2>b</e2>"\n', "data.txt", ":1", "not UTF-8"),
         (b"\xff\xfe1\x00\t\x00", "data.txt", ":1", "not UTF-8"),
         (b"PAR1", "data.parquet", "", "Parquet"),

@@ -201,3 +201,10 @@ def test_a_table_may_be_one_of_these_corpora(trees, reviews, tmp_path):
 )
 def test_ids_numbers_and_what_tells_the_label_are_no_texts(row, columns):
     assert text_columns("file:1", row) == columns
+
+
+def test_labels_are_stripped_and_whole_numbers_have_one_form(tmp_path):
+    labels = [" good", "good ", "1.0", "+1", "1", "-1.00", "01", "1.5"]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["text,label", *(f"dog,{label}" for label in labels)]) + "\n")
+    assert read_sentences(path)["label"][:] == ["good", "good", "1", "1", "1", "-1", "01", "1.5"]

@@ -80,6 +80,7 @@ def test_conllu(write, name):
         ("a\tO\n", {"tag_column": "3"}, ":1: there is no column 3; the line has 2"),
         ("a\tO\n", {"word_column": "0"}, "a column of a CoNLL file is a number from 1 on, not '0'"),
         ("a\tO\n", {"tag_column": "ner"}, "a column of a CoNLL file is a number from 1 on, not 'ner'"),
+        ("1\ta\tO\n2\tb\tO\n3\tc\tO\n", {}, "the first column counts the words of a sentence; name the column"),
         ("\n\t\n", {}, "there is no sentence in it"),
         ("a\tO\n\udce9\tO\n", {}, ":2: the line is not UTF-8"),
     ],
