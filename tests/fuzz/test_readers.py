@@ -51,6 +51,8 @@ RELATIONS = [
     {"token": ["a", "dog", "naps"], "h": ["dog", "Q1", [[1]]], "t": ["naps", "Q2", [[2]]], "relation": "x"},
     {"tokens": ["a", "dog"], "head_start": 0, "head_end": 1, "tail_start": 1, "tail_end": 2, "label": "y"},
 ]
+# FewRel names the relation once, outside of its examples.
+FEWREL = {"P1": [{name: RELATIONS[1][name] for name in ("token", "h", "t")}]}
 QUERY = {
     "id": 1,
     "query": "storm",
@@ -136,7 +138,7 @@ SHAPES: dict[str, tuple[str, list[bytes], Callable[[Path], None]]] = {
     ),
     "relation json": (
         "a.json",
-        [json.dumps(RELATIONS).encode(), json.dumps({"P1": RELATIONS[1:2]}, indent=1).encode()],
+        [json.dumps(RELATIONS).encode(), json.dumps(FEWREL, indent=1).encode()],
         lambda path: sound_relations(read_relations(path)),
     ),
     "relation csv": (
