@@ -207,6 +207,7 @@ def _words(where: str, item: Any) -> list[str]:
 
 def _classes(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArguments) -> Iterator[str]:
     labels = model.config.id2label
+    several = model.config.problem_type == "multi_label_classification"
     if list(labels.values()) == ["relevant"]:
         yield from _rankings(model, tokenizer, args)
         return
@@ -217,7 +218,7 @@ def _classes(model: Any, tokenizer: PreTrainedTokenizerBase, args: PredictArgume
                 if len(row) == 1:
                     yield _json({"score": row.item()})
                 else:
-                    score, number = row.softmax(dim=-1).max(dim=-1)
+                    score, number = (row.sigmoid() if several else row.softmax(dim=-1)).max(dim=-1)
                     yield _json({"label": labels[int(number)], "score": score.item()})
 
 
@@ -226,10 +227,13 @@ def _texts(path: str) -> Iterator[tuple[str, list[str]]]:
     columns = None
     for where, item in _inputs(path):
         row = {"text": item} if isinstance(item, str) else item
+        own = text_columns(where, row)
         if columns is None:
-            columns = text_columns(where, row)
+            columns = own
             if row is item:
                 print(f"The text is read from {' and '.join(columns)}.", file=sys.stderr)
+        if len(own) > len(columns):
+            raise UserError(f"{where}: the input has two texts, {' and '.join(own)}, unlike the first one.")
         yield where, [filled_text(row.get(name), where, f"the input has no text in {name!r}") for name in columns]
 
 

@@ -50,6 +50,7 @@ def checkpoints(tmp_path_factory):
         ),
         "tagger": build(BertForTokenClassification, "DET", "NOUN", "VERB"),
         "classes": build(BertForSequenceClassification, "bad", "good"),
+        "topics": build(BertForSequenceClassification, "art", "law", "war", problem_type="multi_label_classification"),
         "score": build(BertForSequenceClassification, "LABEL_0", problem_type="regression"),
         "ranking": build(BertForSequenceClassification, "relevant"),
         "words": build(BertForMaskedLM),
@@ -140,6 +141,9 @@ def test_classes_and_scores(predict, checkpoints, capsys):
         probabilities = logits_of(checkpoints[1]["classes"], *texts).softmax(dim=-1)
         assert found["label"] == ("bad", "good")[int(probabilities.argmax())]
         assert found["score"] == pytest.approx(float(probabilities.max()), abs=1e-6)
+    (topic,) = predict("topics", "the dog .\n")
+    (expected,) = pipeline("text-classification", model=str(checkpoints[0] / "topics"))("the dog .")
+    assert topic == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=1e-6)}
     (found,) = predict("score", "the dog .\n")
     assert found == {"score": pytest.approx(logits_of(checkpoints[1]["score"], "the dog .").item(), abs=1e-6)}
 
@@ -171,6 +175,12 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
         ("classes", '{"a": "x", "b": "y"}\n{"a": "x"}\n', (), r"input\.txt:2: the input has no text in 'b'"),
         ("classes", '[{"text": "a"}, {"text": "b"}]\n', (), r"input\.txt:1: a list of objects; give one object"),
+        (
+            "classes",
+            '{"a": "x"}\n{"a": "x", "b": "y"}\n',
+            (),
+            r"input\.txt:2: the input has two texts, a and b",
+        ),
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
