@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError, StrictDataclassFieldValidationError
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.arguments.memory import refuse_too_large
@@ -137,6 +138,8 @@ class ModelSource:
         words = None
         if not self.fresh or self.model_args.tokenizer_name:
             tokenizer = load_tokenizer(self.model_args, self.config)
+            if self.fresh:  # the limit of the encoder that the tokenizer is from is none of the new model
+                tokenizer.model_max_length = most_tokens(self.config) or VERY_LARGE_INTEGER
         else:
             tokenizer = train_word_tokenizer(
                 texts or (),

@@ -14,6 +14,7 @@ from transformers import (
     BertModel,
     RobertaConfig,
 )
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, UserError
 from msattn.arguments.pretrained import ModelArguments, load_tokenizer
@@ -180,6 +181,8 @@ def test_another_tokenizer(tmp_path):
     source = fresh(model_args=args)
     tokenizer = source.tokenizer(TEXTS)
     assert tokenizer.get_vocab() == tiny_tokenizer().get_vocab()
+    # The limit is that of the new model: it has none.
+    assert tiny_tokenizer().model_max_length == 64 and tokenizer.model_max_length == VERY_LARGE_INTEGER
     assert source.model(AutoModelForSequenceClassification).config.vocab_size == len(tokenizer)
     with pytest.raises(UserError, match="--cased is for a vocabulary of its own: leave out --tokenizer_name"):
         fresh(model_args=args, cased=True)
