@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -304,6 +304,7 @@ def _outside(model: nn.Module) -> str:
 
 def _rows(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
     """Windows by layer and head, checked."""
+    windows = windows.tolist() if hasattr(windows, "tolist") else windows
     if not isinstance(windows, Sequence) or isinstance(windows, str):
         windows = [windows] * len(heads)
     if len(windows) != len(heads):
@@ -322,9 +323,13 @@ def _rows(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
 
 
 def _token_ids(ids: Any) -> list[int]:
-    wrong = [one for one in ids if not hasattr(one, "__index__") or isinstance(one, bool)]
-    if wrong:
-        raise ValueError(f"special_token_ids must be whole numbers, got {wrong[0]!r}")
+    ids = ids.tolist() if hasattr(ids, "tolist") else ids
+    if not isinstance(ids, Iterable) or isinstance(ids, (str, Mapping)):
+        raise ValueError(f"special_token_ids must be a list of whole numbers, got {ids!r}")
+    ids = list(ids)
+    for one in ids:
+        if not hasattr(one, "__index__") or isinstance(one, bool) or one < 0:
+            raise ValueError(f"special_token_ids must be whole numbers of at least 0, got {one!r}")
     return sorted({int(one) for one in ids})
 
 

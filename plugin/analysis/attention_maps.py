@@ -13,6 +13,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedModel
 
 from msattn.errors import UserError
 from msattn.modeling.attention_readings import Reading, read_attention
+from msattn.modeling.attention_windows import has_windows
 from msattn.modeling.evaluation_mode import evaluating
 from msattn.modeling.received_attention import AttentionRefused
 
@@ -258,9 +259,13 @@ def attention_implementation(model: PreTrainedModel, implementation: str) -> Ite
 
     Args:
         model (`PreTrainedModel`): The model. Its attention implementation and mode are restored on exit.
-        implementation (`str`): The attention implementation, such as `"eager"`.
+        implementation (`str`):
+            The attention implementation, such as `"eager"`, in whose place `"words"` reads the maps of a model with
+            windows: `"eager"` knows none.
     """
     own = model.config._attn_implementation
+    if implementation == "eager" and has_windows(model.config):
+        implementation = "words"
     if own != implementation:
         model.set_attn_implementation(implementation)
     try:

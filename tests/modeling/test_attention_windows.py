@@ -233,9 +233,12 @@ def test_bad_windows():
     ]:
         with pytest.raises(ValueError, match=message):
             set_windows(model, windows)
-    with pytest.raises(ValueError, match="special_token_ids must be whole numbers, got 1.5"):
-        set_windows(model, 3, [1.5])
+    for ids, message in [(1.5, "a list of whole numbers, got 1.5"), ([1.5], "got 1.5"), ([-1], "at least 0, got -1")]:
+        with pytest.raises(ValueError, match=f"special_token_ids must be .*{message}"):
+            set_windows(model, 3, ids)
     assert getattr(model.config, "attention_windows", None) is None
+    set_windows(model, torch.tensor([2, 3]), torch.tensor([1, 2]))
+    assert model.config.attention_windows == set_windows(model_of("bert"), [2, 3], [1, 2]).config.attention_windows
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModel, BertConfig, FNetConfig, FunnelConfig, FunnelModel, PreTrainedTokenizerFast
 
-from msattn import UserError
+from msattn import UserError, set_windows
 from msattn.analysis import attention_maps, bertviz_attention, received_maps
 from tests.plugin.analysis.tiny_encoders import CONFIGS, SIZES, tiny_encoder
 from tests.tiny_models import tiny_tokenizer
@@ -36,6 +36,14 @@ def test_full_maps_are_those_of_eager_attention(family, tokenizer):
     eager.set_attn_implementation("eager")
     ids = torch.tensor([tokenizer("the unpayers wrote")["input_ids"]])
     torch.testing.assert_close(maps, torch.cat(eager(ids, output_attentions=True).attentions), **CLOSE)
+
+
+def test_maps_of_windows(tokenizer):
+    model = set_windows(tiny_encoder("bert"), 1)
+    maps, _, _ = attention_maps(model, tokenizer, "the unpayers wrote")
+    places = torch.arange(7)
+    outside = (places[:, None] - places).abs() > 1
+    assert not maps[..., outside].any() and maps.sum(dim=-1).allclose(torch.ones(2, 4, 7))
 
 
 @pytest.mark.parametrize("texts", [TEXTS, PAIRS])
