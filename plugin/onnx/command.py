@@ -54,6 +54,6 @@ def main(argv: Sequence[str]) -> None:
     size = (Path(args.folder) / MODEL).stat().st_size / 2**20
     print(f"{args.folder}: {size:.1f} MiB in {'8-bit integers' if args.int8 else 'float32'}")
     print(
-        f"beside torch, on random tokens: largest difference {parity.difference:.1g} of the largest output, "
-        f"{parity.agreement:.1%} of {parity.answers} answers equal"
+        f"beside torch, on random tokens: largest difference {parity.difference:.1g} of the largest output"
+        + (f", {parity.agreement:.1%} of {parity.answers} answers equal" if parity.answers else "")
     )

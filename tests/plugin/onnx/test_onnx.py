@@ -171,6 +171,10 @@ def test_what_cannot_be_exported(tmp_path):
     with pytest.raises(UserError, match="a tagger with a CRF is tied to one length"):
         msattn.onnx.export(MSTransformerForTokenClassification(config), tiny_tokenizer(), tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()
+    model = BertForTokenClassification(encoder(**labelled("A", "B")))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="the folder has the weights of a model"):
+        msattn.onnx.export(model, tiny_tokenizer(), tmp_path)
 
 
 def test_mistakes(tmp_path):
@@ -201,6 +205,8 @@ def test_an_output_that_is_no_number_is_no_parity(place):
     reference = {"logits": torch.tensor([[0.0, 2.0]])}
     found = [{"logits": torch.tensor([[0.0, 2.0]])} for _ in range(2)]
     assert _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2) == (0, 1, 2)
+    one = [{"logits": values["logits"][:, :1]} for values in found]  # no classes
+    assert _compare(lambda number: one[number], [{"number": 0}], [{"logits": torch.ones(1, 1)}]) == (1, 0, 0)
     found[place]["logits"][0, 0] = torch.nan
     difference = _compare(lambda number: found[number], [{"number": 0}, {"number": 1}], [reference] * 2).difference
     assert math.isnan(difference)
