@@ -11,23 +11,28 @@ from msattn.arguments.pretrained import ModelArguments, load_model
 from msattn.errors import UserError
 
 
-def encoder_vectors(args: ModelArguments, name: str) -> torch.Tensor:
+def encoder_vectors(args: ModelArguments, name: str, tokens: int) -> torch.Tensor:
     """
     Loads the embeddings of an encoder's tokens, centred.
 
     Args:
         args (`ModelArguments`): Hub options.
         name (`str`): The encoder: a local folder or a name on the Hub.
+        tokens (`int`): The tokens of its tokenizer. Embeddings beyond them are left out.
 
     Returns:
         `torch.FloatTensor` of shape `(tokens, width)`
 
     Raises:
-        UserError: The encoder cannot be loaded.
+        UserError: The encoder cannot be loaded, or has fewer embeddings than tokens.
     """
     model = load_model(AutoModel, replace(args, model_name_or_path=name, attn_implementation=None), vocabulary=0)
     vectors = model.get_input_embeddings().weight.detach().float()
-    return vectors - vectors.mean(dim=0)
+    if len(vectors) < tokens:
+        raise UserError(
+            f"--word_vectors {name}: the tokenizer has {tokens} tokens, the model {len(vectors)} embeddings."
+        )
+    return (vectors - vectors.mean(dim=0))[:tokens]
 
 
 def fewer_dimensions(vectors: torch.Tensor, size: int) -> torch.Tensor:

@@ -161,7 +161,7 @@ class ModelSource:
                 read_word_vectors(path, tokenizer.get_vocab(), words=words, missing_scale=args.missing_vector_scale)
             )
         elif self.encoder is not None:
-            self.vectors = encoder_vectors(self.model_args, self.encoder)[: len(tokenizer)]
+            self.vectors = encoder_vectors(self.model_args, self.encoder, len(tokenizer))
         if self.vectors is not None:
             if args.word_vector_size is not None:
                 self.vectors = fewer_dimensions(self.vectors, args.word_vector_size)

@@ -308,7 +308,14 @@ class TestVectorsOfAnEncoder:
         with pytest.raises(UserError, match=message):
             fresh(word_vectors=encoder, **options)
 
-    def test_wrong_sizes(self, encoder, monkeypatch):
+    def test_wrong_sizes(self, encoder, monkeypatch, tmp_path):
+        tiny_tokenizer().save_pretrained(tmp_path)
+        sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        BertModel(BertConfig(vocab_size=5, **sizes)).save_pretrained(tmp_path)
+        with pytest.raises(
+            UserError, match=rf"the tokenizer has {len(tiny_tokenizer())} tokens, the model 5 embeddings"
+        ):
+            fresh(word_vectors=str(tmp_path)).tokenizer(TEXTS)
         with pytest.raises(UserError, match="--word_vector_size 9: the word vectors have 8 numbers"):
             fresh(word_vectors=encoder, word_vector_size=9).tokenizer(TEXTS)
         with pytest.raises(UserError, match="--word_vector_deviation needs --word_vectors"):
