@@ -21,6 +21,9 @@ from msattn.errors import UserError, shown
 FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
 WORD_COLUMNS = ("tokens", "words")
+# Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
+COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
+HEADING = re.compile(r"(word|token|form|pos|chunk|tag|label|ner|ner_tag)s?", re.IGNORECASE)
 
 Row = dict[str, list[str] | None]
 
@@ -32,7 +35,8 @@ def read_tagged_words(
     Reads tagged sentences from CoNLL-U or CoNLL columns.
 
     Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
-    else spaces, and blank lines between sentences.
+    else spaces, and blank lines between sentences. Headings such as `word tag`, and comments before a sentence such as
+    `# text = ...` or MultiCoNER's `# id ...`, are left out.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -121,7 +125,7 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
     words: list[str] = []
     tags: list[str] = []
     width = 0
-    # An extra empty line ends the last sentence, as files may lack it. "#" is a word, not a comment.
+    # An extra empty line ends the last sentence, as files may lack it.
     for where, line in chain(text_lines(path), [("", "")]):
         line = line.rstrip("\n")
         # Splits at the white space of the format only: a no-break space may be a word.
@@ -133,7 +137,11 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
                 yield {"words": words, "tags": tags if width > 1 else None}
             words, tags = [], []
             continue
+        if not words and COMMENT.match(line):
+            continue
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        if not width and len(cells) > 1 and all(map(HEADING.fullmatch, cells)):
+            continue
         width = width or len(cells)
         if len(cells) != width:
             raise UserError(f"{where}: the line has {len(cells)} columns, unlike the {width} of those before it.")

@@ -56,6 +56,15 @@ def test_columns_with_spaces(write):
     assert read_tagged_words(path, word_column="3", tag_column="1")["words"][:] == [["B-NP", "B-VP"]]
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["# id 52-39 domain=en", "# id 52-39\tdomain=en", "# id 52", "# text = EU # O", "Word POS Chunk ner_tags"],
+)
+def test_comments_and_headings(write, before):
+    rows = read_tagged_words(write(f"{before}\nEU _ _ B-ORG\n# _ _ O\n\n# _ _ X\n")).to_list()
+    assert rows == [{"words": ["EU", "#"], "tags": ["B-ORG", "O"]}, {"words": ["#"], "tags": ["X"]}]
+
+
 def test_words_alone(write):
     rows = read_tagged_words(write("Hello\n.\n\nBye\n"))
     assert rows.to_list() == [{"words": ["Hello", "."]}, {"words": ["Bye"]}]
