@@ -119,7 +119,8 @@ def _corpus_reader(path: str | os.PathLike) -> Callable[..., Dataset] | None:
         return read_sentiment_trees
     if re.match(r"[01]\t[^\t]*$", line):
         return read_reviews
-    if re.match(r"[^\t]+\t[^\t]+\t[012]$", line) or (line.startswith("{") and '"annotator_labels"' in line):
+    # A number is an id, not a premise.
+    if re.match(r"(?!\d+\t)[^\t]+\t[^\t]+\t[012]$", line) or (line.startswith("{") and '"annotator_labels"' in line):
         return read_snli
     return None
 

@@ -140,6 +140,9 @@ def test_snli_as_a_table(tmp_path):
     path = tmp_path / "dev.txt"
     path.write_text("two women hug\tsisters hug\t1\na man\ta dog\t2\n")
     assert read_snli(path)[1] == {"premise": "a man", "hypothesis": "a dog", "label": 2}
+    assert read_sentences(path).column_names == ["premise", "hypothesis", "label"]
+    path.with_suffix(".tsv").write_text("17\ta good film\t1\n18\ta bad film\t0\n")  # ids are no premises
+    assert "premise" not in read_sentences(path.with_suffix(".tsv")).column_names
 
 
 @pytest.mark.parametrize(
