@@ -106,6 +106,7 @@ def test_accelerate_launch(one_process, no_dropout, tmp_path):
     assert_same_run(tmp_path, one_process)
 
 
+@pytest.mark.slow
 def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_dropout, tmp_path):
     batches = options(no_dropout, per_device_train_batch_size=4, gradient_accumulation_steps=2, seeds=[1, 2])
     done = launch([*TORCHRUN, SCRIPT], arguments(no_dropout, tmp_path, "do_train", "do_predict", **batches))

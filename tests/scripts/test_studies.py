@@ -158,7 +158,7 @@ def test_a_study_that_broke_off_is_resumed(run, fails, tmp_path):
     assert points[0] == first[0]
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_two_processes(command, tmp_path):
     argv = command("do_train", "do_eval", "guide_each_layer", mdg_weight=0.1)
     finished = launch([*TORCHRUN, str(ROOT / "run_glue.py")], argv)
