@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-from bench_multiscale import add_measurement_arguments, describe, markdown, take_turns
+from bench_multiscale import describe, markdown, take_turns
+from bench_onnx import load, parse_on_cpu
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from tfidf import baseline
 
 from msattn import onnx
 from msattn.analysis.pictures import COLORS, FAINT, MARKERS, picture_style, save_picture
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
-from msattn.auto import auto_class_of
 from msattn.data import MTL16_DOMAINS, read_mtl16
 
 LINEAR = "TF-IDF"
@@ -51,10 +50,7 @@ def linear(data: dict[str, Any]) -> Classifier:
 
 def neural(name: str, folder: Path, exported: Path, threads: int) -> list[Classifier]:
     """A checkpoint in torch and in 8-bit ONNX."""
-    source = ModelArguments(model_name_or_path=str(folder))
-    config = load_config(source)
-    tokenizer = load_tokenizer(source, config)
-    model = load_model(auto_class_of(config, str(folder)), source, len(tokenizer)).eval()
+    model, tokenizer = load(str(folder))
     onnx.export(model, tokenizer, exported, int8=True)
 
     def answering(own: Any) -> Classify:
@@ -162,16 +158,11 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--texts", type=int, default=50, help="test texts that are timed")
     parser.add_argument("--output_file", help="the picture: .png, .svg or .pdf")
-    add_measurement_arguments(parser)
-    arguments = parser.parse_args()
-    if (arguments.device, arguments.dtype) != ("cpu", "float32"):
-        parser.error("exported models run on the cpu, from float32")
-    return arguments
+    return parse_on_cpu(parser)
 
 
 def main() -> None:
     arguments = parse_arguments()
-    torch.set_num_threads(arguments.threads)
     found = {domain: points(domain, arguments) for domain in arguments.domains}
     print(f"One text at a time, from its letters. {describe(arguments)}\n")
     rows = []

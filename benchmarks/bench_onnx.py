@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from bench_multiscale import add_measurement_arguments, describe, markdown, take_turns
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn import onnx
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
@@ -33,6 +34,23 @@ def step(model: Any, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
     return run
 
 
+def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    source = ModelArguments(model_name_or_path=name)
+    config = load_config(source)
+    tokenizer = load_tokenizer(source, config)
+    return load_model(auto_class_of(config, name), source, len(tokenizer)).eval(), tokenizer
+
+
+def parse_on_cpu(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Adds the arguments of a measurement, refuses what exported models cannot do, and sets torch's threads."""
+    add_measurement_arguments(parser)
+    arguments = parser.parse_args()
+    if (arguments.device, arguments.dtype) != ("cpu", "float32"):
+        parser.error("exported models run on the cpu, from float32")
+    torch.set_num_threads(arguments.threads)
+    return arguments
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.strip().splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -40,20 +58,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", required=True, help="checkpoint that msattn export takes")
     parser.add_argument("--tokens", type=int, nargs="+", default=[32, 128], help="tokens per sentence")
     parser.add_argument("--batch_sizes", type=int, nargs="+", default=[1, 32], help="sentences per batch")
-    add_measurement_arguments(parser)
-    arguments = parser.parse_args()
-    if (arguments.device, arguments.dtype) != ("cpu", "float32"):
-        parser.error("exported models run on the cpu, from float32")
-    return arguments
+    return parse_on_cpu(parser)
 
 
 def main() -> None:
     arguments = parse_arguments()
-    torch.set_num_threads(arguments.threads)
-    source = ModelArguments(model_name_or_path=arguments.model)
-    config = load_config(source)
-    tokenizer = load_tokenizer(source, config)
-    model = load_model(auto_class_of(config, arguments.model), source, len(tokenizer)).eval()
+    model, tokenizer = load(arguments.model)
     with TemporaryDirectory() as folder:
         models: list[Any] = [model]
         refused = ""
