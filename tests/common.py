@@ -12,9 +12,7 @@ A family's tests subclass a tester, name the class in `model_class`, and give `c
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -395,37 +393,3 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 """
-WITHOUT_MSATTN = (
-    REFUSE_MSATTN
-    + """
-import torch
-import transformers
-from safetensors.torch import load_file
-
-for folder in sys.argv[1:]:
-    weights = load_file(folder + "/model.safetensors")
-    for source in (folder, folder + "/again"):
-        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=True)
-        kind, = (name for name in config.auto_map if name.startswith("AutoModelFor"))
-        model = getattr(transformers, kind).from_pretrained(source, trust_remote_code=True).eval()
-        assert type(model).__module__.startswith("transformers_modules")
-        loaded = model.state_dict()
-        assert all(torch.equal(weight, loaded[name]) for name, weight in weights.items())
-        logits = model(torch.arange(1, 31).view(2, 15)).logits
-        torch.testing.assert_close(logits, torch.load(folder + "/logits.pt"), rtol=1e-4, atol=1e-5)
-        encoder = transformers.AutoModel.from_pretrained(source, trust_remote_code=True)
-        assert type(encoder).__name__ == type(model.base_model).__name__
-        model.save_pretrained(folder + "/again")
-"""
-)
-
-
-def assert_load_without_msattn(models: Iterable[PreTrainedModel], folder: Path) -> None:
-    """Do the checkpoints of classifiers load by the code that they carry, and give the same logits?"""
-    folders = []
-    for i, model in enumerate(models):
-        folders.append(str(folder / f"{i}-{type(model).__name__}"))
-        model.save_pretrained(folders[-1])
-        torch.save(model(torch.arange(1, 31).view(2, 15)).logits.detach(), folders[-1] + "/logits.pt")
-    done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ from msattn import (
     MSTransformerConfig,
     MSTransformerModel,
 )
-from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_fresh, assert_load_without_msattn
+from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_fresh
 
 
 class BiLSTMTester(ModelTester):
@@ -151,9 +151,3 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
     assert type(built) is model_class
     built.save_pretrained(tmp_path)
     assert type(auto_class.from_pretrained(tmp_path)) is model_class
-
-
-@pytest.mark.heavy
-def test_checkpoints_load_without_msattn(tmp_path):
-    testers = TestBiLSTMForSequenceClassification(), TestBiLSTMForTokenClassification()
-    assert_load_without_msattn([tester.build() for tester in testers], tmp_path)

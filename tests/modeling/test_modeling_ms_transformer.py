@@ -19,7 +19,7 @@ from msattn import (
     scale_aware_attention,
 )
 from msattn.modeling.modeling_ms_transformer import layer_windows
-from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_load_without_msattn
+from tests.common import TOLERANCE, ClassificationTester, ModelTester
 
 
 def padded_batch(size, tokens):
@@ -270,10 +270,3 @@ def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
     assert type(built) is model_class
     built.save_pretrained(tmp_path)
     assert type(auto_class.from_pretrained(tmp_path)) is model_class
-
-
-@pytest.mark.heavy
-def test_checkpoints_load_without_msattn(tmp_path):
-    testers = TestMSTransformerForSequenceClassification(), TestMSTransformerForTokenClassification()
-    models = [tester.build(norm="pre", intermediate_size=8) for tester in testers]
-    assert_load_without_msattn([*models, TestTaggerWithCRF().build()], tmp_path)

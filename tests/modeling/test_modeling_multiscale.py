@@ -33,7 +33,7 @@ from msattn import (
     MultiScaleModel,
 )
 from msattn.modeling.any_encoder import encoder_class
-from tests.common import TOLERANCE, ClassificationTester, assert_fresh, assert_load_without_msattn
+from tests.common import TOLERANCE, ClassificationTester, assert_fresh
 from tests.modeling.multiscale_reference import fuse_batch
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
@@ -238,17 +238,6 @@ def test_compiles_to_one_graph(family):
         loss.backward()
         results.append([loss, *(weight.grad for weight in model.parameters())])
     torch.testing.assert_close(*results, **TOLERANCE)
-
-
-@pytest.mark.heavy
-def test_checkpoints_load_without_msattn(tmp_path):
-    kinds = {
-        "bert": MultiScaleForTokenClassification,
-        "roberta": MultiScaleForSequenceClassification,
-        "t5": MultiScaleForTokenClassification,
-        "llama": MultiScaleForSequenceClassification,
-    }
-    assert_load_without_msattn([build(family, kind) for family, kind in kinds.items()], tmp_path)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "gemma3_text"])

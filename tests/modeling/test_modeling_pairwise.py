@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -401,40 +398,3 @@ class TestRefusals:
             StrictDataclassError, match='root "learned" is a hidden state: features must be "emb" or "emb.att"'
         ):
             PairwiseConfig(root="learned", features="att")
-
-
-WITHOUT_MSATTN = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "msattn":
-            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
-
-sys.meta_path.insert(0, Blocked())
-import torch
-import transformers
-
-for folder in sys.argv[1:]:
-    inputs, expected = torch.load(folder + "/expected.pt")
-    for source in (folder, folder + "-again"):
-        model = transformers.AutoModel.from_pretrained(source, trust_remote_code=True).eval()
-        assert type(model).__module__.startswith("transformers_modules")
-        torch.testing.assert_close(model(**inputs)[1], expected, rtol=1e-4, atol=1e-5)
-        model.save_pretrained(folder + "-again")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_checkpoints_load_without_msattn(tmp_path):
-    folders = []
-    for family in ("bert", "t5", "qwen3"):
-        for model_class, inputs in INPUTS.items():
-            folders.append(str(tmp_path / f"{family}-{model_class.__name__}"))
-            model = build(family, model_class)
-            model.save_pretrained(folders[-1])
-            with torch.no_grad():
-                torch.save((inputs(family), model(**inputs(family))[1]), folders[-1] + "/expected.pt")
-    done = subprocess.run([sys.executable, "-c", WITHOUT_MSATTN, *folders], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -1,0 +1,116 @@
+"""Checkpoints of all families load by the code that they carry, and give the same outputs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from msattn import (
+    BertPairwiseConfig,
+    BertPairwiseForRelationClassification,
+    BertPairwiseParser,
+    MultiScaleForSequenceClassification,
+    MultiScaleForTokenClassification,
+    PairwiseForRelationClassification,
+    PairwiseParser,
+)
+from tests.common import REFUSE_MSATTN
+from tests.modeling import test_modeling_bilstm as bilstm
+from tests.modeling import test_modeling_ms_transformer as ms_transformer
+from tests.modeling import test_modeling_multiscale as multiscale
+from tests.modeling import test_modeling_pairwise as pairwise
+
+# Transformers tells the code of two local checkpoints apart by the names of their folders alone.
+# Two classes load each checkpoint: that of the model, and `AutoModel`, by which a classifier's encoder comes alone.
+STRANGER = f"""{REFUSE_MSATTN}
+import torch
+import transformers
+from safetensors.torch import load_file
+
+for folder in sys.argv[1:]:
+    weights = load_file(folder + "/model.safetensors")
+    inputs, expected = torch.load(folder + "/expected.pt")
+    for source in (folder, folder + "-again"):
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=True)
+        kinds = [name for name in config.auto_map if name.startswith("AutoModel") and hasattr(transformers, name)]
+        assert "AutoModel" in kinds
+        models = [
+            getattr(transformers, kind).from_pretrained(source, trust_remote_code=True).eval() for kind in kinds
+        ]
+        assert {{type(model).__module__.partition(".")[0] for model in models}} == {{"transformers_modules"}}
+        model = next(model for model in models if type(model).__name__ == config.architectures[0])
+        names = {{type(other).__name__ for other in models}}
+        assert names <= {{type(model).__name__, type(model.base_model).__name__}}
+        loaded = model.state_dict()
+        assert all(torch.equal(weight, loaded[name]) for name, weight in weights.items())
+        with torch.no_grad():
+            outputs = model(**inputs)
+        for name, values in expected.items():
+            torch.testing.assert_close(outputs[name], values, rtol=1e-4, atol=1e-5)
+        model.save_pretrained(folder + "-again")
+"""
+TOKENS = {"input_ids": torch.arange(1, 31).view(2, 15)}
+SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+SENTENCE = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
+PAIRS = {
+    BertPairwiseParser: {"word_index": torch.tensor([[0, 1, 2, 2, -1]])},
+    BertPairwiseForRelationClassification: {"entity_pieces": torch.tensor([[[1, -1], [2, 3]]])},
+}
+
+Case = tuple[PreTrainedModel, dict[str, torch.Tensor]]
+
+
+def bilstms() -> list[Case]:
+    testers = bilstm.TestBiLSTMForSequenceClassification(), bilstm.TestBiLSTMForTokenClassification()
+    return [(tester.build(), TOKENS) for tester in testers]
+
+
+def ms_transformers() -> list[Case]:
+    sentences = ms_transformer.TestMSTransformerForSequenceClassification()
+    tokens, crf = ms_transformer.TestMSTransformerForTokenClassification(), ms_transformer.TestTaggerWithCRF()
+    models = [tester.build(norm="pre", intermediate_size=8) for tester in (sentences, tokens)]
+    return [(model, TOKENS) for model in (crf.build(), *models)]
+
+
+def multiscales() -> list[Case]:
+    kinds = {
+        "bert": MultiScaleForTokenClassification,
+        "roberta": MultiScaleForSequenceClassification,
+        "t5": MultiScaleForTokenClassification,
+        "llama": MultiScaleForSequenceClassification,
+    }
+    return [(multiscale.build(family, kind), TOKENS) for family, kind in kinds.items()]
+
+
+def bert_pairs() -> list[Case]:
+    return [(kind(BertPairwiseConfig(**SIZES)).eval(), {**SENTENCE, **extra}) for kind, extra in PAIRS.items()]
+
+
+def pairs() -> list[Case]:
+    kinds = PairwiseParser, PairwiseForRelationClassification
+    cases = [(family, kind) for family in ("t5", "bert", "qwen3") for kind in kinds]
+    return [(pairwise.build(family, kind), pairwise.INPUTS[kind](family)) for family, kind in cases]
+
+
+KINDS: tuple[Callable[[], list[Case]], ...] = (bilstms, ms_transformers, multiscales, bert_pairs, pairs)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.heavy
+def test_checkpoints_load_without_msattn(count, tmp_path):
+    """`count`: Checkpoints of each kind, `None` for all."""
+    folders = []
+    for i, (model, inputs) in enumerate(case for kind in KINDS for case in kind()[:count]):
+        folders.append(str(tmp_path / f"{i}-{type(model).__name__}"))
+        model.save_pretrained(folders[-1])
+        with torch.no_grad():
+            outputs = model(**inputs)
+        expected = {name: values for name, values in outputs.items() if isinstance(values, torch.Tensor)}
+        torch.save((inputs, expected), folders[-1] + "/expected.pt")
+    done = subprocess.run([sys.executable, "-c", STRANGER, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
