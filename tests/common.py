@@ -282,6 +282,14 @@ class ModelTester:
             assert_fresh(name, weight, 0.05)
 
 
+class CompiledLikeASibling(ModelTester):
+    """A [`ModelTester`] for models whose graphs are a sibling's but for their last layers."""
+
+    @pytest.mark.slow
+    def test_compiles_to_one_graph(self):
+        super().test_compiles_to_one_graph()
+
+
 class ClassificationTester(ModelTester):
     """A [`ModelTester`] for models with one row of `logits` a sentence."""
 

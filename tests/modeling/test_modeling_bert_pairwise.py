@@ -12,7 +12,7 @@ from msattn import BertPairwiseConfig, BertPairwiseForRelationClassification, Be
 from msattn.modeling import attention_reader, pairwise_scores
 from msattn.modeling.attention_reader import AttentionReader
 from msattn.modeling.word_attention import word_attention
-from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
+from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester, CompiledLikeASibling
 
 NO_ARC = -1e4
 
@@ -271,7 +271,7 @@ class ParserTester(PairwiseTester):
         assert torch.equal(found[known], inputs["relations"][known])
 
 
-class TestParserOfPairs(ParserTester):
+class TestParserOfPairs(CompiledLikeASibling, ParserTester):
     @pytest.mark.parametrize("none_weight", [1.0, 0.2])
     def test_loss_from_the_definition(self, none_weight):
         """Each ordered pair of words, and ROOT with each word, has a relation or NONE."""
@@ -346,7 +346,7 @@ class TestParserOfHeads(ParserTester):
         torch.testing.assert_close(gold.relation_logits[known], expected[known], **TOLERANCE)
 
 
-class TestBiaffineParser(ParserTester):
+class TestBiaffineParser(CompiledLikeASibling, ParserTester):
     options: ClassVar[dict[str, Any]] = {"objective": "head_select", "scorer": "biaffine"}
 
     def test_sizes(self):

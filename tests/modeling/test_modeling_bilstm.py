@@ -14,7 +14,7 @@ from msattn import (
     MSTransformerConfig,
     MSTransformerModel,
 )
-from tests.common import TOLERANCE, ClassificationTester, ModelTester, assert_fresh
+from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester, assert_fresh
 
 
 class BiLSTMTester(ModelTester):
@@ -44,6 +44,7 @@ class BiLSTMTester(ModelTester):
         with torch._dynamo.config.patch(allow_rnn=True):
             super().test_compiles_to_one_graph()
 
+    @pytest.mark.slow
     @pytest.mark.heavy
     def test_compiles_around_the_lstm(self):
         model = self.build()
@@ -125,11 +126,11 @@ class TestBiLSTMModel(BiLSTMTester):
             model(torch.ones(1, 4, dtype=torch.long), attention_mask=torch.ones(1, 3))
 
 
-class TestBiLSTMForSequenceClassification(BiLSTMTester, ClassificationTester):
+class TestBiLSTMForSequenceClassification(CompiledLikeASibling, BiLSTMTester, ClassificationTester):
     model_class = BiLSTMForSequenceClassification
 
 
-class TestBiLSTMForTokenClassification(BiLSTMTester):
+class TestBiLSTMForTokenClassification(CompiledLikeASibling, BiLSTMTester):
     model_class = BiLSTMForTokenClassification
     result = "logits"
 

@@ -15,7 +15,7 @@ from msattn import (
     MultiScaleFusion,
 )
 from msattn.modeling.fusion_classifiers import pool
-from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester
+from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester, CompiledLikeASibling
 from tests.flash_attention_double import IMPLEMENTATION, install_flash_attention
 
 
@@ -118,7 +118,7 @@ class MultiScaleBertTester(BertCheckpointTester):
             model(**inputs)
 
 
-class TestMultiScaleBertModel(MultiScaleBertTester):
+class TestMultiScaleBertModel(CompiledLikeASibling, MultiScaleBertTester):
     model_class = MultiScaleBertModel
     new_weights = ("fusion.",)
     encoder_prefix = ""
@@ -188,7 +188,7 @@ class TestBertForMultiScaleRE(MultiScaleClassifierTester):
         assert torch.equal(model(**inputs).logits, with_starts)
 
 
-class TestBertForMultiScaleSequenceClassification(MultiScaleClassifierTester):
+class TestBertForMultiScaleSequenceClassification(CompiledLikeASibling, MultiScaleClassifierTester):
     model_class = BertForMultiScaleSequenceClassification
 
     @pytest.mark.parametrize("pooling", [None, "mean", "cls", "max"])

@@ -87,8 +87,11 @@ def test_the_sdist_builds_the_same_wheel(sources, wheel, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--editable",), ("--config-settings", "editable_mode=strict", "--editable")],
-    ids=["wheel", "editable", "strict"],
+    [
+        pytest.param((), id="wheel"),
+        pytest.param(("--editable",), id="editable", marks=pytest.mark.slow),
+        pytest.param(("--config-settings", "editable_mode=strict", "--editable"), id="strict", marks=pytest.mark.slow),
+    ],
 )
 def test_an_installation_imports_from_the_root_and_from_elsewhere(options, sources, wheel, tmp_path):
     environment = tmp_path / "environment"

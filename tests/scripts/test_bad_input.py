@@ -279,6 +279,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(share, trained, demo, tmp_p
     assert same_weights(trained, good)
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_a_full_disk_of_a_run_of_its_own(trained, demo):
     before = (trained / "model.safetensors").read_bytes()

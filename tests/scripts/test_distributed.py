@@ -141,6 +141,7 @@ def fsdp2_on_cpu(tmp_path) -> list[str]:
     return [*ACCELERATE, str(on_cpu), str(script)]
 
 
+@pytest.mark.slow
 def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, fsdp2_on_cpu, tmp_path):
     done = launch(
         fsdp2_on_cpu,

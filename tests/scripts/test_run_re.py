@@ -220,7 +220,9 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     assert [model.config.id2label[number] for number in range(11)] == labels
 
 
-@pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
+@pytest.mark.parametrize(
+    "features", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("emb", "att")), "emb+att"]
+)
 def test_pairwise_attention(features, demo, tmp_path):
     out = tmp_path / "model"
     options = {"head": "pairwise", "features": features, "test_file": demo.test_file, "max_predict_samples": 8}

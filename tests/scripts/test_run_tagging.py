@@ -72,7 +72,7 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     ("family", "overrides"),
     [
         ("ms_transformer", ["num_hidden_layers=1", "num_attention_heads=2", "scales=[1,3]", "alpha=1.0"]),
-        ("bilstm", ["num_hidden_layers=1"]),
+        pytest.param("bilstm", ["num_hidden_layers=1"], marks=pytest.mark.slow),
         ("bilstm", ["num_hidden_layers=1", "crf=true"]),
         ("bert", ["num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32"]),
     ],

@@ -92,6 +92,7 @@ def test_one_part_is_no_study(run, tmp_path):
     assert not (tmp_path / "out" / "study.json").exists()
 
 
+@pytest.mark.slow
 def test_each_layer(run, tmp_path):
     run("do_eval", "guide_each_layer", mdg_weight=0.1, guiding="paper", train_fraction=[0.5])
     out = tmp_path / "out"
@@ -130,6 +131,7 @@ def test_doses(run, encoder, tmp_path):
         assert results["eval_map_entropy"] == pytest.approx(overall.entropy, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_queries(run, tmp_path):
     texts = [{"text": noun, "label": int(noun == "dog")} for noun in NOUNS]
     path = tmp_path / "queries.jsonl"

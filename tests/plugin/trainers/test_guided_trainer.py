@@ -370,7 +370,8 @@ def test_a_second_training_logs_its_own_steps(tmp_path):
     [
         {"gradient_checkpointing": True},
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
-        {"torch_compile": True, "torch_compile_backend": "aot_eager"},
+        # Some seventy graphs.
+        pytest.param({"torch_compile": True, "torch_compile_backend": "aot_eager"}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.heavy
