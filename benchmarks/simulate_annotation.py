@@ -33,7 +33,9 @@ from msattn.results import read_json, write_json
 from msattn.run import run
 from msattn.tasks.dependency_parsing import DependencyParsing
 
-WAYS = ("random", "probability", "loss")
+WAYS = ("random", "length", "probability", "loss")
+# Ways that ask no parser. Doubt prefers long sentences: is it more than their length?
+BLIND = ("random", "length")
 # What a point is plotted over.
 EFFORTS = ("sentences", "words")
 # Settings that change no point.
@@ -71,8 +73,8 @@ class Simulation:
                 annotated += known[number]["next"]
                 continue
             start = time.perf_counter()
-            # All ways start from the same sentences, and a random choice asks no parser.
-            same = [p for p in self.points if way == "random" and not number and p["seed"] == seed]
+            # All ways start from the same sentences.
+            same = [p for p in self.points if way in BLIND and not number and p["seed"] == seed]
             scores = same[0] if same else self.train(treebank.select(annotated), seed)
             left = sorted(set(pool) - set(annotated))
             wanted = sizes[number + 1] - size if number + 1 < len(sizes) else 0
@@ -123,7 +125,9 @@ class Simulation:
     def choose(self, left: Dataset, count: int, way: Any, draw: np.random.Generator) -> list[int]:
         """The rows to annotate next, by the parser that was trained last."""
         rows: list[int] = []
-        if way != "random":
+        if way == "length":
+            rows = np.argsort([-len(words) for words in left["words"]], kind="stable")[:count].tolist()
+        elif way not in BLIND:
             parse = pipeline("dependency-parsing", model=str(self.folder / "parser"))
             rows = most_doubtful(doubts(parse, left["words"][:]), count, way)
         # Where near-duplicates leave too few.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from datasets import Dataset
 
 from msattn.data.corpora.treebanks import read_treebank
 from tests.scripts.relation_runs import ROOT
@@ -40,6 +43,12 @@ def test_what_the_target_takes(simulation):
         "| loss | 85.00 | 95.00 | 100 | 1,000 |",
     ]
     assert "not reached" in simulation.summary([*points(1, 80, 90), *points(2, 70, 80)], 85)
+
+
+def test_the_longest_sentences(simulation, tmp_path):
+    left = Dataset.from_dict({"words": [["Dogs"], ["Dogs", "sleep", "."], ["Dogs", "sleep"]]})
+    longest = simulation.Simulation(argparse.Namespace(output_dir=tmp_path)).choose
+    assert longest(left, 2, "length", np.random.default_rng(1)) == [1, 2]
 
 
 @pytest.mark.slow
