@@ -24,6 +24,7 @@ import torch
 from bench_multiscale import markdown
 from datasets import Dataset
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from transformers import pipeline
 
 from msattn.analysis import doubts, most_doubtful
@@ -184,6 +185,9 @@ def plot(points: Sequence[dict[str, Any]], target: float, path: Path) -> None:
                     )
             axes.axhline(target, color=MUTED, linestyle="--", linewidth=1)
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xlabel(f"annotated {effort}")
             axes.grid(color=FAINT)
             axes.spines[["top", "right"]].set_visible(False)
