@@ -12,8 +12,9 @@ LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
 # The editable package is a tree of links to these files: another list of them is another tree.
 FILES := $(shell find configuration model_cards modeling plugin -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
 # Models as small as those of the tests and the demo gain nothing from a second thread.
-# A file stays in one process: it shares what is dear to build.
-PYTEST = OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile --durations 15
+# A file stays in one process: it shares what is dear to build. What their processes import is compiled once, also where
+# the environment says PYTHONDONTWRITEBYTECODE.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --dist loadfile --durations 15
 
 # $(1): torch, $(2): other requirements. Without a GPU the index of CPU builds comes in, where 2.13.0+cpu sorts above
 # the 2.13.0 of PyPI; pip goes on without it where it cannot be reached.

@@ -213,6 +213,7 @@ def test_a_table_is_refused(predict):
         predict("tagger", CONLLU, suffix="conllu")
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_the_standard_input_is_answered_line_by_line(checkpoints):
     """With batches of one, before the next line is there."""

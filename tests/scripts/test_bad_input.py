@@ -233,6 +233,7 @@ def test_a_checkpoint_that_lacks_a_file(name, checkpoint, demo, tmp_path, compla
     assert line.startswith(f"{checkpoint}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_a_run_of_its_own_says_one_line_too(demo, tmp_path):
     done = launch(SCRIPT, arguments(demo, tmp_path, "do_train", train_file=tmp_path / "missing.txt"))

@@ -35,6 +35,7 @@ def test_unknown_metric_and_task_are_named():
         metrics.load("glue", "sst-2")
 
 
+@pytest.mark.slow
 @pytest.mark.heavy
 def test_evaluate_loads_the_folders_without_network(tmp_path):
     code = """
