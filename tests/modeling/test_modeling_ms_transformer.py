@@ -240,6 +240,7 @@ class TestTaggerWithCRF(MSTransformerTester):
     def config(self, **changes):
         return super().config(crf=True, **changes)
 
+    @pytest.mark.slow
     @pytest.mark.heavy
     def test_compiles_to_one_graph(self):
         """But for the field, around which all lengths share what is compiled."""

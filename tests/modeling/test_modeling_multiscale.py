@@ -33,7 +33,7 @@ from msattn import (
     MultiScaleModel,
 )
 from msattn.modeling.any_encoder import encoder_class
-from tests.common import TOLERANCE, ClassificationTester, assert_fresh
+from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, assert_fresh
 from tests.modeling.multiscale_reference import fuse_batch
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
@@ -260,7 +260,7 @@ def test_is_the_reference_on_the_encoders_states(family):
     np.testing.assert_allclose(outputs.fusion_attentions[0].numpy(), attentions, atol=1e-12)
 
 
-class TestMultiScaleForRelationExtraction(ClassificationTester):
+class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTester):
     """Every check of the other models, with RoBERTa inside."""
 
     model_class = MultiScaleForRelationExtraction
