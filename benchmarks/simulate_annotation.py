@@ -124,7 +124,7 @@ class Simulation:
         return {name: scores[f"eval_{name}"] for name in ("uas", "las")}
 
     def choose(self, left: Dataset, count: int, way: Any, draw: np.random.Generator) -> list[int]:
-        """The rows to annotate next, by the parser that was trained last."""
+        """The rows to annotate next. Doubt is that of the parser that was trained last."""
         rows: list[int] = []
         if way == "length":
             rows = np.argsort([-len(words) for words in left["words"]], kind="stable")[:count].tolist()
