@@ -31,8 +31,12 @@ def baseline(columns: list[str], folds: int) -> GridSearchCV:
     return GridSearchCV(model, {"logisticregression__C": [1, 10, 100]}, cv=folds)
 
 
+def texts(data: Dataset) -> list[str]:
+    return [column for column in data.column_names if column not in ("label", "in_train")]
+
+
 def row(name: str, train: Dataset, test: Dataset, folds: int) -> list[str]:
-    columns = [column for column in train.column_names if column not in ("label", "in_train")]
+    columns = texts(train)
     begin = time.process_time()
     model = baseline(columns, folds).fit(train.to_pandas()[columns], train["label"])
     trained = time.process_time() - begin
@@ -40,6 +44,11 @@ def row(name: str, train: Dataset, test: Dataset, folds: int) -> list[str]:
     right = [one == other for one, other in zip(found, test["label"], strict=True)]
     strength = next(iter(model.best_params_.values()))
     return [name, f"{len(train):,}", f"{strength}", f"{100 * sum(right) / len(right):.1f}", f"{trained:.0f} s"]
+
+
+def cut(data: Dataset, words: int) -> Dataset:
+    """The first words of each text."""
+    return data.map(lambda example: {name: " ".join(example[name].split()[:words]) for name in texts(data)})
 
 
 def main() -> None:
@@ -50,6 +59,7 @@ def main() -> None:
     parser.add_argument("--train_phrases", action="store_true", help="train on all phrases of SST-5's trees")
     parser.add_argument("--text_column_names", nargs="+", help="default: as run_glue.py chooses them")
     parser.add_argument("--label_column_name", default="label")
+    parser.add_argument("--max_words", type=int, help="cut off texts, to compare with a model that reads only so many")
     parser.add_argument("--folds", type=int, default=5, help="of the cross-validation (default: 5)")
     arguments = parser.parse_args()
     if (arguments.mtl16_dir is None) == (arguments.train_file is None or arguments.test_file is None):
@@ -63,6 +73,8 @@ def main() -> None:
         columns = (arguments.text_column_names, arguments.label_column_name)
         train = read_sentences(arguments.train_file, *columns, phrases=arguments.train_phrases)
         parts.append((arguments.test_file, train, read_sentences(arguments.test_file, *columns)))
+    if arguments.max_words is not None:
+        parts = [(name, *(cut(part, arguments.max_words) for part in both)) for name, *both in parts]
     rows = [row(name, train, test, arguments.folds) for name, train, test in parts]
     if len(rows) > 1:
         mean = sum(float(cells[3]) for cells in rows) / len(rows)
