@@ -119,7 +119,7 @@ def plot(found: dict[str, list[dict[str, Any]]], path: str) -> None:
                     edgecolor=color,
                     alpha=0.8,
                     zorder=3,
-                    label=f"{row['name']}: {row['megabytes']:.0f} MB",
+                    label=f"{row['name']}: {sizes(found, row['name'])} MB",
                 )
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -132,8 +132,15 @@ def plot(found: dict[str, list[dict[str, Any]]], path: str) -> None:
             axes.spines[["top", "right"]].set_visible(False)
         figure.axes[0].set_ylabel("accuracy (test), mean ± standard deviation")
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        entries = handles[1:] + handles[:1], labels[1:] + labels[:1]  # in columns of two: a model and its 8 bits
+        figure.legend(*entries, loc="outside lower center", ncols=4, frameon=False, markerscale=0.7)
         save_picture(figure, path)
+
+
+def sizes(found: dict[str, list[dict[str, Any]]], name: str) -> str:
+    """The megabytes of a model in all domains, such as "1–7"."""
+    megabytes = {round(row["megabytes"]) for rows in found.values() for row in rows if row["name"] == name}
+    return "–".join(map(str, sorted({min(megabytes), max(megabytes)})))
 
 
 def spread(row: dict[str, Any]) -> tuple[float, float]:
