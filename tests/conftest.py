@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 
+from tests.light_site import link_packages
+
 
 def pytest_collection_finish():
     """
@@ -24,3 +26,9 @@ def nothing_compiled_before():
     """
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
+
+
+@pytest.fixture(scope="session")
+def light_site(tmp_path_factory):
+    """A folder of packages without msattn, and without what only training needs."""
+    return link_packages(tmp_path_factory.mktemp("light") / "site", "torch", "transformers")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -19,28 +17,31 @@ from msattn import (
     PairwiseForRelationClassification,
     PairwiseParser,
 )
-from tests.common import REFUSE_MSATTN
+from tests.light_site import link_packages, run_code
 from tests.modeling import test_modeling_bilstm as bilstm
 from tests.modeling import test_modeling_ms_transformer as ms_transformer
 from tests.modeling import test_modeling_multiscale as multiscale
 from tests.modeling import test_modeling_pairwise as pairwise
 
 # Each folder has a name of its own: only by it does Transformers tell the code of local checkpoints apart.
-STRANGER = f"""{REFUSE_MSATTN}
+STRANGER = """
+import sys
+from importlib.util import find_spec
 import torch
 import transformers
 from safetensors.torch import load_file
 
+assert find_spec("msattn") is None and find_spec("datasets") is None
 for folder in sys.argv[1:]:
     weights = load_file(folder + "/model.safetensors")
     inputs, expected, whole_or_encoder = torch.load(folder + "/expected.pt")
     for source in (folder, folder + "-again"):
         config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=True)
         kinds = [name for name in config.auto_map if name.startswith("AutoModel") and hasattr(transformers, name)]
-        models = {{
+        models = {
             kind: getattr(transformers, kind).from_pretrained(source, trust_remote_code=True).eval()
             for kind in kinds
-        }}
+        }
         architecture, = config.architectures
         for kind, model in models.items():
             assert type(model).__module__.startswith("transformers_modules")
@@ -102,7 +103,7 @@ KINDS: tuple[Callable[[], list[Case]], ...] = (bilstms, ms_transformers, multisc
 
 @pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.heavy
-def test_checkpoints_load_without_msattn(count, tmp_path):
+def test_checkpoints_load_without_msattn(count, light_site, tmp_path):
     """`count`: Checkpoints of each kind, `None` for all."""
     folders = []
     for i, (model, inputs) in enumerate(case for kind in KINDS for case in kind()[:count]):
@@ -113,5 +114,5 @@ def test_checkpoints_load_without_msattn(count, tmp_path):
         expected = {name: values for name, values in outputs.items() if isinstance(values, torch.Tensor)}
         whole_or_encoder = type(AutoModel.from_pretrained(folders[-1])).__name__
         torch.save((inputs, expected, whole_or_encoder), folders[-1] + "/expected.pt")
-    done = subprocess.run([sys.executable, "-c", STRANGER, *folders], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    packages = [light_site, link_packages(tmp_path / "crf", "pytorch-crf")]
+    run_code(STRANGER, *folders, packages=packages, HF_HOME=str(tmp_path / "home"))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.hub_double import TOKEN, HubDouble
+from tests.light_site import ROOT, run_code
 
 pytestmark = pytest.mark.heavy
 
-ROOT = Path(__file__).parents[2]
 # The packages that moved to extras, and the largest dependencies that only training needs.
 ABSENT = "accelerate datasets entmax evaluate matplotlib onnxruntime pandas pyarrow pytrec_eval scipy seqeval sklearn"
 
@@ -62,50 +58,6 @@ assert [word["word"] for word in sentence] == ["the", "dog", "wrote", "."], sent
 assert parse.to_conllu([sentence]).count("\\n") == 7
 """
 
-# `modeling` and `configuration` travel with the checkpoint.
-WITHOUT_MSATTN = """
-import sys
-from importlib.util import find_spec
-assert find_spec("msattn") is None and find_spec("datasets") is None
-
-from transformers import AutoModel, AutoModelForSequenceClassification
-
-folder = sys.argv[1]
-for source in (f"{folder}/relations", "tester/relations"):
-    model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
-    assert type(model).__name__ == "BertForMultiScaleRE", type(model)
-assert type(AutoModel.from_pretrained(f"{folder}/parser", trust_remote_code=True)).__name__ == "PairwiseParser"
-model.save_pretrained(f"{folder}/from-there")
-"""
-
-
-def distributions(*roots: str) -> list[metadata.Distribution]:
-    """The distributions of that name, and those that they require."""
-    names, found = list(roots), {}
-    while names:
-        name = re.sub(r"[-_.]+", "-", names.pop()).lower()
-        try:
-            distribution = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # for another platform
-            continue
-        if name not in found:
-            found[name] = distribution
-            needed = [line for line in distribution.requires or () if "extra ==" not in line]
-            names += [re.match(r"[\w.-]+", line)[0] for line in needed]
-    return [*found.values()]
-
-
-@pytest.fixture(scope="module")
-def light_site(tmp_path_factory):
-    """A folder with links to nothing but these packages."""
-    site = tmp_path_factory.mktemp("light") / "site"
-    site.mkdir()
-    for distribution in distributions("torch", "transformers"):
-        for top in {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}:
-            if not (site / top).exists():
-                (site / top).symlink_to(distribution.locate_file(top))
-    return site
-
 
 @pytest.fixture(scope="module")
 def msattn_site(tmp_path_factory):
@@ -119,23 +71,15 @@ def msattn_site(tmp_path_factory):
 
 
 def test_models_load_run_and_save_with_torch_and_transformers_alone(light_site, msattn_site, tmp_path):
-    """Also without msattn, from the folder and from the Hub."""
-
-    def run(code: str, *path: Path) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "COV"))}
-        environment |= {
-            "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_TOKEN": TOKEN,
-            "NO_PROXY": "127.0.0.1",
-        }
-        # -S: without the packages of the environment that runs the tests.
-        done = subprocess.run([sys.executable, "-S", "-c", code, tmp_path], env=environment, capture_output=True)
-        assert done.returncode == 0, done.stderr.decode()
-
+    """`tests/plugin/test_hub.py` and `tests/modeling/test_checkpoints_without_msattn.py` go on without msattn."""
     with HubDouble() as hub:
-        run(LOAD_RUN_AND_SAVE % ABSENT, msattn_site, light_site, ROOT)
-        run(WITHOUT_MSATTN, light_site)
-    assert (tmp_path / "from-there" / "model.safetensors").is_file()
+        run_code(
+            LOAD_RUN_AND_SAVE % ABSENT,
+            tmp_path,
+            packages=[msattn_site, light_site, ROOT],
+            HF_ENDPOINT=hub.url,
+            HF_HOME=str(tmp_path / "home"),
+            HF_HUB_DISABLE_XET="1",
+            HF_TOKEN=TOKEN,
+            NO_PROXY="127.0.0.1",
+        )

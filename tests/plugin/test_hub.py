@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
 from tests.hub_double import TOKEN, HubDouble
+from tests.light_site import run_code
 
 pytestmark = pytest.mark.heavy
 
@@ -57,13 +55,6 @@ json.dump(facts, open(f"{folder}/facts.json", "w"))
 
 WITHOUT_MSATTN = """
 import json, sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "msattn":
-            raise ModuleNotFoundError("No module named 'msattn'", name="msattn")
-
-sys.meta_path.insert(0, Blocked())
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -95,21 +86,18 @@ json.dump(facts, open(f"{folder}/facts.json", "w"))
 """
 
 
-def run(code, hub, folder, *arguments, token=None):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    environment |= {
-        "HF_ENDPOINT": hub.url,
-        "HF_HOME": f"{folder}/home",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "NO_PROXY": "127.0.0.1",
-        "PYTHONPATH": os.getcwd(),
-    }
-    if token:
-        environment["HF_TOKEN"] = token
-    command = [sys.executable, "-c", code, str(folder), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+def run(code, hub, folder, *arguments, **options):
+    run_code(
+        code,
+        folder,
+        *arguments,
+        HF_ENDPOINT=hub.url,
+        HF_HOME=str(folder / "home"),
+        HF_HUB_DISABLE_XET="1",
+        HF_HUB_DISABLE_PROGRESS_BARS="1",
+        NO_PROXY="127.0.0.1",
+        **options,
+    )
     return json.loads((folder / "facts.json").read_text())
 
 
@@ -121,12 +109,12 @@ def hub():
 
 @pytest.fixture(scope="module")
 def with_msattn(hub, tmp_path_factory):
-    return run(WITH_MSATTN, hub, tmp_path_factory.mktemp("with"), SENTENCE, token=TOKEN)
+    return run(WITH_MSATTN, hub, tmp_path_factory.mktemp("with"), SENTENCE, HF_TOKEN=TOKEN)
 
 
 @pytest.fixture(scope="module")
-def without_msattn(hub, with_msattn, tmp_path_factory):
-    return run(WITHOUT_MSATTN, hub, tmp_path_factory.mktemp("without"), with_msattn["first"])
+def without_msattn(hub, with_msattn, light_site, tmp_path_factory):
+    return run(WITHOUT_MSATTN, hub, tmp_path_factory.mktemp("without"), with_msattn["first"], packages=[light_site])
 
 
 def test_a_push_carries_weights_code_tokenizer_and_card(hub, with_msattn):
