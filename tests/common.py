@@ -289,6 +289,10 @@ class CompiledLikeASibling(ModelTester):
     def test_compiles_to_one_graph(self):
         super().test_compiles_to_one_graph()
 
+    @pytest.mark.slow
+    def test_export(self):
+        super().test_export()
+
 
 class ClassificationTester(ModelTester):
     """A [`ModelTester`] for models with one row of `logits` a sentence."""

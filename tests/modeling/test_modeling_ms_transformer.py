@@ -19,7 +19,7 @@ from msattn import (
     scale_aware_attention,
 )
 from msattn.modeling.modeling_ms_transformer import layer_windows
-from tests.common import TOLERANCE, ClassificationTester, ModelTester
+from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester
 
 
 def padded_batch(size, tokens):
@@ -206,7 +206,7 @@ class TestMSTransformerModel(MSTransformerTester):
             torch.testing.assert_close(states, model(**inputs).last_hidden_state, **TOLERANCE)
 
     @pytest.mark.heavy
-    @pytest.mark.parametrize("scales", [(3,), (1, "N/4")])
+    @pytest.mark.parametrize("scales", [pytest.param((3,), marks=pytest.mark.slow), (1, "N/4")])
     def test_compiles_for_all_lengths(self, scales):
         model = self.build(scales=scales, num_hidden_layers=1)
         torch.compiler.reset()
@@ -219,11 +219,11 @@ class TestMSTransformerModel(MSTransformerTester):
         assert graphs.frame_count <= 4
 
 
-class TestMSTransformerForSequenceClassification(MSTransformerTester, ClassificationTester):
+class TestMSTransformerForSequenceClassification(CompiledLikeASibling, MSTransformerTester, ClassificationTester):
     model_class = MSTransformerForSequenceClassification
 
 
-class TestMSTransformerForTokenClassification(MSTransformerTester):
+class TestMSTransformerForTokenClassification(CompiledLikeASibling, MSTransformerTester):
     model_class = MSTransformerForTokenClassification
     result = "logits"
 
