@@ -392,16 +392,3 @@ def assert_fresh(name: str, weight: torch.Tensor, initializer_range: float) -> N
     else:
         norm_weight = name.lower().endswith("norm.weight")
         assert torch.equal(weight, torch.full_like(weight, float(norm_weight))), name
-
-
-# The package, and what its checkpoints have to do without, cannot be imported after these lines.
-REFUSE_MSATTN = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"msattn", "datasets", "ufal", "spacy"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Refuse())
-"""

@@ -38,11 +38,12 @@ def link_packages(site: Path, *roots: str) -> Path:
     return site
 
 
-def run_code(code: str, *arguments: str | Path, packages: list[Path] | None = None, **environment: str) -> None:
-    """Runs `code` in a process of its own, with all packages or with those in these folders only."""
+def run_code(code: str, *arguments: str | Path, packages: list[Path] | None = None, **environment: str) -> str:
+    """What `code` prints in a process of its own, with all packages or with those in these folders only."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
     environment = {**inherited, "PYTHONPATH": os.pathsep.join(map(str, packages or [ROOT])), **environment}
     # -S: without the packages of the environment that runs the tests.
     command = [sys.executable, *(["-S"] if packages else []), "-c", code, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr.decode()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from transformers import pipeline
 
 import run_parsing
 from msattn.data.files.conllu_lines import tag_columns
-from tests.common import REFUSE_MSATTN
+from tests.light_site import run_code
 
 SCRIPT = run_parsing
 TAGS = ["upos", "xpos", "feats", "lemma"]
@@ -139,7 +137,8 @@ def test_missing_tags(run, fails, write, tmp_path):
     assert "invalid choice: 'pos'" in fails("do_train", train_file=half, tag=["pos"], output_dir=tmp_path / "c")
 
 
-STRANGER = f"""{REFUSE_MSATTN}
+STRANGER = """
+import sys
 from transformers import pipeline
 
 parse = pipeline("dependency-parsing", model=sys.argv[1], trust_remote_code=True)
@@ -151,14 +150,12 @@ print(parse.to_conllu(parse("The authors wrote a book.")), end="")
 
 @pytest.mark.slow
 @pytest.mark.heavy
-def test_checkpoints_tag_without_msattn(run, write, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+def test_checkpoints_tag_without_msattn(run, write, light_site, tmp_path):
     run("do_train", train_file=write("train.conllu", conllu()), tag=TAGS, **HEADS)
     parse = pipeline("dependency-parsing", model=str(tmp_path / "out"), device="cpu")
-    command = [sys.executable, "-c", STRANGER, str(tmp_path / "out"), str(tmp_path / "again")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == parse.to_conllu(parse("The authors wrote a book.")) and "author\tNOUN\tNNS" in done.stdout
+    folders = (tmp_path / name for name in ("out", "again"))
+    printed = run_code(STRANGER, *folders, packages=[light_site], HF_HOME=str(tmp_path / "home"))
+    assert printed == parse.to_conllu(parse("The authors wrote a book.")) and "author\tNOUN\tNNS" in printed
 
 
 @pytest.mark.slow

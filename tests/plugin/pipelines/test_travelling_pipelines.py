@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 import sys
 
 import pytest
@@ -23,14 +22,14 @@ from msattn import (
     RelationExtractionPipeline,
 )
 from msattn.errors import UserError
-from tests.common import REFUSE_MSATTN
+from tests.light_site import run_code
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 NAMES = ("det", "nsubj", "punct", "root")
 # The checkpoint is saved once more.
-STRANGER = f"""{REFUSE_MSATTN}
-import json
+STRANGER = """
+import json, sys
 from transformers import pipeline
 
 task, folder, again, *inputs = sys.argv[1:]
@@ -130,15 +129,13 @@ def test_what_travels_needs_no_more_than_transformers_does(saved):
 
 @pytest.mark.slow
 @pytest.mark.heavy
-def test_the_pipeline_runs_without_msattn(saved, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+def test_the_pipeline_runs_without_msattn(saved, light_site, tmp_path):
     task, folder = saved
     inputs, options = CALLS[task]
     expected = json.loads(json.dumps(pipeline(task, model=str(folder))(inputs, **options)))
-    command = [sys.executable, "-c", STRANGER, task, str(folder), str(tmp_path / "again")]
-    done = subprocess.run([*command, json.dumps(inputs), json.dumps(options)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    first, second = json.loads(done.stdout)
+    arguments = [task, folder, tmp_path / "again", json.dumps(inputs), json.dumps(options)]
+    printed = run_code(STRANGER, *arguments, packages=[light_site], HF_HOME=str(tmp_path / "home"))
+    first, second = json.loads(printed)
     assert first == second == expected and expected
 
 
