@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
-from huggingface_hub import ModelCard, constants, hf_api
+from huggingface_hub import ModelCard
 
 from tests.hub_double import TOKEN, HubDouble
-from tests.scripts.relation_runs import arguments, run
+from tests.scripts.relation_runs import ROOT, arguments, launch
 
 pytestmark = pytest.mark.heavy
 
@@ -14,9 +16,9 @@ pytestmark = pytest.mark.heavy
 @pytest.fixture
 def pushed(demo, tmp_path, monkeypatch) -> list[dict[str, bytes]]:
     """The files of every commit of a run that pushes while it trains and once more at its end."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name, value in {"HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     options = {
         "hub_model_id": "extractor",
         "hub_token": TOKEN,
@@ -30,9 +32,9 @@ def pushed(demo, tmp_path, monkeypatch) -> list[dict[str, bytes]]:
     }
     argv = arguments(demo, tmp_path / "model", "do_train", "do_predict", "push_to_hub", **options)
     with HubDouble() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(hf_api.api, "endpoint", hub.url)
-        run(argv)
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        done = launch([sys.executable, str(ROOT / "run_re.py")], argv)
+        assert done.returncode == 0, done.stderr
         return list(hub.repositories["tester/extractor"].commits.values())
 
 

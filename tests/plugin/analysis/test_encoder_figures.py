@@ -51,7 +51,7 @@ def test_heat_maps_share_their_colours(tmp_path):
     assert [drawn.axes[1].images[0].colorbar.extend for drawn in (figure, clipped)] == ["neither", "max"]
 
 
-@pytest.mark.parametrize("count", [1, 12, 300])
+@pytest.mark.parametrize("count", [1, 12, pytest.param(300, marks=pytest.mark.slow)])
 def test_labels_of_tokens_do_not_overlap(count):
     figure = plot_attention_maps([np.full((count, count), 1 / count)], [["telecommunications"] * count])
     FigureCanvasAgg(figure).draw()

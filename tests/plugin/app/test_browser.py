@@ -109,6 +109,7 @@ def test_a_paragraph_becomes_a_graph_and_a_tree(visit):
     assert sum(map(int, background.strip("rgb()").split(", "))) < 150
 
 
+@pytest.mark.slow
 def test_entities_are_marked_by_mouse_and_by_touch(visit):
     expect.set_options(timeout=PATIENCE)
     page = visit(viewport={"width": 900, "height": 1200}, has_touch=True)
