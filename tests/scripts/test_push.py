@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from tests.hub_double import TOKEN, HubDouble
 from tests.scripts.relation_runs import ROOT, arguments, launch
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.slow]
 
 
 @pytest.fixture

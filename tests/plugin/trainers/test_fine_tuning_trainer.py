@@ -160,6 +160,17 @@ def test_bars_say_what_they_count(tmp_path, capsys):
     assert Own in map(type, trainer.callback_handler.callbacks)
 
 
+def test_checkpoints_hold_no_token(tmp_path):
+    """`tests/scripts/test_push.py` looks for it in what a script pushes."""
+    trainer = broken_trainer(tmp_path, max_steps=1, save_steps=1, hub_token="hf_secret")
+    trainer.train()
+    trainer.save_model()
+    assert trainer.args.hub_token == "hf_secret"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"training_args.bin", "trainer_state.json"} <= {path.name for path in files}
+    assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
     """The Trainer of Transformers would log the mean of the finite losses, and save a model of NaN."""
     trainer = broken_trainer(tmp_path, logging_steps=1, max_steps=4, save_strategy="no")
