@@ -35,7 +35,7 @@ BANDS = {
     "offsets": masks.add_offsets_to_mask_function(masks.sliding_window_causal_mask_function(4), 5, 5),
 }
 OTHERS = {
-    "packed": masks.packed_sequence_compatibility_function(masks.causal_mask_function, PLACES % 7, PLACES // 7),
+    "packed": masks.and_masks(masks.causal_mask_function, masks.packed_sequence_mask_function(PLACES // 7)),
     "blocks": masks.or_masks(masks.causal_mask_function, masks.blockwise_overlay(PLACES // 5)),
     "chunks": masks.chunked_causal_mask_function(4, torch.zeros(1, dtype=torch.long)),
     "padding": masks.and_masks(masks.causal_mask_function, masks.padding_mask_function(PLACES > 2)),
