@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import dropout, embedding, pad, scaled_dot_product_attention
 
 from .mask_bands import Band
 
-# Least and most queries of a block in a band.
-SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
+# Queries of a block are a multiple of the first, which is what the fused kernel takes at once, and at most the second.
+# Its keys are a multiple of the third, the numbers that a processor works on at once.
+QUERIES, MOST_QUERIES, LANES = 32, 256, 16
+# Bands that reach over so few keys are not left to the fused kernel on a CPU.
+NARROW = 8
 # A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 40
 # The widest band of an exported program, which does not know how short texts will be.
@@ -33,8 +37,10 @@ class Others(NamedTuple):
 
 
 def block_size(band: Band) -> int:
-    """How many queries are computed together."""
-    return min(max(SMALLEST_BLOCK, (band.before + band.after) // 2), LARGEST_BLOCK)
+    """How many queries the fused kernel computes together; measured."""
+    reach = band.before + band.after
+    queries = min(QUERIES * max(1, math.ceil(reach / (4 * QUERIES))), MOST_QUERIES)
+    return (queries + reach) // LANES * LANES - reach
 
 
 def is_worthwhile(band: Band, tokens: int) -> bool:
@@ -67,8 +73,8 @@ def band_attention(
     others: Others | None = None,
 ) -> torch.Tensor:
     """
-    Each block of queries attends to the keys of the block and those of the band on either side. All blocks of all
-    sentences are one batch of a fused attention.
+    Each block of queries attends to the keys of the block and those of the band on either side, all blocks of all
+    sentences at once.
 
     Args:
         query, key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries and keys.
@@ -83,84 +89,126 @@ def band_attention(
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
     """
-    batch, _, tokens, _ = query.shape
-    block = block_size(band)
-    size = band.before + block + band.after
+    tokens, reach = query.shape[2], band.before + band.after
+    narrow = others is None and reach <= NARROW and _multiplies_well(query)
+    block = LANES - reach if narrow else block_size(band)
+    # One block more than needed: an exported program that may have a single one is refused.
+    blocks = (tokens - 1) // block + (2 if torch.compiler.is_exporting() else 1)
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
-    exporting = torch.compiler.is_exporting()
-    # One block more than needed: a program that may have a single one is refused.
-    blocks = (tokens - 1) // block + (2 if exporting else 1)
-    cut = _copied_blocks if exporting else _viewed_blocks
-    queries, keys, values, inside = cut(
-        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), real, blocks, block, band
-    )
     # The distances of all pairs in a block, in one line of which each query sees a part.
     distances = torch.arange(1 - block - band.before, block + band.after, device=query.device)
     beyond = ~band.holds(distances) if limits is None else distances.abs() > limits
-    bias = (hidden(query.dtype) * beyond.to(query.dtype)).unfold(-1, size, 1).flip(-2)
+    bias = (hidden(query.dtype) * beyond.to(query.dtype)).unfold(-1, block + reach, 1).flip(-2)
+    inside = _inside(real, blocks, block, band)
     bias = bias.unsqueeze(-3) + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
-    bias = bias.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
+    if narrow:
+        output = _multiplied(query, key, value, bias, band, block, dropout_p, scale)
+    else:
+        output = _fused(query, key, value, bias, band, block, dropout_p, scale, others)
+    if torch.compiler.is_exporting():  # the end of a slice would be compared with the length
+        return output.index_select(2, torch.arange(tokens, device=output.device))
+    return output[:, :, :tokens]
 
-    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+
+def _multiplies_well(query: torch.Tensor) -> bool:
+    """
+    Whether matrix products are as precise as the fused kernel, which adds up in float32, and faster: on a processor,
+    but not compiled for any length.
+    """
+    precise = query.dtype in (torch.float32, torch.float64)
+    return precise and query.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _fused(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor,
+    band: Band,
+    block: int,
+    dropout_p: float,
+    scale: float | None,
+    others: Others | None,
+) -> torch.Tensor:
+    """All blocks of all sentences as one batch of a fused attention, `(batch, heads, blocks * block, value_dim)`."""
+    batch, blocks = query.shape[0], bias.shape[-3]
+    queries = _blocks(query.transpose(1, 2), 1, blocks, block).transpose(1, 2)
+    keys, values = (
+        _surroundings(states.transpose(1, 2), 1, blocks, block, band).transpose(1, 2) for states in (key, value)
+    )
+    bias = bias.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
     if others is not None:
         keys, values = (
             torch.cat([near, _of_blocks(gather_tokens(tensor, others.places), blocks)], dim=2)
             for near, tensor in ((keys, key), (values, value))
         )
         bias = torch.cat([bias, _bias_of_others(others, band, blocks, block, query.dtype)], dim=-1)
-    output = scaled_dot_product_attention(
-        queries.transpose(1, 2), keys, values, attn_mask=bias, dropout_p=dropout_p, scale=scale
-    )
-    output = output.transpose(1, 2).unflatten(0, (batch, blocks)).flatten(1, 2)
-    if exporting:  # the end of a slice would be compared with the length
-        return output[:, torch.arange(tokens, device=output.device)].transpose(1, 2)
-    return output[:, :tokens].transpose(1, 2)
+    output = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropout_p, scale=scale)
+    return output.transpose(1, 2).unflatten(0, (batch, blocks)).flatten(1, 2).transpose(1, 2)
 
 
-Blocks = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def _viewed_blocks(
+def _multiplied(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    real: torch.Tensor,
-    blocks: int,
-    block: int,
+    bias: torch.Tensor,
     band: Band,
-) -> Blocks:
-    """
-    The queries of each block, the keys and values around it, `(batch * blocks, tokens, heads, width)`, and which of
-    the keys are real, `(batch or 1, blocks, keys)`. Overlapping views.
-    """
-    missing = blocks * block - query.shape[1]
-    queries = pad(query, (0, 0, 0, 0, 0, missing)).unflatten(1, (blocks, block)).flatten(0, 1)
-    keys, values = (Neighbourhoods.apply(states, blocks, block, band) for states in (key, value))
-    real = pad(real, (band.before, missing + band.after))
-    return queries, keys, values, real.unfold(1, band.before + block + band.after, block)
+    block: int,
+    dropout_p: float,
+    scale: float | None,
+) -> torch.Tensor:
+    """The same by matrix products: they take less time than the fused kernel where its matrices are small."""
+    batch, heads, blocks = *query.shape[:2], bias.shape[-3]
+    queries = _blocks(query * (query.shape[-1] ** -0.5 if scale is None else scale), 2, blocks, block)
+    keys, values = (_surroundings(states, 2, blocks, block, band) for states in (key, value))
+    scores = (queries @ keys.mT).unflatten(0, (batch, heads, blocks))
+    scores += bias.unsqueeze(1)
+    weights = dropout(scores.softmax(dim=-1), dropout_p).flatten(0, 2)
+    return (weights @ values).unflatten(0, (batch, heads, blocks)).flatten(2, 3)
 
 
-def _copied_blocks(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    real: torch.Tensor,
-    blocks: int,
-    block: int,
-    band: Band,
-) -> Blocks:
-    """The same by their positions, which compares no size with another: an exported program takes any length."""
-    last = query.shape[1] - 1
-    starts = block * torch.arange(blocks, device=query.device).unsqueeze(1)
-    rows = starts + torch.arange(block, device=query.device)
-    columns = starts + torch.arange(-band.before, block + band.after, device=query.device)
-    near = columns.clamp(0, last)
-    queries, keys, values = (
-        states[:, places].flatten(0, 1)
-        for states, places in ((query, rows.clamp(0, last)), (key, near), (value, near))
-    )
-    return queries, keys, values, real[:, near] & (columns == near)
+def _blocks(states: torch.Tensor, dim: int, blocks: int, block: int) -> torch.Tensor:
+    """The states of each block: dimension `dim`, the tokens, becomes `block`, and all before it one."""
+    if torch.compiler.is_exporting():
+        return _rows(states, _places(blocks, block, Band(0, 0), states.device))
+    states = pad(states, (0, 0) * (states.dim() - 1 - dim) + (0, blocks * block - states.shape[dim]))
+    return states.unflatten(dim, (blocks, block)).flatten(0, dim)
+
+
+def _surroundings(states: torch.Tensor, dim: int, blocks: int, block: int, band: Band) -> torch.Tensor:
+    """The same with the states of a band on either side: overlapping views, but in exported programs."""
+    if torch.compiler.is_exporting():
+        return _rows(states, _places(blocks, block, band, states.device))
+    return Neighbourhoods.apply(states, dim, blocks, block, band)
+
+
+def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """
+    Copies of the states `(batch, tokens, heads, width)` at `places`, `(blocks, rows)`, or the nearest token. No size
+    is compared with another: an exported program takes any length.
+    """
+    batch, tokens = states.shape[:2]
+    firsts = tokens * torch.arange(batch, device=states.device)[:, None, None]
+    rows = embedding(places.clamp(0, tokens - 1) + firsts, states.flatten(0, 1).flatten(1))
+    return rows.unflatten(-1, states.shape[2:]).flatten(0, 1)
+
+
+def _inside(real: torch.Tensor, blocks: int, block: int, band: Band) -> torch.Tensor:
+    """Which keys around each block are real tokens, `(batch or 1, blocks, keys)`."""
+    tokens = real.shape[1]
+    if not torch.compiler.is_exporting():
+        real = pad(real, (band.before, blocks * block - tokens + band.after))
+        return real.unfold(1, band.before + block + band.after, block)
+    places = _places(blocks, block, band, real.device)
+    near = places.clamp(0, tokens - 1)
+    return real[:, near] & (places == near)
+
+
+def _places(blocks: int, block: int, band: Band, device: torch.device) -> torch.Tensor:
+    """The positions of the keys around each block, `(blocks, keys)`, also beyond the edges of the text."""
+    starts = block * torch.arange(blocks, device=device).unsqueeze(1)
+    return starts + torch.arange(-band.before, block + band.after, device=device)
 
 
 def gather_tokens(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -183,35 +231,38 @@ def _bias_of_others(others: Others, band: Band, blocks: int, block: int, dtype: 
 
 class Neighbourhoods(torch.autograd.Function):
     """
-    Blocks of tokens with the tokens of a band on either side, as overlapping views of one tensor:
-    `(batch, tokens, heads, head_dim)` to `(batch * blocks, before + block + after, heads, head_dim)`. Beyond the edges
-    of a sentence are zeros or other sentences.
+    Blocks of tokens with the tokens of a band on either side, as overlapping views of one tensor. Dimension `dim`, the
+    tokens, becomes `before + block + after`, and all before it one. Beyond the edges of a text are zeros or another
+    text.
     """
 
     @staticmethod
-    def forward(states: torch.Tensor, blocks: int, block: int, band: Band) -> torch.Tensor:
-        batch, tokens = states.shape[:2]
+    def forward(states: torch.Tensor, dim: int, blocks: int, block: int, band: Band) -> torch.Tensor:
+        texts, tokens, rest = states.shape[:dim], states.shape[dim], states.shape[dim + 1 :]
         length = blocks * block
-        stream = states.new_zeros(band.before + batch * length + band.after, *states.shape[2:])
-        stream[band.before : band.before + batch * length].unflatten(0, (batch, length))[:, :tokens] = states
+        stream = states.new_zeros(band.before + texts.numel() * length + band.after, *rest)
+        inner = stream[band.before : band.before + texts.numel() * length].unflatten(0, (*texts, length))
+        inner.narrow(dim, 0, tokens).copy_(states)
         return stream.unfold(0, band.before + block + band.after, block).movedim(-1, 1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        states, _, ctx.block, ctx.band = inputs
-        ctx.batch, ctx.tokens = states.shape[:2]
+        states, ctx.dim, _, ctx.block, ctx.band = inputs
+        ctx.shape = states.shape
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         blocks, size = gradient.shape[:2]
-        block = ctx.block
-        stream = gradient.new_zeros((blocks + -(-size // block)) * block, *gradient.shape[2:])
-        for start in range(0, size, block):
+        block, dim = ctx.block, ctx.dim
+        stream = gradient.new_empty((blocks + -(-size // block) - 1) * block, *gradient.shape[2:])
+        stream[: blocks * block].unflatten(0, (blocks, block)).copy_(gradient[:, :block])
+        stream[blocks * block :] = 0
+        for start in range(block, size, block):
             part = gradient[:, start : start + block]
             shifted = stream[start : start + blocks * block].unflatten(0, (blocks, block))
             shifted[:, : part.shape[1]] += part
-        states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (ctx.batch, -1))
-        return states[:, : ctx.tokens], None, None, None
+        states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (*ctx.shape[:dim], -1))
+        return states.narrow(dim, 0, ctx.shape[dim]), None, None, None, None
 
 
 __all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile"]

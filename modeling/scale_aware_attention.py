@@ -16,8 +16,9 @@ from .band_kernel import band_attention, hidden, is_worthwhile
 from .mask_bands import UNBOUNDED, Band
 
 METHODS = ("materialized", "dense", "banded", "flex")
-# Up to this many tokens, one masked matrix for all heads is faster than groups of heads, whatever the windows.
-SHORT = 64
+# One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
+# for up to so many multiply-adds a group; measured on a CPU.
+SHORT, LITTLE = 64, 2_500_000
 
 
 def scale_aware_attention(
@@ -181,15 +182,14 @@ def _by_window(
 ) -> torch.Tensor:
     """Each group of heads by `method`, or by the fastest one; zero at padding."""
     groups = _groups(query, windows, method)
-    states = [(query, key, value)]
-    if len(groups) > 1:
-        sizes = [group.heads for group in groups]
-        states = list(zip(*(tensor.split(sizes, dim=1) for tensor in (query, key, value)), strict=True))
-    # Transposed, so that the heads of a token lie side by side, as the projection after them reads them.
-    outputs = [
-        _attend(*of_group, group, real, dropout_p, method or _fastest(_most_tokens(query), group.band)).transpose(1, 2)
-        for group, of_group in zip(groups, states, strict=True)
-    ]
+    # Split and joined where the heads of a token lie side by side, as the projections write and read them.
+    sizes = [group.heads for group in groups]
+    states = (tensor.transpose(1, 2).split(sizes, dim=2) for tensor in (query, key, value))
+    outputs = []
+    for group, *of_group in zip(groups, *states, strict=True):
+        q, k, v = (tensor.transpose(1, 2) for tensor in of_group)
+        fastest = method or _fastest(_most_tokens(query), group.band)
+        outputs.append(_attend(q, k, v, group, real, dropout_p, fastest).transpose(1, 2))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     if real is not None:
         output = output.masked_fill(~real[:, :, None, None], 0)
@@ -212,24 +212,28 @@ class _Group(NamedTuple):
 
 
 def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, method: str | None) -> list[_Group]:
-    """Groups of heads with the same window; one group of all heads for the methods that compute a whole matrix."""
+    """Groups of heads with the same window; one group of all heads where a whole matrix is computed."""
     heads, tokens = query.shape[1], _most_tokens(query)
     if isinstance(windows, torch.Tensor):
         limits = windows
     else:
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
+    whole = [_Group(heads, tokens, limits)]
     if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
-        return [_Group(heads, tokens, limits)]
+        return whole
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
     start = 0
     for column, members in groupby(columns):
         end = start + len(list(members))
-        reach = min(max(column), tokens - 1)
+        reach = max(column) if max(column) < tokens else tokens - 1  # no `min`: compiled code keeps a number
         unbounded = min(column) >= tokens - 1
         groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
+    # Compiled code would be tied to some sizes.
+    if method is None and not torch.compiler.is_compiling() and query.numel() * tokens <= LITTLE * len(groups):
+        return whole
     return groups
 
 

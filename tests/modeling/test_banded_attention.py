@@ -159,8 +159,9 @@ def test_packed_texts_and_own_masks_keep_their_mask(monkeypatch):
         assert seen and all(mask.dim() == 4 for mask in seen)
 
 
-def test_dropout_of_a_layer_with_a_window(monkeypatch):
-    monkeypatch.setattr(band_kernel, "SMALLEST_BLOCK", 7)
+@pytest.mark.parametrize("narrow", [0, 4], ids=["fused", "by products"])
+def test_dropout_of_a_layer_with_a_window(narrow, monkeypatch):
+    monkeypatch.setattr(band_kernel, "NARROW", narrow)
     query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
     torch.manual_seed(0)
     output = band_attention(query, key, torch.ones(4, 3, 60, 8), Band(-3, 1), dropout_p=0.25)

@@ -30,9 +30,10 @@ WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Many blocks, the last of them not full, and windows that reach over several."""
-    monkeypatch.setattr(band_kernel, "SMALLEST_BLOCK", 3)
-    monkeypatch.setattr(band_kernel, "LARGEST_BLOCK", 5)
+    """Many blocks, the last of them not full, and windows that reach over several; those of up to 1 by products."""
+    for name, size in {"QUERIES": 5, "MOST_QUERIES": 9, "LANES": 4, "NARROW": 2}.items():
+        monkeypatch.setattr(band_kernel, name, size)
+    monkeypatch.setattr(module, "LITTLE", 0)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
@@ -208,13 +209,14 @@ def calls_of(monkeypatch) -> list[tuple[str, int]]:
 def test_heads_of_a_window_are_one_group(per_sentence, monkeypatch):
     monkeypatch.undo()
     calls = calls_of(monkeypatch)
-    tensors = heads(torch.float32, (2, 6, 300, 4))
+    tensors = heads(torch.float32, (2, 6, 300, 12))
     windows = [1, 1, 3, 3, 3, 290]
     scale_aware_attention(*tensors, torch.tensor([windows] * 2) if per_sentence else windows)
     assert calls == [("banded", 2), ("banded", 3), ("dense", 1)]
     calls.clear()
     scale_aware_attention(*(tensor[:, :, :60] for tensor in tensors), windows)
-    assert calls == [("dense", 6)]
+    scale_aware_attention(*(tensor[:1, ..., :4] for tensor in tensors), windows)  # one sentence is little
+    assert calls == [("dense", 6)] * 2
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_compiles_to_one_graph(method, windows):
     compiled = torch.compile(scale_aware_attention, fullgraph=True, backend="aot_eager")
     results = []
     for call in (scale_aware_attention, compiled):
-        tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
+        tensors = [tensor.requires_grad_() for tensor in heads()]
         output = call(*tensors, windows, real_tokens(), method=method)
         results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
     torch.testing.assert_close(*results)
