@@ -22,6 +22,7 @@ from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, 
 WAYS = ("masked SDPA", "masked eager", "scale-aware")
 FLEX = "scale-aware, FlexAttention"  # on a GPU
 LOCAL = "local-attention"  # the package of this name, where it is installed
+COMPILED, EXPORTED = "scale-aware, compiled", "scale-aware, exported"  # for texts of any length
 MODELS: dict[str, dict[str, Any]] = {
     "plain": {"scales": (None,), "position_embeddings": "sinusoidal", "intermediate_size": 1200},
     "plain, no feed-forward part": {"scales": (None,), "position_embeddings": "sinusoidal"},
@@ -38,7 +39,7 @@ def sentences(tokens: int, arguments: argparse.Namespace) -> int:
 
 
 def attention_step(way: str, tokens: int, window: str, arguments: argparse.Namespace) -> Callable[[], None]:
-    """Forward and backward of the attention of one layer."""
+    """Forward and, but for `--inference`, backward of the attention of one layer."""
     torch.manual_seed(0)
     shape = (sentences(tokens, arguments), tokens, arguments.heads, arguments.head_dim)
     dtype = getattr(torch, arguments.dtype)
@@ -54,23 +55,43 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
 
         local = LocalAttention(width, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False)
 
-    def step():
-        query, key, value = (leaf.transpose(1, 2) for leaf in leaves)
-        if way.startswith("scale-aware"):
-            method = "flex" if way == FLEX else None
-            output = scale_aware_attention(query, key, value, [width] * arguments.heads, method=method)
-        elif way == LOCAL:
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        query, key, value = (states.transpose(1, 2) for states in (query, key, value))
+        if way == LOCAL:
             output = local(query, key, value)
         elif way == "masked SDPA":
             output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
         else:
             scores = query @ key.mT * arguments.head_dim**-0.5
             output = scores.masked_fill(~visible, float("-inf")).softmax(-1) @ value
-        output.transpose(1, 2).backward(gradient)
+        return output.transpose(1, 2)
+
+    layer = Layer([width] * arguments.heads, "flex" if way == FLEX else None)
+    run: Callable = layer if way.startswith("scale-aware") else attend
+    if way == COMPILED:
+        run = torch.compile(layer, dynamic=True)
+    elif way == EXPORTED:
+        any_length = {1: torch.export.Dim("tokens", min=1, max=2**17)}
+        run = torch.export.export(layer, tuple(leaves), dynamic_shapes=(any_length,) * 3).module()
+
+    def step():
+        run(*leaves).backward(gradient)
         for leaf in leaves:
             leaf.grad = None
 
-    return step
+    return torch.no_grad()(lambda: run(*leaves)) if arguments.inference else step
+
+
+class Layer(torch.nn.Module):
+    """Scale-aware attention as compilers see it in a model."""
+
+    def __init__(self, windows: list[int], method: str | None):
+        super().__init__()
+        self.windows, self.method = windows, method
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        query, key, value = (states.transpose(1, 2) for states in (query, key, value))
+        return scale_aware_attention(query, key, value, self.windows, method=self.method).transpose(1, 2)
 
 
 def model_step(name: str, tokens: int, arguments: argparse.Namespace) -> Callable[[], None]:
@@ -130,7 +151,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, nargs="*", default=[128, 256, 512, 1024, 2048, 4096], help="lengths N")
     parser.add_argument("--windows", nargs="+", default=["1", "3", "32", "N/16"], help="half-widths of all heads")
-    parser.add_argument("--ways", nargs="+", choices=[*WAYS, FLEX, LOCAL], help="default: all but local-attention")
+    ways = [*WAYS, FLEX, LOCAL, COMPILED, EXPORTED]
+    parser.add_argument("--ways", nargs="+", choices=ways, help="default: the first three")
+    parser.add_argument("--inference", action="store_true", help="attention without its backward pass")
     parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
     parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
     parser.add_argument("--model-tokens", type=int, nargs="*", default=[512, 4096], help="lengths N for whole models")
@@ -152,7 +175,8 @@ def main() -> None:
         for row in compare(attention_step, ways, arguments, tokens, window)
     ]
     if table:
-        print(f"\nAttention, forward and backward: {arguments.heads} heads of {arguments.head_dim}\n")
+        passes = "forward" if arguments.inference else "forward and backward"
+        print(f"\nAttention, {passes}: {arguments.heads} heads of {arguments.head_dim}\n")
         print(markdown("N | w | way | time | speed | memory", table))
     table = [row for tokens in arguments.model_tokens for row in compare(model_step, list(MODELS), arguments, tokens)]
     if table:
