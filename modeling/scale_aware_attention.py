@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import groupby
+from operator import index
 from typing import NamedTuple
 
 import torch
@@ -217,6 +218,8 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
     if isinstance(windows, torch.Tensor):
         limits = windows
     else:
+        # Numbers that compiled code takes for fixed: bands of any width, for texts of any length, take it minutes.
+        windows = [None if window is None else index(window) for window in windows]
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
     whole = [_Group(heads, tokens, limits)]
