@@ -118,8 +118,9 @@ def _multiplies_well(query: torch.Tensor) -> bool:
     Whether matrix products are as precise as the fused kernel, which adds up in float32, and faster: on a processor,
     but not compiled for any length.
     """
-    precise = query.dtype in (torch.float32, torch.float64)
-    return precise and query.device.type == "cpu" and not torch.compiler.is_compiling()
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return query.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
 
 
 def _fused(

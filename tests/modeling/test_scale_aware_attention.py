@@ -192,6 +192,15 @@ def test_long_and_short_sentences_under_autocast(monkeypatch):
     assert (found - exact).abs().mean() < 0.05
 
 
+def test_gradients_of_padding_under_autocast():
+    """Half precision hides less: what hides a key must not become infinite."""
+    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
+    with torch.autocast("cpu", torch.float16):
+        output = scale_aware_attention(*tensors, [1] * 4, real_tokens(), method="banded")
+    gradients = torch.autograd.grad(output.float().square().sum(), tensors)
+    assert all(gradient.isfinite().all() for gradient in (output, *gradients))
+
+
 def calls_of(monkeypatch) -> list[tuple[str, int]]:
     """The method of each group of heads, and how many heads are in it."""
     calls = []
