@@ -10,8 +10,8 @@ from torch.nn.functional import dropout, embedding, pad, scaled_dot_product_atte
 
 from .mask_bands import Band
 
-# Queries of a block are a multiple of the first, which is what the fused kernel takes at once, and at most the second.
-# Its keys are a multiple of the third, the numbers that a processor works on at once.
+# The fused kernel takes so many queries at once; a block has up to a multiple of them, and at most the second number.
+# Its keys are cut to a multiple of the third, the numbers that a processor works on at once.
 QUERIES, MOST_QUERIES, LANES = 32, 256, 16
 # Bands that reach over so few keys are not left to the fused kernel on a CPU.
 NARROW = 8
@@ -94,7 +94,7 @@ def band_attention(
     tokens, reach = query.shape[2], band.before + band.after
     narrow = others is None and reach <= NARROW and _multiplies_well(query)
     block = LANES - reach if narrow else block_size(band)
-    # One block more than needed: an exported program that may have a single one is refused.
+    # Exported: one block more than needed, as a program that may have a single one is refused.
     blocks = (tokens - 1) // block + (2 if torch.compiler.is_exporting() else 1)
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
@@ -116,7 +116,7 @@ def band_attention(
 def _multiplies_well(query: torch.Tensor) -> bool:
     """
     Whether matrix products are as precise as the fused kernel, which adds up in float32, and faster: on a processor,
-    but not compiled for any length.
+    and not compiled, which is slower for texts of any length.
     """
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return False
@@ -175,7 +175,10 @@ def _blocks(states: torch.Tensor, dim: int, blocks: int, block: int) -> torch.Te
     """The states of each block: dimension `dim`, the tokens, becomes `block`, and all before it one."""
     if torch.compiler.is_exporting():
         return _rows(states, _places(blocks, block, Band(0, 0), states.device))
-    states = pad(states, (0, 0) * (states.dim() - 1 - dim) + (0, blocks * block - states.shape[dim]))
+    missing = list(states.shape)
+    missing[dim] = blocks * block - missing[dim]
+    # Not padded: compiled code expects a copy, and padding by nothing would keep other strides.
+    states = torch.cat([states, states.new_zeros(missing)], dim)
     return states.unflatten(dim, (blocks, block)).flatten(0, dim)
 
 

@@ -18,8 +18,8 @@ from .mask_bands import UNBOUNDED, Band
 
 METHODS = ("materialized", "dense", "banded", "flex")
 # One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
-# for up to so many multiply-adds a group; measured on a CPU.
-SHORT, LITTLE = 64, 2_500_000
+# for so few multiply-adds a group, where the mask and softmax of a score count as 32 dimensions; measured on a CPU.
+SHORT, LITTLE = 64, 6_000_000
 
 
 def scale_aware_attention(
@@ -51,7 +51,7 @@ def scale_aware_attention(
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
             - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
-            - `None`: for each window, the faster of `"dense"` and `"banded"` on a CPU. An exported program, which
+            - `None`: the faster of `"dense"` and `"banded"` on a CPU, for each window or, of a small input, for all. An exported program, which
               takes any length, has bands for windows of up to 256. `"dense"` for a tensor of windows in compiled code,
               which cannot read it.
 
@@ -234,10 +234,10 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
         unbounded = min(column) >= tokens - 1
         groups.append(_Group(end - start, reach, None if unbounded else limits[:, start : start + 1]))
         start = end
-    # Compiled code would be tied to some sizes.
-    if method is None and not torch.compiler.is_compiling() and query.numel() * tokens <= LITTLE * len(groups):
-        return whole
-    return groups
+    if method is not None or torch.compiler.is_compiling() or all(group.limits is None for group in groups):
+        return groups  # compiled code would be tied to some sizes
+    work = query.shape[:3].numel() * tokens * (query.shape[3] + 32)
+    return whole if work <= LITTLE * len(groups) else groups
 
 
 def _most_tokens(query: torch.Tensor) -> int:
