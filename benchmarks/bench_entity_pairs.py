@@ -22,7 +22,7 @@ from msattn import (
     RelationExtractionPipeline,
 )
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
-from msattn.data.corpora.demo_corpus import write_demo
+from msattn.data.demo_corpus import write_demo
 from msattn.data.inputs.entity_markers import add_entity_markers
 
 LABELS = 19

@@ -19,7 +19,7 @@ from bench_parser_prediction import prediction
 from transformers import AutoTokenizer, pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.treebanks import read_treebank
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -21,8 +21,8 @@ from transformers import AutoModel, AutoTokenizer, TrainingArguments
 from msattn import PairwiseParser
 from msattn.arguments.experiment_arguments import ExperimentArguments
 from msattn.command_line import parse_arguments as parse_flags
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.inputs.parser_windows import has_root
+from msattn.data.treebanks import read_treebank
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.tasks.dependency_parsing import DependencyParsing, ParsingTrainer
 from msattn.tasks.experiment import Experiment

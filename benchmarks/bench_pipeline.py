@@ -22,9 +22,9 @@ from msattn import (
     MultiScaleBertConfig,
     RelationExtractionPipeline,
 )
-from msattn.data.corpora.demo_corpus import write_demo
-from msattn.data.corpora.relations import read_relations
+from msattn.data.demo_corpus import write_demo
 from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations
+from msattn.data.relations import read_relations
 
 
 def load(arguments: argparse.Namespace) -> tuple[RelationExtractionPipeline, list[dict]]:

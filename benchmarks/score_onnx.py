@@ -14,8 +14,8 @@ from transformers import pipeline
 from msattn import AutoModelForDependencyParsing, onnx
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.auto import auto_class_of
-from msattn.data.corpora.relations import read_relations
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.relations import read_relations
+from msattn.data.treebanks import read_treebank
 from msattn.metrics import score_semeval, score_trees
 
 

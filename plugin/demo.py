@@ -11,7 +11,7 @@ from pathlib import Path
 import datasets
 from transformers.utils import logging
 
-from msattn.data.corpora.demo_corpus import DEMO_SENTENCE, write_demo
+from msattn.data.demo_corpus import DEMO_SENTENCE, write_demo
 from msattn.run import run
 from msattn.tasks.relation_extraction import RelationExtraction
 

@@ -29,14 +29,14 @@ from msattn.argument_values import Count
 from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction, auto_class_of
 from msattn.command_line import named, parse_arguments
-from msattn.data.corpora.ranking import filled_text, query_rows
-from msattn.data.corpora.sentences import text_columns
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.conllu_lines import TAG_CELLS, with_tree
 from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
+from msattn.data.ranking import filled_text, query_rows
+from msattn.data.sentences import text_columns
 from msattn.errors import UserError, shown
 from msattn.onnx.runtime import is_exported
 from msattn.onnx.runtime import load as load_exported

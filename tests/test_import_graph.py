@@ -20,32 +20,33 @@ ROOMS = {
     "results": "errors writing",
     "command_line": "errors writing argument_values plain_numbers",
     "data.files": "errors plain_numbers",
-    "data.corpora": "errors plain_numbers argument_values command_line data.files",
+    "data.formats": "errors plain_numbers data.files",
+    "data.corpora": "errors argument_values command_line data.files data.formats data",
     "data.inputs": "errors data.files",
-    "data": "data.corpora data.files data.inputs",
+    "data": "errors plain_numbers data.formats data.files data.inputs",
     "trees": "errors modeling",
     "guiding": "errors argument_values modeling data.files data.inputs",
     "metrics": "errors trees",
     "trainers": "errors writing modeling data.inputs guiding",
-    "arguments": "errors argument_values configuration modeling data.corpora trees",
+    "arguments": "errors argument_values configuration modeling data.formats trees",
     "tasks": (
-        "errors writing plain_numbers results command_line configuration modeling data.files data.corpora data.inputs "
-        "trees guiding metrics trainers arguments"
+        "errors writing plain_numbers results command_line configuration modeling data.files data.formats data "
+        "data.inputs trees guiding metrics trainers arguments"
     ),
-    "pipelines": "errors configuration modeling data.files data.corpora data.inputs trees",
+    "pipelines": "errors configuration modeling data.files data.formats data data.inputs trees",
     "analysis": (
-        "errors results argument_values command_line configuration modeling data.files data.corpora data.inputs trees "
-        "arguments pipelines"
+        "errors results argument_values command_line configuration modeling data.files data.formats data "
+        "data.inputs trees arguments pipelines"
     ),
     "auto": "errors configuration modeling pipelines",
     "predict": (
-        "errors argument_values command_line configuration data.files data.corpora data.inputs arguments pipelines "
-        "auto onnx"
+        "errors argument_values command_line configuration data.files data.formats data data.inputs "
+        "arguments pipelines auto onnx"
     ),
     "app": ("errors argument_values command_line modeling data.files data.inputs arguments pipelines analysis auto"),
     "onnx": "errors command_line configuration modeling arguments auto",
     "run": "command_line guiding arguments tasks analysis",
-    "demo": "data.corpora tasks run",
+    "demo": "data tasks run",
     "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto onnx",
 }
 

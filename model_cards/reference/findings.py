@@ -12,9 +12,9 @@ import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 from transformers import pipeline
 
-from msattn.data.corpora.ranking import read_ranking
-from msattn.data.corpora.tagged_words import read_tagged_words
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.ranking import read_ranking
+from msattn.data.tagged_words import read_tagged_words
+from msattn.data.treebanks import read_treebank
 from msattn.metrics.calibration import calibration_gap, expected_calibration_error, fit_temperature
 from msattn.tasks.model_card import markdown_text
 

@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from msattn.analysis.attention_maps import Text
 from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
 from msattn.configuration.any_encoder_config import AnyEncoderConfig
-from msattn.data.corpora.sentences import read_sentences
 from msattn.data.files.text_lines import text_lines
+from msattn.data.sentences import read_sentences
 from msattn.errors import UserError
 
 # The start of a JSON file, which a sentence is unlikely to match.
@@ -78,7 +78,7 @@ def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
     Reads texts from a file with one sentence per line, or from a table.
 
     Args:
-        path (`str`): The file, in UTF-8; tables as in [`~msattn.data.corpora.sentences.read_sentences`].
+        path (`str`): The file, in UTF-8; tables as in [`~msattn.data.sentences.read_sentences`].
         columns (`Sequence[str]`, *optional*): The one or two text columns of a table.
 
     Returns:

@@ -17,7 +17,7 @@ from transformers import (
 from msattn.analysis.arguments import load_config
 from msattn.analysis.attention_maps import Text, padded_batches
 from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
-from msattn.data.corpora.sentences import read_sentences
+from msattn.data.sentences import read_sentences
 from msattn.errors import UserError
 
 Batches = Callable[[], Iterator[BatchEncoding]]

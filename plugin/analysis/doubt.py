@@ -15,10 +15,10 @@ from msattn.analysis.arguments import load_config
 from msattn.analysis.pictures import check_output
 from msattn.argument_values import Count, Share
 from msattn.command_line import existing_file
-from msattn.data.corpora.treebanks import UNKNOWN, is_text_file, read_treebank
 from msattn.data.files.conllu_lines import conllu_lines_of_text, with_tree
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.raw_text import split_text
+from msattn.data.treebanks import UNKNOWN, is_text_file, read_treebank
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from msattn.analysis.examples_page import attention_fields, write_examples
 from msattn.analysis.fused_attention import FusedAttention, load_fusion_model
 from msattn.analysis.pictures import check_output
-from msattn.data.corpora.relation_rows import relation_row
 from msattn.data.files.records import json_lines
+from msattn.data.relation_rows import relation_row
 from msattn.errors import UserError, shown
 
 

@@ -27,7 +27,7 @@ from msattn.analysis.pictures import (
     picture_style,
     save_picture,
 )
-from msattn.data.corpora.relation_rows import TAG, relation_row
+from msattn.data.relation_rows import TAG, relation_row
 from msattn.errors import UserError
 
 # Blue and orange are safe for colour blindness; both ramps have the same brightness.

@@ -21,9 +21,9 @@ from msattn.analysis.pictures import COLORS, INK, MUTED, SUFFIXES, check_picture
 from msattn.analysis.probing import BestHead, Probe, best_heads, probe_pairs, probing_tables
 from msattn.analysis.word_pairs import DIRECTIONS, read_word_pairs
 from msattn.command_line import existing_file
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator
+from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.modeling.word_attention import word_attention
 from msattn.results import write_json

@@ -7,8 +7,8 @@ from typing import Any
 
 from msattn.argument_values import Count
 from msattn.arguments.data_arguments import HubDataArguments
-from msattn.data.corpora.glue import GLUE_TASKS
-from msattn.data.corpora.mtl16 import MTL16_DOMAINS
+from msattn.data.formats.glue import GLUE_TASKS
+from msattn.data.formats.mtl16 import MTL16_DOMAINS
 
 # Configuration fields of multi-scale fusion and its baselines.
 HEADS: dict[str, dict[str, Any]] = {

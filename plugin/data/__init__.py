@@ -6,17 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from msattn.data.corpora.glue import GLUE_TASKS, read_glue
-    from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16
-    from msattn.data.corpora.ranking import read_ranking
-    from msattn.data.corpora.relations import read_relations, relation_labels, to_relations
-    from msattn.data.corpora.sentences import read_sentences
-    from msattn.data.corpora.sentiment_trees import read_sentiment_trees
-    from msattn.data.corpora.snli import read_snli
-    from msattn.data.corpora.tagged_words import read_tagged_words, to_tagged_words
-    from msattn.data.corpora.trec import read_trec_ranking
-    from msattn.data.corpora.treebanks import read_treebank
     from msattn.data.files.word_vectors import read_word_vectors
+    from msattn.data.formats.glue import GLUE_TASKS, read_glue
+    from msattn.data.formats.mtl16 import MTL16_DOMAINS, read_mtl16
+    from msattn.data.formats.sentiment_trees import read_sentiment_trees
+    from msattn.data.formats.snli import read_snli
     from msattn.data.inputs.entity_markers import (
         ENTITY_MARKERS,
         add_entity_markers,
@@ -27,12 +21,17 @@ if TYPE_CHECKING:
     from msattn.data.inputs.sentence_inputs import encode_sentences
     from msattn.data.inputs.tagging_inputs import encode_tagged_words
     from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
+    from msattn.data.ranking import read_ranking, read_trec_ranking
+    from msattn.data.relations import read_relations, relation_labels, to_relations
+    from msattn.data.sentences import read_sentences
+    from msattn.data.tagged_words import read_tagged_words, to_tagged_words
+    from msattn.data.treebanks import read_treebank
 
 # Most of them need datasets. The pipelines need other modules of this package only.
 _LAZY = {
     "ENTITY_MARKERS": "inputs.entity_markers",
-    "GLUE_TASKS": "corpora.glue",
-    "MTL16_DOMAINS": "corpora.mtl16",
+    "GLUE_TASKS": "formats.glue",
+    "MTL16_DOMAINS": "formats.mtl16",
     "add_entity_markers": "inputs.entity_markers",
     "add_words": "inputs.word_tokenizer",
     "encode_relation_dataset": "inputs.entity_markers",
@@ -40,20 +39,20 @@ _LAZY = {
     "encode_sentences": "inputs.sentence_inputs",
     "encode_tagged_words": "inputs.tagging_inputs",
     "encode_treebank": "inputs.parser_inputs",
-    "read_glue": "corpora.glue",
-    "read_mtl16": "corpora.mtl16",
-    "read_ranking": "corpora.ranking",
-    "read_relations": "corpora.relations",
-    "read_sentences": "corpora.sentences",
-    "read_sentiment_trees": "corpora.sentiment_trees",
-    "read_snli": "corpora.snli",
-    "read_tagged_words": "corpora.tagged_words",
-    "read_trec_ranking": "corpora.trec",
-    "read_treebank": "corpora.treebanks",
+    "read_glue": "formats.glue",
+    "read_mtl16": "formats.mtl16",
+    "read_ranking": "ranking",
+    "read_relations": "relations",
+    "read_sentences": "sentences",
+    "read_sentiment_trees": "formats.sentiment_trees",
+    "read_snli": "formats.snli",
+    "read_tagged_words": "tagged_words",
+    "read_trec_ranking": "ranking",
+    "read_treebank": "treebanks",
     "read_word_vectors": "files.word_vectors",
-    "relation_labels": "corpora.relations",
-    "to_relations": "corpora.relations",
-    "to_tagged_words": "corpora.tagged_words",
+    "relation_labels": "relations",
+    "to_relations": "relations",
+    "to_tagged_words": "tagged_words",
     "train_word_tokenizer": "inputs.word_tokenizer",
 }
 

@@ -13,7 +13,7 @@ from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase, pipel
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.corpora.negative_label import find_negative_label
+from msattn.data.negative_label import find_negative_label
 from msattn.errors import UserError
 from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
 from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input, sequence_of

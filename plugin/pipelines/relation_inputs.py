@@ -9,8 +9,8 @@ from itertools import accumulate, permutations
 from numbers import Integral
 from typing import Any
 
-from msattn.data.corpora.relation_rows import TAG, character_span, relation_row, string_cell
 from msattn.data.files.checked_text import check_text
+from msattn.data.relation_rows import TAG, character_span, relation_row, string_cell
 from msattn.errors import UserError, shown
 
 WHERE = "the input"
@@ -49,7 +49,7 @@ def read_input(inputs: Any, pairs: Sequence | None = None) -> Sentence:
 
     Args:
         inputs (`Any`):
-            A text with tags, a row of [`~msattn.data.corpora.relation_rows.relation_row`], `{"text" or "tokens",
+            A text with tags, a row of [`~msattn.data.relation_rows.relation_row`], `{"text" or "tokens",
             "entities"}` or a spaCy `Doc`.
         pairs (`Sequence`, *optional*):
             Pairs of entities: numbers, from 0, or types. Default: all ordered pairs of different spans.

@@ -29,11 +29,11 @@ from msattn.arguments.pretrained import (
     load_tokenizer,
 )
 from msattn.command_line import existing_file
-from msattn.data.corpora.treebanks import UNKNOWN, has_trees, read_treebank, to_treebank
 from msattn.data.files.conllu_lines import tag_columns, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.data.inputs.word_labels import learn_labels, tag_words
+from msattn.data.treebanks import UNKNOWN, has_trees, read_treebank, to_treebank
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.parsing import Tree, score_trees, tree_shapes

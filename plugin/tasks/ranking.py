@@ -17,8 +17,7 @@ from msattn.arguments.classifier_arguments import ClassifierArguments
 from msattn.arguments.pretrained import ModelArguments, load_model, load_tokenizer
 from msattn.arguments.ranking_arguments import RankingDataArguments
 from msattn.command_line import existing_file
-from msattn.data.corpora.ranking import RankingData, read_ranking, sample_negatives
-from msattn.data.corpora.trec import read_trec_ranking
+from msattn.data.ranking import RankingData, read_ranking, read_trec_ranking, sample_negatives
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.ranking import score_ranking, write_run

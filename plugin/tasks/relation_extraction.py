@@ -28,20 +28,20 @@ from msattn.arguments.relation_arguments import (
 from msattn.command_line import existing_file
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.configuration.configuration_pairwise import PairwiseConfig
-from msattn.data.corpora.entity_rows import Negatives
-from msattn.data.corpora.negative_label import find_negative_label
-from msattn.data.corpora.relations import (
-    UnknownLabelError,
-    random_pairs,
-    read_relations,
-    relation_labels,
-    to_relations,
-)
 from msattn.data.inputs.entity_markers import (
     EntityPiecesCollator,
     add_entity_markers,
     encode_relation_dataset,
     without_markers,
+)
+from msattn.data.negative_label import find_negative_label
+from msattn.data.negatives import Negatives
+from msattn.data.relations import (
+    UnknownLabelError,
+    random_pairs,
+    read_relations,
+    relation_labels,
+    to_relations,
 )
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments

@@ -12,12 +12,12 @@ from datasets import Dataset
 from msattn.arguments.pretrained import ModelArguments
 from msattn.arguments.sentence_arguments import SentenceDataArguments
 from msattn.command_line import existing_file
-from msattn.data.corpora.glue import GLUE_TASKS, read_glue
-from msattn.data.corpora.mtl16 import read_mtl16
-from msattn.data.corpora.relations import relation_labels
-from msattn.data.corpora.sentences import read_sentences, to_sentences
-from msattn.data.corpora.sentiment_trees import SENTIMENTS
-from msattn.data.corpora.snli import SNLI_LABELS
+from msattn.data.formats.glue import GLUE_TASKS, read_glue
+from msattn.data.formats.mtl16 import read_mtl16
+from msattn.data.formats.sentiment_trees import SENTIMENTS
+from msattn.data.formats.snli import SNLI_LABELS
+from msattn.data.relations import relation_labels
+from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError
 from msattn.plain_numbers import plain_float
 from msattn.tasks.hub_data import load_hub_dataset

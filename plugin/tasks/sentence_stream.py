@@ -18,7 +18,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from msattn.data.corpora.treebanks import treebank_chunks
+from msattn.data.treebanks import treebank_chunks
 from msattn.writing import write_whole
 
 # Sentences of a chunk: enough for batches of similar length, and few enough to lose no more than a minute or so.
@@ -34,7 +34,7 @@ class SentenceStream:
     A file of sentences without trees, which is never in memory as a whole.
 
     Args:
-        path (`str`): The file; see [`~msattn.data.corpora.treebanks.read_treebank`].
+        path (`str`): The file; see [`~msattn.data.treebanks.read_treebank`].
         most (`int`, *optional*): The number of sentences to read, at most.
     """
 

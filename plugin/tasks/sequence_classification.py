@@ -38,8 +38,8 @@ from msattn.arguments.sentence_arguments import (
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.corpora.glue import GLUE_TASKS
-from msattn.data.corpora.mtl16 import MTL16_DOMAINS
+from msattn.data.formats.glue import GLUE_TASKS
+from msattn.data.formats.mtl16 import MTL16_DOMAINS
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import write_glue_submission

@@ -26,9 +26,9 @@ from msattn.arguments.classifier_arguments import ClassifierArguments
 from msattn.arguments.pretrained import ModelArguments
 from msattn.arguments.scratch_arguments import ScratchArguments
 from msattn.arguments.tagging_arguments import TaggingDataArguments
-from msattn.data.corpora.tagged_words import read_tagged_words, to_tagged_words
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_pieces import NO_LABEL
+from msattn.data.tagged_words import read_tagged_words, to_tagged_words
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics.tagging import ENTITY_TAG, entity_scorer, marks_entities, score_tags, tagging_report

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from msattn.data.corpora.demo_corpus import write_demo
+from msattn.data.demo_corpus import write_demo
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 TREE = "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from msattn.data.corpora.demo_corpus import DemoPaths, write_demo
+from msattn.data.demo_corpus import DemoPaths, write_demo
 from tests.scripts.command_line import command_line
 from tests.tiny_models import saved_encoder
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from safetensors.torch import load_file
 
 import run_re
-from msattn.data.corpora.demo_corpus import DemoPaths
+from msattn.data.demo_corpus import DemoPaths
 from tests.scripts.command_line import command_line
 
 ROOT = Path(run_re.__file__).parent

@@ -33,7 +33,7 @@ from msattn import (
     PairwiseForRelationClassification,
     PairwiseParser,
 )
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.treebanks import read_treebank
 from msattn.modeling.any_encoder import encoder_class
 from msattn.tasks import hub_data
 from tests.scripts.command_line import command_line

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from msattn import AutoModelForRelationExtraction
-from msattn.data.corpora.demo_corpus import DemoPaths
+from msattn.data.demo_corpus import DemoPaths
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
 from tests.scripts.test_any_encoder import save_encoder
 

@@ -12,8 +12,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 
 import msattn  # noqa: F401
 import run_glue
-from msattn.data.corpora.mtl16 import MTL16_DOMAINS
-from msattn.data.corpora.sentiment_trees import SENTIMENTS
+from msattn.data.formats.mtl16 import MTL16_DOMAINS
+from msattn.data.formats.sentiment_trees import SENTIMENTS
 
 SCRIPT = run_glue
 SMALL = [

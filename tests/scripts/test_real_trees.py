@@ -10,7 +10,7 @@ import pytest
 
 import run_parsing
 from msattn.analysis.__main__ import main
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
 
 SCRIPT = run_parsing

@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 from transformers import pipeline
 
 import run_parsing
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
+from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
 from msattn.tasks import sentence_stream
 from msattn.tasks.dependency_parsing import ParsingTrainer

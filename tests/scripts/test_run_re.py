@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, pipeline
 
 from msattn import AutoModelForRelationExtraction, UserError
-from msattn.data.corpora.relations import read_relations
+from msattn.data.relations import read_relations
 from tests.scripts.relation_runs import arguments, logged, read_json, run, same_weights
 
 TIMINGS = ("_runtime", "_per_second")

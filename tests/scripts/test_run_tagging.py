@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
 
 import run_tagging
-from msattn.data.corpora.tagged_words import read_tagged_words
+from msattn.data.tagged_words import read_tagged_words
 from msattn.tasks import hub_data
 
 SCRIPT = run_tagging

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from msattn.data.corpora.treebanks import read_treebank
+from msattn.data.treebanks import read_treebank
 from tests.scripts.relation_runs import ROOT
 from tests.scripts.test_run_parsing import TREES, conllu
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from msattn.argument_values import Count, Range, Seed
 from msattn.command_line import parse_arguments, run_cli
-from msattn.data.corpora.glue import read_glue
+from msattn.data.formats.glue import read_glue
 from msattn.errors import UserError
 
 
@@ -56,7 +56,7 @@ def sts_ranking(
         seed (`int`, *optional*, defaults to 42): Random seed of the sampled negatives.
 
     Yields:
-        `dict[str, Any]`: A row for [`~msattn.data.corpora.ranking.read_ranking`]. The id of a query is `q` and the
+        `dict[str, Any]`: A row for [`~msattn.data.ranking.read_ranking`]. The id of a query is `q` and the
         `idx` of its first pair, that of a candidate `s` and the `idx` of its first pair.
     """
     queries: dict[str, int] = {}

@@ -1,6 +1,8 @@
-"""Checks texts that files of predictions hold."""
+"""Checks texts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from msattn.errors import UserError, shown
 
@@ -41,3 +43,20 @@ def check_cell(text: str | None, name: str, where: str) -> None:
     if text is not None and any(sign in text for sign in "\t\r\n"):
         raise UserError(f"{where}: the {name} {shown(text)} has a tab or a line end, which its column cannot hold.")
     check_text(text or "", where)
+
+
+def filled_text(value: Any, where: str, problem: str) -> str:
+    """
+    Returns `value` if it is a usable text.
+
+    Args:
+        value (`Any`): The value to check.
+        where (`str`): Its location, which starts the error message.
+        problem (`str`): The error message for a value that is not a string or is blank.
+
+    Raises:
+        UserError: The value is not a string, is blank or has a lone surrogate.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(f"{where}: {problem}.")
+    return check_text(value, where)

@@ -138,7 +138,7 @@ def encode_relation_dataset(
     style: str = "plain",
 ) -> Dataset:
     """
-    Encodes a dataset of [`~msattn.data.corpora.relations.read_relations`] with [`encode_relations`].
+    Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
 
     Args:
         dataset (`datasets.Dataset`):

@@ -30,7 +30,7 @@ def encode_treebank(
     Encodes a treebank as parser inputs, with one row per window; see [`parser_inputs`].
 
     Args:
-        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.corpora.treebanks.read_treebank`].
+        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.treebanks.read_treebank`].
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
         relations (`Mapping[str, int]`): Relation ids. The loss ignores relations that are not in it.
         max_length (`int`, *optional*): Maximum number of tokens per row. Default: no limit.

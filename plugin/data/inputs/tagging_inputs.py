@@ -27,7 +27,7 @@ def encode_tagged_words(
     `max_length` are split between words into several rows.
 
     Args:
-        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.corpora.tagged_words.read_tagged_words`].
+        dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.tagged_words.read_tagged_words`].
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
         labels (`Mapping[str, int]`): Ids by tag.
         max_length (`int`, *optional*): Maximum number of tokens per row. Default: no limit.

@@ -12,8 +12,8 @@ from msattn import PairwiseConfig, PairwiseParser
 from msattn.analysis import Doubt, doubts, most_doubtful
 from msattn.analysis.__main__ import main
 from msattn.analysis.doubt import annotation
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
+from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from tests.tiny_models import WORDS, tiny_tokenizer
 

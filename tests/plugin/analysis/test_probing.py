@@ -31,10 +31,10 @@ from msattn.analysis import (
 from msattn.analysis.__main__ import main
 from msattn.analysis.arguments import load_encoder
 from msattn.analysis.word_pairs import FARTHEST
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import encode_treebank
 from msattn.data.inputs.word_pieces import NO_LABEL
+from msattn.data.treebanks import read_treebank
 from tests.plugin.analysis.tiny_encoders import CONFIGS, SIZES, tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 

@@ -14,10 +14,10 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 
-from msattn.data.corpora.tagged_words import read_tagged_words
 from msattn.data.inputs.entity_markers import encode_relation_dataset
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.data.inputs.words import split_words
+from msattn.data.tagged_words import read_tagged_words
 from msattn.errors import UserError
 from msattn.guiding.cooccurrence import PositivePMI
 from msattn.guiding.dependency_trees import DependencyTrees, parsed, read_conllu

@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 from transformers import EvalPrediction
 
-from msattn.data.corpora.relations import random_pairs
+from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 from msattn.tasks.relation_extraction import RelationExtraction
 from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report

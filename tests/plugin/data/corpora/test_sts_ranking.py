@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from msattn.data.corpora.ranking import read_ranking
 from msattn.data.corpora.sts_ranking import main, sts_ranking
+from msattn.data.ranking import read_ranking
 from msattn.errors import UserError
 
 PAIRS = [

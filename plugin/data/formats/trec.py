@@ -5,76 +5,15 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from msattn.data.corpora.ranking import RankingData, filled_text, ranking_data
+from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 from msattn.plain_numbers import plain_int
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
-
-
-def read_trec_ranking(
-    run_file: str | os.PathLike,
-    queries_files: Sequence[str | os.PathLike],
-    collection_files: Sequence[str | os.PathLike],
-    qrels_files: Sequence[str | os.PathLike] = (),
-    relevance_level: int = 1,
-    add_relevant: bool = False,
-) -> RankingData:
-    """
-    Reads the candidates of a first-stage ranking with their texts and relevance.
-
-    Args:
-        run_file (`str` or `os.PathLike`): Lines `query Q0 document rank score tag`; rank and score are ignored.
-        queries_files (`Sequence[str | os.PathLike]`):
-            Lines `id TAB text`, or BEIR's JSON lines with `_id` and `text` in `.jsonl` files.
-        collection_files (`Sequence[str | os.PathLike]`):
-            Documents in the same formats. A `title` in JSON lines is prepended to the text.
-        qrels_files (`Sequence[str | os.PathLike]`, *optional*, defaults to `()`):
-            Lines `query 0 document relevance`, or BEIR's `query TAB document TAB relevance` with its header. Unjudged
-            documents are not relevant. Without a relevant document for any query of the run, the data are unlabelled.
-        relevance_level (`int`, *optional*, defaults to 1): Minimum relevance of a relevant document.
-        add_relevant (`bool`, *optional*, defaults to `False`):
-            Whether to add relevant documents that the run lacks as candidates. Use it for training only.
-
-    Returns:
-        `RankingData`: The queries with their candidates.
-
-    Raises:
-        UserError: A line has the wrong number of fields, a query or document has no text, or an id is repeated with
-            different content. The message names file and line.
-    """
-    run = _read_run(run_file)
-    relevant = _read_qrels(qrels_files, relevance_level)
-    labelled = not relevant.keys().isdisjoint(run)
-    missed = {
-        query: {document: where for document, where in relevant.get(query, {}).items() if document not in documents}
-        for query, documents in run.items()
-    }
-    if add_relevant:
-        run = {query: {**documents, **missed[query]} for query, documents in run.items()}
-        missed = {}
-    queries = _read_texts(
-        queries_files, {query: next(iter(documents.values())) for query, documents in run.items()}, "query"
-    )
-    wanted = {document: where for documents in reversed(run.values()) for document, where in documents.items()}
-    texts = _read_texts(collection_files, wanted, "document")
-    pairs = (
-        {
-            "query_id": query,
-            "candidate_id": document,
-            "query": queries[query],
-            "text": texts[document],
-            "label": int(document in relevant.get(query, {})) if labelled else None,
-        }
-        for query, documents in run.items()
-        for document in documents
-    )
-    return replace(ranking_data(pairs, os.fspath(run_file)), missed={query: set(ids) for query, ids in missed.items()})
 
 
 def _fields(path: str | os.PathLike, form: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -86,7 +25,7 @@ def _fields(path: str | os.PathLike, form: Sequence[str]) -> Iterator[tuple[str,
             yield where, fields
 
 
-def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
+def read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
     """The location of each line, by query and document id."""
     run: dict[str, dict[str, str]] = defaultdict(dict)
     for where, (query, _, document, *_) in _fields(path, ("query", "Q0", "document", "rank", "score", "tag")):
@@ -95,7 +34,7 @@ def _read_run(path: str | os.PathLike) -> dict[str, dict[str, str]]:
     return dict(run)
 
 
-def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict[str, str]]:
+def read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict[str, str]]:
     """The location of each judgement, by query and relevant document id."""
     relevant: dict[str, dict[str, str]] = defaultdict(dict)
     judged: dict[tuple[str, str], int] = {}
@@ -118,7 +57,7 @@ def _read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dic
     return relevant
 
 
-def _read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], what: str) -> dict[str, str]:
+def read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], what: str) -> dict[str, str]:
     """The texts of the ids in `wanted`, which maps each id to the location that refers to it."""
     texts: dict[str, str] = {}
     for path in paths:

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from msattn.data import read_relations
-from msattn.data.corpora.demo_corpus import DEMO_SENTENCE, TEST, TRAIN, VALIDATION, write_demo
+from msattn.data.demo_corpus import DEMO_SENTENCE, TEST, TRAIN, VALIDATION, write_demo
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from msattn.data.corpora.treebanks import read_treebank
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
+from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 
 TREES = """# newdoc

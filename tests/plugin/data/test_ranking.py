@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from msattn.data.corpora.ranking import RankingData, read_ranking, sample_negatives
-from msattn.data.corpora.trec import read_trec_ranking
+from msattn.data.ranking import RankingData, read_ranking, read_trec_ranking, sample_negatives
 from msattn.errors import UserError
 
 ROW = {"query": "a cat", "candidates": [{"text": "the cat", "label": 1}, {"text": "a dog", "label": 0}]}

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from msattn.data import read_relations
-from msattn.data.corpora.entity_rows import Negatives
-from msattn.data.corpora.relations import random_pairs
+from msattn.data.negatives import Negatives
+from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 
 TACRED = {

@@ -12,14 +12,14 @@ from typing import Any
 
 from datasets import Dataset, Features, Value
 
-from msattn.data.corpora.glue import GLUE_TASKS
-from msattn.data.corpora.mtl16 import read_reviews
-from msattn.data.corpora.sentiment_trees import read_sentiment_trees
-from msattn.data.corpora.snli import read_snli
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import text_lines
+from msattn.data.formats.glue import GLUE_TASKS
+from msattn.data.formats.mtl16 import read_reviews
+from msattn.data.formats.sentiment_trees import read_sentiment_trees
+from msattn.data.formats.snli import read_snli
 from msattn.errors import UserError, shown
 from msattn.plain_numbers import NUMBER, is_odd_number
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16
-from msattn.data.corpora.sentences import read_sentences, text_columns
-from msattn.data.corpora.sentiment_trees import SENTIMENTS, read_sentiment_trees
-from msattn.data.corpora.snli import read_snli
+from msattn.data.formats.mtl16 import MTL16_DOMAINS, read_mtl16
+from msattn.data.formats.sentiment_trees import SENTIMENTS, read_sentiment_trees
+from msattn.data.formats.snli import read_snli
+from msattn.data.sentences import read_sentences, text_columns
 from msattn.errors import UserError
 
 TREES = r"""(3 (2 It) (4 (4 (2 's) (3 fun)) (2 .)))

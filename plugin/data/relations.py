@@ -14,12 +14,12 @@ from datasets import Sequence as SequenceFeature
 from datasets.utils import tqdm
 from transformers.utils import logging
 
-from msattn.data.corpora.entity_rows import Negatives, entities_of, pair_rows, random_pair
-from msattn.data.corpora.relation_rows import relation_row
-from msattn.data.corpora.semeval import semeval_rows
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.records import Located, csv_rows, guess_format, json_file, json_lines, parquet_rows, tsv_rows
 from msattn.data.files.text_lines import text_lines
+from msattn.data.formats.semeval import semeval_rows
+from msattn.data.negatives import Negatives, entities_of, pair_rows, random_pair
+from msattn.data.relation_rows import relation_row
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -56,8 +56,8 @@ def read_relations(
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         file_format (`str`, *optional*, defaults to `"auto"`):
-            The format, with the fields of [`~msattn.data.corpora.relation_rows.relation_row`] or of
-            [`~msattn.data.corpora.entity_rows.pair_rows`]:
+            The format, with the fields of [`~msattn.data.relation_rows.relation_row`] or of
+            [`~msattn.data.negatives.pair_rows`]:
 
             - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
             - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
@@ -109,8 +109,8 @@ def to_relations(
 
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`):
-            Rows with the fields of [`~msattn.data.corpora.relation_rows.relation_row`] or of
-            [`~msattn.data.corpora.entity_rows.pair_rows`]. Ids of a `ClassLabel` are replaced by its names.
+            Rows with the fields of [`~msattn.data.relation_rows.relation_row`] or of
+            [`~msattn.data.negatives.pair_rows`]. Ids of a `ClassLabel` are replaced by its names.
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
@@ -170,7 +170,7 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
 
     Returns:
         `datasets.Dataset` or `None`: The pairs, without labels, see
-        [`~msattn.data.corpora.entity_rows.random_pair`]; `None` if no sentence is long enough.
+        [`~msattn.data.negatives.random_pair`]; `None` if no sentence is long enough.
     """
     draw = random.Random(seed)
 

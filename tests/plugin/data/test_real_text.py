@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from msattn.data.corpora.mtl16 import MTL16_DOMAINS, read_mtl16
-from msattn.data.corpora.sentiment_trees import read_sentiment_trees
-from msattn.data.corpora.snli import read_snli
-from msattn.data.corpora.tagged_words import read_tagged_words
 from msattn.data.files.word_vectors import read_word_vectors
+from msattn.data.formats.mtl16 import MTL16_DOMAINS, read_mtl16
+from msattn.data.formats.sentiment_trees import read_sentiment_trees
+from msattn.data.formats.snli import read_snli
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_tokenizer import train_word_tokenizer
+from msattn.data.tagged_words import read_tagged_words
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from msattn.data.corpora.negative_label import find_negative_label
+from msattn.data.negative_label import find_negative_label
 from msattn.errors import UserError
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from msattn.data.corpora.relation_rows import relation_row
 from msattn.data.files.records import Located
+from msattn.data.relation_rows import relation_row
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -43,7 +43,7 @@ class Negatives:
 
 def pair_rows(rows: Located, negatives: Negatives | None = None) -> Iterator[tuple[str, Any]]:
     """
-    Expands rows with several entities to rows of [`~msattn.data.corpora.relation_rows.relation_row`].
+    Expands rows with several entities to rows of [`~msattn.data.relation_rows.relation_row`].
 
     - SpERT, CoNLL-04: `tokens` or `text`, `entities` (`{"start", "end", "type"}`, the end exclusive) and `relations`
       (`{"head", "tail", "type"}`, numbers of entities);

@@ -9,10 +9,10 @@ from datasets import Sequence as SequenceFeature
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from msattn.data.corpora.tagged_words import read_tagged_words, to_tagged_words
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.data.inputs.word_tokenizer import train_word_tokenizer
+from msattn.data.tagged_words import read_tagged_words, to_tagged_words
 from msattn.errors import UserError
 from tests.tiny_models import tiny_tokenizer
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from datasets import Dataset, Features, Value
 from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import rows_to_dataset
-from msattn.data.files.checked_text import check_text
+from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import text_lines
+from msattn.data.formats.trec import read_qrels, read_run, read_texts
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -85,6 +86,66 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
     """
     rows = READERS[_json_format(path)](path)
     return ranking_data(query_rows(rows), os.fspath(path))
+
+
+def read_trec_ranking(
+    run_file: str | os.PathLike,
+    queries_files: Sequence[str | os.PathLike],
+    collection_files: Sequence[str | os.PathLike],
+    qrels_files: Sequence[str | os.PathLike] = (),
+    relevance_level: int = 1,
+    add_relevant: bool = False,
+) -> RankingData:
+    """
+    Reads the candidates of a first-stage ranking with their texts and relevance.
+
+    Args:
+        run_file (`str` or `os.PathLike`): Lines `query Q0 document rank score tag`; rank and score are ignored.
+        queries_files (`Sequence[str | os.PathLike]`):
+            Lines `id TAB text`, or BEIR's JSON lines with `_id` and `text` in `.jsonl` files.
+        collection_files (`Sequence[str | os.PathLike]`):
+            Documents in the same formats. A `title` in JSON lines is prepended to the text.
+        qrels_files (`Sequence[str | os.PathLike]`, *optional*, defaults to `()`):
+            Lines `query 0 document relevance`, or BEIR's `query TAB document TAB relevance` with its header. Unjudged
+            documents are not relevant. Without a relevant document for any query of the run, the data are unlabelled.
+        relevance_level (`int`, *optional*, defaults to 1): Minimum relevance of a relevant document.
+        add_relevant (`bool`, *optional*, defaults to `False`):
+            Whether to add relevant documents that the run lacks as candidates. Use it for training only.
+
+    Returns:
+        `RankingData`: The queries with their candidates.
+
+    Raises:
+        UserError: A line has the wrong number of fields, a query or document has no text, or an id is repeated with
+            different content. The message names file and line.
+    """
+    run = read_run(run_file)
+    relevant = read_qrels(qrels_files, relevance_level)
+    labelled = not relevant.keys().isdisjoint(run)
+    missed = {
+        query: {document: where for document, where in relevant.get(query, {}).items() if document not in documents}
+        for query, documents in run.items()
+    }
+    if add_relevant:
+        run = {query: {**documents, **missed[query]} for query, documents in run.items()}
+        missed = {}
+    queries = read_texts(
+        queries_files, {query: next(iter(documents.values())) for query, documents in run.items()}, "query"
+    )
+    wanted = {document: where for documents in reversed(run.values()) for document, where in documents.items()}
+    texts = read_texts(collection_files, wanted, "document")
+    pairs = (
+        {
+            "query_id": query,
+            "candidate_id": document,
+            "query": queries[query],
+            "text": texts[document],
+            "label": int(document in relevant.get(query, {})) if labelled else None,
+        }
+        for query, documents in run.items()
+        for document in documents
+    )
+    return replace(ranking_data(pairs, os.fspath(run_file)), missed={query: set(ids) for query, ids in missed.items()})
 
 
 def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
@@ -208,23 +269,6 @@ def _texts(value: Any, name: str, where: str) -> list:
     if not isinstance(value, (str, list)):
         raise UserError(f'{where}: "{name}" must be a string or a list of strings.')
     return [value] if isinstance(value, str) else value
-
-
-def filled_text(value: Any, where: str, problem: str) -> str:
-    """
-    Returns `value` if it is a usable text.
-
-    Args:
-        value (`Any`): The value to check.
-        where (`str`): Its location, which starts the error message.
-        problem (`str`): The error message for a value that is not a string or is blank.
-
-    Raises:
-        UserError: The value is not a string, is blank or has a lone surrogate.
-    """
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{where}: {problem}.")
-    return check_text(value, where)
 
 
 def _identifier(value: Any, where: str) -> str | None:
