@@ -18,6 +18,7 @@ ROOMS = {
     "configuration": "",
     "modeling": "configuration",
     "results": "errors writing",
+    "streaming": "errors writing",
     "command_line": "errors writing argument_values plain_numbers",
     "data.files": "errors plain_numbers",
     "data.formats": "errors plain_numbers data.files",
