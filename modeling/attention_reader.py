@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from .attention_windows import honour_windows, with_windows
+from .attention_windows import with_windows
 from .received_attention import received_attention_mask
 from .row_attention import rows_attention_forward
 from .word_maps import LayerScores, Words, words_attention_forward
@@ -185,6 +185,5 @@ class AttentionReader:
 for _name, _forward in READERS.items():
     AttentionInterface.register(_name, with_windows(_forward))
     AttentionMaskInterface.register(_name, received_attention_mask)
-honour_windows()
 
 __all__ = ["AttentionReader", "ask_for_maps"]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .head_gates import _heads, _speaks_the_interface
@@ -17,8 +18,8 @@ from .received_attention import OWN_MASKS, AttentionRefused, is_cross_attention
 
 #: The attention implementations that honour windows.
 HONOURING = ("banded", "received", "words", "rows")
-# The mark that `install` leaves on a layer: its number among the self-attention layers.
-ROW = "_msattn_row"
+# The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
+ROW, NUMBERED = "_msattn_row", "_msattn_numbered"
 
 Model = TypeVar("Model", bound=nn.Module)
 OfHead = int | None
@@ -86,29 +87,25 @@ def set_windows(
     if config._attn_implementation not in HONOURING:
         raise AttentionRefused(_outside(owner))
     config.attention_windows, config.attention_windows_special_token_ids = rows, special
-    install(owner)
+    number_layers(owner)
+    _keep_windows(owner)
     return model
 
 
-def install(model: PreTrainedModel) -> None:
+def number_layers(model: PreTrainedModel) -> None:
     """
-    Numbers the layers of a model whose configuration has windows, and has it tell them where special tokens are.
+    Tells the layers of a model whose configuration has windows which of them are theirs.
 
     Raises:
         ValueError: The windows of the configuration do not fit the model.
         AttentionRefused: See [`set_windows`].
     """
-    config = model.config
-    # Versions without windows would ignore them in silence: with this entry, loading fails instead.
-    known = config._attn_implementation in HONOURING
-    config.attn_implementation = config._attn_implementation if known else "banded"
     _, layers = _owner(model)
-    _rows(config.attention_windows, list(layers.values()))
-    _token_ids(getattr(config, "attention_windows_special_token_ids", None) or ())
+    _rows(model.config.attention_windows, list(layers.values()))
+    _token_ids(getattr(model.config, "attention_windows_special_token_ids", None) or ())
     for number, layer in enumerate(layers):
         setattr(layer, ROW, number)
-    if _before_forward not in model._forward_pre_hooks.values():
-        model.register_forward_pre_hook(_before_forward, with_kwargs=True)
+    setattr(model, NUMBERED, True)
 
 
 def has_windows(config: PreTrainedConfig | None) -> bool:
@@ -214,36 +211,23 @@ def with_windows(forward: Callable[..., tuple[torch.Tensor, Any]]) -> Callable[.
     return windowed
 
 
-def honour_windows() -> None:
-    """
-    Has Transformers honour `config.attention_windows` whenever it builds a model: the model takes `"banded"` unless an
-    implementation that honours windows is asked for, and refuses all others. It is idempotent.
-    """
-    # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls
-    # nobody when a model is built. Its quantizers are called, but only at load, and a model has one of them.
-    choose, finish = PreTrainedModel.get_correct_attn_implementation, PreTrainedModel.post_init
-    if hasattr(choose, "honours_windows"):
+def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
+    """Switches a model whose configuration has windows to `"banded"` as it is built, unless it honours them."""
+    config = module.__dict__.get("config") if isinstance(module, PreTrainedModel) else None
+    if config is not None and has_windows(config):
+        _keep_windows(module)
+
+
+def _keep_windows(model: PreTrainedModel) -> None:
+    """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
+    config = model.config
+    if _before_forward in model._forward_pre_hooks.values():
         return
-
-    @wraps(choose)
-    def choose_honouring(self, requested_attention=None, *args, **kwargs):
-        if requested_attention == "banded" and not self._can_set_attn_implementation():
-            raise AttentionRefused(_outside(self))
-        if not has_windows(self.config):
-            return choose(self, requested_attention, *args, **kwargs)
-        requested = "banded" if requested_attention is None else requested_attention
-        _check_implementation(self, requested)
-        return choose(self, requested, *args, **kwargs)
-
-    @wraps(finish)
-    def finish_honouring(self, *args, **kwargs):
-        finish(self, *args, **kwargs)
-        if has_windows(self.config) and not _inner_models(self):
-            install(self)
-
-    choose_honouring.honours_windows = True  # type: ignore[attr-defined]
-    PreTrainedModel.get_correct_attn_implementation = choose_honouring
-    PreTrainedModel.post_init = finish_honouring
+    if config._attn_implementation not in HONOURING:
+        config._attn_implementation = "banded"
+    # Where msattn is missing, loading fails with this entry. Transformers would ignore the windows.
+    config.attn_implementation = config._attn_implementation
+    model.register_forward_pre_hook(_before_forward, with_kwargs=True)
 
 
 def _before_forward(
@@ -251,9 +235,16 @@ def _before_forward(
 ) -> tuple[tuple, dict[str, Any]] | None:
     """Refuses implementations that ignore windows, and says where special tokens are."""
     config = model.config
-    if not has_windows(config):
-        return None
-    _check_implementation(model, config._attn_implementation)
+    if not has_windows(config) or any(isinstance(child, PreTrainedModel) for child in model.children()):
+        return None  # a classifier shares its configuration with the model that has the layers
+    if config._attn_implementation not in HONOURING:
+        raise AttentionRefused(
+            f"{type(model).__name__} has attention windows, which attn_implementation="
+            f"{config._attn_implementation!r} would ignore: take one of {', '.join(HONOURING)}, or "
+            "msattn.set_windows(model, None)."
+        )
+    if not hasattr(model, NUMBERED):
+        number_layers(model)
     special = getattr(config, "attention_windows_special_token_ids", None)
     ids = kwargs.get("input_ids", args[0] if args else None)
     if not special or ids is None or kwargs.get("special_tokens") is not None:
@@ -261,14 +252,6 @@ def _before_forward(
     # `torch.isin` has no counterpart in ONNX.
     found = (ids.unsqueeze(-1) == torch.tensor(special, device=ids.device)).any(dim=-1)
     return args, {**kwargs, "special_tokens": found}
-
-
-def _check_implementation(model: nn.Module, implementation: str | None) -> None:
-    if implementation not in HONOURING:
-        raise AttentionRefused(
-            f"{type(model).__name__} has attention windows, which attn_implementation={implementation!r} would "
-            f"ignore: take one of {', '.join(HONOURING)}, or msattn.set_windows(model, None)."
-        )
 
 
 def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
@@ -338,9 +321,12 @@ def _takes_keywords(model: nn.Module) -> bool:
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
+# A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody
+# when a model is built. PyTorch does.
+register_module_module_registration_hook(_watch)
+
 __all__ = [
     "has_windows",
-    "honour_windows",
     "set_windows",
     "special_tokens_of",
     "windowed_mask",

@@ -16,7 +16,6 @@ from transformers.masking_utils import causal_mask_function
 from .attention_windows import (
     allowed_keys,
     has_windows,
-    honour_windows,
     special_tokens_of,
     windowed_mask,
     windows_of,
@@ -240,6 +239,5 @@ def _beside_special(
 # Here and not with the table of families: a checkpoint on the Hub brings this file along.
 AttentionInterface.register("banded", banded_attention_forward)
 AttentionMaskInterface.register("banded", banded_attention_mask)
-honour_windows()
 
 __all__ = ["banded_attention_forward", "banded_attention_mask"]

@@ -141,8 +141,9 @@ def test_windows_are_saved_and_loaded(tmp_path):
         assert torch.equal(states(model, inputs_of()), expected)
         # Where msattn is not installed, Transformers refuses an implementation that it does not know.
         assert json.loads((tmp_path / folder / "config.json").read_text())["attn_implementation"] == "banded"
-    with pytest.raises(AttentionRefused, match="has attention windows, which attn_implementation='sdpa' would ignore"):
-        AutoModel.from_pretrained(tmp_path / "first", attn_implementation="sdpa")
+    assert torch.equal(
+        states(AutoModel.from_pretrained(tmp_path / "first", attn_implementation="sdpa"), inputs_of()), expected
+    )
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "first", attn_implementation="received")
     inner = model.base_model
     torch.testing.assert_close(states(inner, inputs_of()), expected, rtol=1e-4, atol=1e-5)
@@ -150,11 +151,14 @@ def test_windows_are_saved_and_loaded(tmp_path):
 
 def test_nothing_ignores_windows():
     model = set_windows(model_of("bert"), 2, SPECIAL)
-    with pytest.raises(AttentionRefused, match="'eager' would ignore"):
-        model.set_attn_implementation("eager")
-    model.config._attn_implementation = "sdpa"
-    with pytest.raises(AttentionRefused, match="'sdpa' would ignore"):
-        model(**inputs_of())
+    built = AutoModel.from_config(model.config, attn_implementation="sdpa")
+    assert built.config._attn_implementation == "banded"
+    for name in ("eager", "sdpa"):
+        model.set_attn_implementation(name)
+        with pytest.raises(
+            AttentionRefused, match=f"has attention windows, which attn_implementation='{name}' would ignore"
+        ):
+            model(**inputs_of())
     set_windows(model, None).set_attn_implementation("sdpa")
     model(**inputs_of())
     assert model.config.attention_windows is None

@@ -11,7 +11,6 @@ from transformers import AutoModel, AutoModelForCausalLM
 from msattn.modeling import band_kernel, banded_attention
 from msattn.modeling.band_kernel import band_attention
 from msattn.modeling.mask_bands import Band, decode_band
-from msattn.modeling.received_attention import AttentionRefused
 from tests.attention_contract import Unbuilt, skip_if_older, text_model, text_models, tiny_model
 from tests.banded_contract import check
 from tests.tiny_encoders import batch, randomized, tiny_encoder
@@ -204,11 +203,3 @@ def test_an_exported_program_keeps_the_band(monkeypatch):
         real = inputs["attention_mask"].bool()
         found, expected = (call(**inputs).last_hidden_state[real] for call in (program, model))
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-def test_a_model_outside_of_the_interface_is_refused():
-    config = tiny_encoder("deberta-v2")
-    with pytest.raises(AttentionRefused, match="DebertaV2Model has no self-attention on the attention interface"):
-        AutoModel.from_config(config, attn_implementation="banded")
-    with pytest.raises(AttentionRefused, match="DebertaV2Model"):
-        AutoModel.from_config(config).set_attn_implementation("banded")
