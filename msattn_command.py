@@ -13,19 +13,19 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-# Module, class and description of each task.
+# Script and description of each task. The wheel carries the scripts of the repository as they are.
 TASKS = {
-    "relations": ("relation_extraction", "RelationExtraction", "relations between entities; run_re.py"),
-    "glue": ("sequence_classification", "SequenceClassification", "classes of texts and pairs; run_glue.py"),
-    "tagging": ("token_classification", "TokenClassification", "entities and parts of speech; run_tagging.py"),
-    "parsing": ("dependency_parsing", "DependencyParsing", "dependency trees; run_parsing.py"),
-    "ranking": ("ranking", "Ranking", "cross-encoders for re-ranking; run_ranking.py"),
+    "relations": ("run_re", "relations between entities"),
+    "glue": ("run_glue", "classes of texts and pairs"),
+    "tagging": ("run_tagging", "entities and parts of speech"),
+    "parsing": ("run_parsing", "dependency trees"),
+    "ranking": ("run_ranking", "cross-encoders for re-ranking"),
 }
 TRAIN_HELP = "\n".join(
     [
         "usage: msattn train TASK ... (msattn train TASK --help lists its arguments)",
         "",
-        *(f"  {task:11}{description}" for task, (_, _, description) in TASKS.items()),
+        *(f"  {task:11}{description}; {script}.py" for task, (script, description) in TASKS.items()),
     ]
 )
 HELP = """usage: msattn COMMAND ...
@@ -67,25 +67,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         _refuse("command", name, ("train", "predict", "analysis", "app", "export", "demo"))
 
 
-def train(task: str, argv: Sequence[str], prog: str | None = None) -> None:
+def train(task: str, argv: Sequence[str]) -> None:
     """
-    Runs a task. A user's mistake or a missing package ends in one sentence and exit code 2.
+    Runs the script of a task.
 
     Args:
         task (`str`): One of `TASKS`.
-        argv (`Sequence[str]`): The arguments of the task.
-        prog (`str`, *optional*): The name of the command in `--help`. Default: the name of the script.
+        argv (`Sequence[str]`): The arguments of the script.
     """
-    module, name, _ = TASKS[task]
-    # The imports of a task need the extra `train`.
-    _run_cli(
-        lambda: import_module("msattn.run").run(getattr(import_module(f"msattn.tasks.{module}"), name), argv, prog)
-    )
+    script, _ = TASKS[task]
+    _run(f"msattn.scripts.{script}", "main", argv)
 
 
 def demo() -> None:
-    """Runs the demonstration. A missing package ends in one sentence and exit code 2."""
-    _run("msattn.demo", "run_demo")
+    """Runs the demonstration."""
+    _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
 
 
 def _train(task: str, *rest: str) -> None:
@@ -94,7 +90,7 @@ def _train(task: str, *rest: str) -> None:
     elif task not in TASKS:
         _refuse("task", task, TASKS)
     else:
-        train(task, rest, f"msattn train {task}")
+        train(task, rest)
 
 
 def _run(module: str, function: str, *arguments: Any) -> None:

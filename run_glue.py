@@ -6,13 +6,15 @@ without, or from scratch, such as a Multi-Scale Transformer.
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 
-from msattn_command import train
+from msattn.run import run
+from msattn.tasks.sequence_classification import SequenceClassification
 
 
-def main() -> None:
-    train("glue", sys.argv[1:])
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the task."""
+    run(SequenceClassification, argv)
 
 
 if __name__ == "__main__":

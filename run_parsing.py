@@ -5,13 +5,15 @@ Trains a dependency parser that reads all of an encoder's attention, scores it a
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 
-from msattn_command import train
+from msattn.run import run
+from msattn.tasks.dependency_parsing import DependencyParsing
 
 
-def main() -> None:
-    train("parsing", sys.argv[1:])
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the task."""
+    run(DependencyParsing, argv)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ Fine-tunes a cross-encoder for re-ranking, scores it, and writes its rankings.
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 
-from msattn_command import train
+from msattn.run import run
+from msattn.tasks.ranking import Ranking
 
 
-def main() -> None:
-    train("ranking", sys.argv[1:])
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the task."""
+    run(Ranking, argv)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ or from scratch.
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 
-from msattn_command import train
+from msattn.run import run
+from msattn.tasks.token_classification import TokenClassification
 
 
-def main() -> None:
-    train("tagging", sys.argv[1:])
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the task."""
+    run(TokenClassification, argv)
 
 
 if __name__ == "__main__":

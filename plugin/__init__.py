@@ -59,8 +59,8 @@ from msattn.trees.tree_marginals import tree_marginals
 if TYPE_CHECKING:
     from msattn import analysis, data, metrics, onnx
     from msattn.guiding.guiding_arguments import GuidingArguments
-    from msattn.trainers.guided_trainer import GuidedTrainer
-    from msattn.trainers.guiding_mixin import GuidingMixin
+    from msattn.training.guided_trainer import GuidedTrainer
+    from msattn.training.guiding_mixin import GuidingMixin
 
 __version__ = version("msattn")
 """The version of the installed package."""
@@ -73,9 +73,9 @@ _LAZY = {
     "data": "msattn.data",
     "metrics": "msattn.metrics",
     "onnx": "msattn.onnx",
-    "GuidedTrainer": "msattn.trainers.guided_trainer",
+    "GuidedTrainer": "msattn.training.guided_trainer",
     "GuidingArguments": "msattn.guiding.guiding_arguments",
-    "GuidingMixin": "msattn.trainers.guiding_mixin",
+    "GuidingMixin": "msattn.training.guiding_mixin",
 }
 
 

@@ -6,14 +6,13 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import datasets
 from transformers.utils import logging
 
 from msattn.data.demo_corpus import DEMO_SENTENCE, write_demo
-from msattn.run import run
-from msattn.tasks.relation_extraction import RelationExtraction
 
 FOLDER = Path("outputs/demo")
 # Runs in a separate process, to show that the saved model works on its own.
@@ -30,15 +29,20 @@ print(f"{{best['head']['text']}} -- {{best['label']}} ({{best['score']:.0%}}) ->
 """
 
 
-def run_demo() -> None:
-    """Trains a small relation extractor, prints its score and a prediction, and plots its attention."""
+def run_demo(train: Callable[[Sequence[str]], None]) -> None:
+    """
+    Trains a small relation extractor, prints its score and a prediction, and plots its attention.
+
+    Args:
+        train (`Callable`): The `main` of `run_re.py`.
+    """
     model, picture = FOLDER / "model", FOLDER / "attention.png"
     print("Training a small BERT-MS to find the relation between two entities, on generated sentences ...", flush=True)
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     arguments = demo_arguments(FOLDER / "data", model)
     with open(FOLDER / "training.log", "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
-        run(RelationExtraction, arguments)
+        train(arguments)
     scores = json.loads((model / "all_results.json").read_text(encoding="utf-8"))
     print(f"Score on {scores['test_samples']} test sentences: {scores['test_f1']:.1f} (official macro-F1, of 100).")
     print(f"\n{DEMO_SENTENCE}", flush=True)
@@ -66,7 +70,7 @@ def demo_arguments(data: Path, output: Path) -> list[str]:
         *("--model_name_or_path", str(paths.encoder)),
         *("--train_file", str(paths.train_file), "--validation_file", str(paths.validation_file)),
         *("--test_file", str(paths.test_file)),
-        *("--head", "multiscale", "--mask_mode", "ste", "--fusion_residual", "True"),
+        *("--head", "multiscale", "--config_overrides", "mask_mode=ste", "fusion_residual=true"),
         *("--output_dir", str(output)),
         *("--do_train", "--do_eval", "--do_predict"),
         *("--num_train_epochs", "10", "--per_device_train_batch_size", "32", "--learning_rate", "1e-3"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from msattn.errors import extra
 
 with extra("train"):
     from scipy.optimize import minimize_scalar
-    from scipy.special import log_softmax
+    from scipy.special import log_softmax, softmax
 
 # Fitted temperatures lie between one over this and this.
 MOST = 20.0
@@ -92,6 +92,25 @@ def fit_threshold(probabilities: np.ndarray, references: np.ndarray, negative: i
         return None
     below = ranked[last + 1] if last + 1 < len(ranked) else 0.0
     return float((ranked[last] + below) / 2)
+
+
+def fit_relation_answers(
+    logits: np.ndarray, references: np.ndarray, labels: Sequence[str], negative: str | None
+) -> tuple[float, float | None]:
+    """
+    The temperature of a relation classifier and, if a label stands for no relation, its decision threshold.
+
+    Args:
+        logits (`np.ndarray` of shape `(examples, labels)`): Logits on development data.
+        references (`np.ndarray` of shape `(examples,)`): The right label id of each example.
+        labels (`Sequence[str]`): The labels in the order of their ids.
+        negative (`str` or `None`): The label that stands for no relation.
+    """
+    temperature = fit_temperature(logits, references)
+    if negative is None:
+        return temperature, None
+    probabilities = softmax(logits.astype(np.float64) / temperature, axis=-1)
+    return temperature, fit_threshold(probabilities, references, list(labels).index(negative))
 
 
 def expected_calibration_error(probabilities: np.ndarray, references: np.ndarray, bins: int = 15) -> float:

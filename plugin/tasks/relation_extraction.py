@@ -47,6 +47,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import fit_temperature, fit_threshold
+from msattn.metrics.relation_reports import answers_of, confusion_table, relation_metrics, relation_report
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification
 from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
@@ -54,7 +55,6 @@ from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification
 from msattn.tasks.hub_data import load_hub_dataset
 from msattn.tasks.labels import checkpoint_labels, label_fields
 from msattn.tasks.model_card import ModelCardFacts
-from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
 from msattn.tasks.splits import read_each
 from msattn.tasks.task import GuidedFineTuningTrainer, Task
 

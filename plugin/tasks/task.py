@@ -27,9 +27,9 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.tasks.model_card import ModelCardFacts
 from msattn.tasks.sentence_stream import SentenceStream
 from msattn.tasks.splits import hold_out, is_used, most_samples, used_splits
-from msattn.tasks.unknown_tokens import warn_of_unknown
 from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
-from msattn.trainers.guiding_mixin import GuidingMixin
+from msattn.training.guiding_mixin import GuidingMixin
+from msattn.training.unknown_tokens import warn_of_unknown
 
 logger = logging.get_logger(__name__)
 

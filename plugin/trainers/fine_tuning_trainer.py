@@ -15,12 +15,12 @@ from transformers import ProgressCallback, Trainer
 from transformers.trainer_utils import PredictionOutput
 
 from msattn.errors import UserError
-from msattn.trainers.accumulation import AccumulationMixin
 from msattn.trainers.finite_mixin import FiniteMixin
-from msattn.trainers.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
 from msattn.trainers.named_progress import NamedProgress
 from msattn.trainers.resumption import ResumableMixin
 from msattn.trainers.unsaved_token import UnsavedToken
+from msattn.training.accumulation import AccumulationMixin
+from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
 
 
 class FineTuningTrainer(FiniteMixin, AccumulationMixin, ResumableMixin, Trainer):

@@ -14,7 +14,7 @@ from transformers import EvalPrediction, Trainer, TrainerControl
 from transformers.trainer_utils import PredictionOutput, denumpify_detensorize, speed_metrics
 
 from msattn.data.inputs.piece_batches import piece_batches
-from msattn.trainers.length_samplers import token_counts
+from msattn.training.length_samplers import token_counts
 
 # Word pieces of a batch for each row of `--per_device_eval_batch_size`.
 PIECES_PER_ROW = 128

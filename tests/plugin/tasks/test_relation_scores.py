@@ -9,8 +9,8 @@ from transformers import EvalPrediction
 
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
+from msattn.metrics.relation_reports import answers_of, confusion_table, relation_metrics, relation_report
 from msattn.tasks.relation_extraction import RelationExtraction
-from msattn.tasks.relation_scores import answers_of, confusion_table, relation_metrics, relation_report
 
 LABELS = ["born in", "none", "works for"]
 PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])

@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 
 from msattn.data import train_word_tokenizer
-from msattn.tasks.unknown_tokens import unknown_share, warn_of_unknown
+from msattn.training.unknown_tokens import unknown_share, warn_of_unknown
 
 
 @pytest.fixture

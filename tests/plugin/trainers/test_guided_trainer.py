@@ -52,7 +52,7 @@ from msattn import (
 from msattn.guiding.guiding_arguments import PRESETS
 from msattn.modeling import received_attention
 from msattn.modeling.received_attention import AttentionRefused
-from msattn.trainers.accumulation import AccumulationMixin
+from msattn.training.accumulation import AccumulationMixin
 
 SIZES = {
     "vocab_size": 40,

@@ -38,6 +38,3 @@ def warn_of_unknown(prefix: str, dataset: Dataset, tokenizer: PreTrainedTokenize
             f"{prefix}: {share:.1%} of the tokens are unknown to the model ({tokenizer.unk_token}). Words have to be "
             "split as in training. From scratch, --pretokenized or an encoder's sub-words (--word_vectors) may help."
         )
-
-
-__all__ = ["unknown_share", "warn_of_unknown"]

@@ -31,8 +31,8 @@ from msattn.modeling.attention_readings import (
     use_received,
 )
 from msattn.modeling.received_attention import AttentionRefused, is_cross_attention, select_layers
-from msattn.trainers.accumulation import AccumulationMixin
-from msattn.trainers.guiding_record import GuidingRecord
+from msattn.training.accumulation import AccumulationMixin
+from msattn.training.guiding_record import GuidingRecord
 
 logger = logging.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import Trainer
 
-from msattn.trainers.guiding_mixin import GuidingMixin
+from msattn.training.guiding_mixin import GuidingMixin
 
 
 class GuidedTrainer(GuidingMixin, Trainer):

@@ -1,0 +1,192 @@
+"""Loads the configuration, the tokenizer and the model that a script fine-tunes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
+from msattn.configuration.max_tokens import most_tokens
+from msattn.errors import UserError
+from msattn.training.arguments import ModelArguments
+
+logger = logging.get_logger(__name__)
+
+# Endings of the classes of this package that have labels of relations or sentences.
+CLASSIFIERS = ("SequenceClassification", "RelationClassification", "RelationExtraction", "RE")
+
+
+def load_config(args: ModelArguments) -> PreTrainedConfig:
+    """
+    Loads the configuration of `--model_name_or_path`.
+
+    Args:
+        args (`ModelArguments`): Names the checkpoint.
+
+    Raises:
+        UserError: `--model_name_or_path` is missing, or names no folder although it looks like one.
+    """
+    name = args.model_name_or_path
+    if name is None:
+        raise UserError("--model_name_or_path is missing: give a checkpoint, a folder or a name on the Hub.")
+    if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
+        raise UserError(f"--model_name_or_path {name}: there is no such folder.")
+    return AutoConfig.from_pretrained(name, **hub_options(args))
+
+
+def load_tokenizer(args: ModelArguments, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
+    """
+    Loads the fast tokenizer of a model.
+
+    It pads on the right, with the end-of-sentence token if it has no padding token: padding is masked, so any token
+    works. `model_max_length` is capped at the number of positions of the model.
+
+    Args:
+        args (`ModelArguments`): Names the tokenizer or the checkpoint.
+        config (`PreTrainedConfig`): The model's configuration.
+
+    Raises:
+        UserError: The tokenizer has no vocabulary or is not a fast one.
+    """
+    name = args.tokenizer_name or args.model_name_or_path
+    tokenizer = AutoTokenizer.from_pretrained(name, **hub_options(args))
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        # If the vocabulary file is missing, Transformers silently maps every word to the unknown token.
+        raise UserError(f"{name}: the tokenizer has no vocabulary; tokenizer.json or vocab.txt is missing.")
+    if not tokenizer.is_fast:
+        raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    limit = most_tokens(config)
+    if limit is not None:
+        tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
+    return tokenizer
+
+
+def load_model(
+    model_class: type[PreTrainedModel],
+    args: ModelArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    **fields: Any,
+) -> PreTrainedModel:
+    """
+    Loads a checkpoint, and enlarges the token embeddings if the tokenizer has more tokens than the model.
+
+    Args:
+        model_class (`type`): A model class or an Auto class.
+        args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
+        **fields: Further fields of the configuration.
+
+    Raises:
+        UserError: `--config_overrides` contradicts `fields`.
+    """
+    given = config_fields(args.config_overrides)
+    for name in given.keys() & fields.keys():
+        if json.dumps(given[name]) != json.dumps(fields[name]):
+            raise UserError(f"--config_overrides {name}={given[name]}: other arguments say {name}={fields[name]!r}.")
+    model = model_class.from_pretrained(
+        args.model_name_or_path,
+        attn_implementation=args.attn_implementation,
+        **hub_options(args),
+        **(given | fields),
+    )
+    _warn_of_other_labels(load_config(args), model)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
+    return model
+
+
+def hub_options(args: ModelArguments) -> dict[str, Any]:
+    """Keyword arguments of every `from_pretrained`."""
+    return {"revision": args.model_revision, "trust_remote_code": args.trust_remote_code}
+
+
+def config_fields(overrides: Sequence[str] | None) -> dict[str, Any]:
+    """
+    The fields of `--config_overrides`: `["scales=[3, 5]", "mask_mode=ste"]` gives a list and a string.
+
+    Args:
+        overrides (`Sequence[str]` or `None`): `NAME=VALUE` each. A value that is no JSON is a string.
+
+    Raises:
+        UserError: One has no `=`, or a name is there twice.
+    """
+    fields: dict[str, Any] = {}
+    for override in overrides or ():
+        name, sign, value = override.partition("=")
+        if not sign or name in fields:
+            raise UserError(f"--config_overrides {override}: expected NAME=VALUE, each name once; hidden_size=100.")
+        try:
+            fields[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
+        except ValueError:
+            fields[name] = value
+    return fields
+
+
+def checkpoint_labels(config: PreTrainedConfig, stock: bool = False) -> list[str] | None:
+    """
+    The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder.
+
+    Args:
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+        stock (`bool`, *optional*, defaults to `False`):
+            Whether the checkpoint is loaded with its own classifier, which is one of Transformers. Otherwise that
+            classifier is left out, and its labels with it.
+    """
+    endings = CLASSIFIERS if config.model_type in COMPOSED_FAMILIES else ("ForSequenceClassification",) * stock
+    if not any(name.endswith(endings) for name in config.architectures or ()):
+        return None
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def label_fields(labels: Sequence[str]) -> dict[str, Mapping]:
+    """The fields of a configuration that name the classes: `id2label` and `label2id`."""
+    return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
+
+
+def family_class(
+    config: PreTrainedConfig, general: type[PreTrainedModel], member: type[PreTrainedModel] | None = None
+) -> type[PreTrainedModel]:
+    """
+    The class that loads a checkpoint: the general one, or its member of BERT for a checkpoint of that member.
+
+    Args:
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+        general (`type`): The class for any encoder.
+        member (`type`, *optional*): The class of the paper, for BERT.
+
+    Raises:
+        UserError: The checkpoint is of another family of this package.
+    """
+    if member is not None and config.model_type == member.config_class.model_type:
+        return member
+    if config.model_type in COMPOSED_FAMILIES and config.model_type != general.config_class.model_type:
+        raise UserError(
+            f"{config.name_or_path}: the checkpoint is {(config.architectures or ['a model'])[0]} of the family "
+            f"{config.model_type}; a {general.__name__} starts from one of its own or from an encoder."
+        )
+    return general
+
+
+def _warn_of_other_labels(config: PreTrainedConfig, model: PreTrainedModel) -> None:
+    """Warns if a classifier of the same size goes on with other labels, or the same ones in another order."""
+    before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
+    same_head = type(model).__name__ in (config.architectures or ())
+    old, new = (", ".join(map(str, labels[:10])) for labels in (before, after))
+    if same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0":
+        logger.warning(
+            f"{config.name_or_path}: the classifier was trained for the labels {old}, and goes on with {new}."
+        )

@@ -1,0 +1,127 @@
+"""Resuming: what a run depends on is written beside each checkpoint, and compared before training goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from datasets import Dataset
+from transformers import TrainerCallback, TrainingArguments
+from transformers.utils import logging
+
+from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
+
+# Written last: a checkpoint that has one is complete.
+RECORD = "run.json"
+# The same of version 0.2.
+OLD_RECORD = "fingerprint.json"
+# Training arguments that change the weights.
+TRAINING = (
+    *("seed", "data_seed", "learning_rate", "weight_decay", "lr_scheduler_type", "warmup_steps", "optim"),
+    *("num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm"),
+    *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16"),
+)
+# Arguments that the data or the weights stand for.
+ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|dataset_.*")
+
+
+class RunRecord(TrainerCallback):
+    """
+    Writes `run.json` beside each checkpoint, after all its other files: what the training depends on.
+
+    Args:
+        args (`TrainingArguments`): The training arguments.
+        train_dataset (`datasets.Dataset`): The encoded training data.
+        *others: The other argument dataclasses of the script.
+    """
+
+    def __init__(self, args: TrainingArguments, train_dataset: Dataset, *others: Any):
+        values = {name: getattr(args, name, None) for name in TRAINING}
+        for arguments in others:
+            values |= {field.name: getattr(arguments, field.name) for field in fields(arguments)}
+        plain = {name: value for name, value in values.items() if not ELSEWHERE.fullmatch(name)}
+        # As it is read back.
+        self.facts = json.loads(json.dumps({**plain, "training data": rows_hash(train_dataset)}, default=str))
+
+    def on_save(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
+        """Writes the file, in the main process."""
+        if state.is_world_process_zero:
+            path = Path(args.output_dir, f"checkpoint-{state.global_step}", RECORD)
+            path.write_text(json.dumps(self.facts, indent=2) + "\n", encoding="utf-8")
+
+
+def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
+    """
+    The checkpoint that `--resume_from_checkpoint` names, for [`Trainer.train`].
+
+    `last` (or `true`) is the newest complete one in `--output_dir`; a checkpoint that was being written when the run
+    was killed is passed over. If the checkpoint is of a run with other arguments or data, a warning says what differs.
+
+    Args:
+        args (`TrainingArguments`): With `resume_from_checkpoint`.
+        record (`RunRecord`): What this run depends on.
+
+    Returns:
+        `str` or `None`: The folder; `None` to train from the beginning.
+
+    Raises:
+        UserError: The folder does not exist, or has no state of the optimizer (`--save_only_model`).
+    """
+    asked = str(args.resume_from_checkpoint or "false")
+    if asked.lower() == "false":
+        return None
+    if asked.lower() in ("last", "true"):
+        numbered = ((re.fullmatch(r"checkpoint-(\d+)", path.name), path) for path in Path(args.output_dir).glob("*"))
+        found = sorted((int(match[1]), path) for match, path in numbered if match)
+        complete = [path for _, path in found if (path / RECORD).exists() or (path / OLD_RECORD).exists()]
+        if not complete:
+            logger.warning(f"{args.output_dir} holds no complete checkpoint: training starts from the beginning.")
+            return None
+        folder = complete[-1]
+    else:
+        folder = Path(asked)
+        if not folder.is_dir():
+            raise UserError(f"--resume_from_checkpoint {folder}: there is no such folder; last takes the newest one.")
+    if not [*folder.glob("optimizer*"), *folder.glob("global_step*")]:
+        raise UserError(
+            f"--resume_from_checkpoint {folder}: it has no state of the optimizer, as after --save_only_model; "
+            "--model_name_or_path starts another training from its weights."
+        )
+    _warn_of_differences(folder, record.facts)
+    # Otherwise early stopping would count from the beginning again.
+    args.restore_callback_states_from_checkpoint = True
+    return str(folder)
+
+
+def rows_hash(dataset: Dataset) -> str:
+    """A hash of the rows of a dataset and their order, not of where they lie."""
+    digest = hashlib.blake2b(digest_size=16)
+    for table in dataset.with_format("arrow").iter(10_000):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema.remove_metadata()) as writer:
+            writer.write_table(table.replace_schema_metadata().combine_chunks())
+        digest.update(sink.getvalue())
+    return digest.hexdigest()
+
+
+def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
+    try:
+        before = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        logger.warning(f"{folder} has no {RECORD}: whether it belongs to this run cannot be checked.")
+        return
+    changed = [
+        f"{name} {before.get(name)} -> {facts.get(name)}"
+        for name in sorted({*before, *facts})
+        if before.get(name) != facts.get(name)
+    ]
+    if changed:
+        logger.warning(f"{folder} is of a run that differs from this one: {', '.join(changed)}.")

@@ -1,0 +1,176 @@
+"""The splits of a run: which are read, the held-out validation part, and limits on the number of examples."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, DatasetDict, load_dataset
+from transformers import TrainingArguments
+from transformers.utils import logging
+
+from msattn.errors import UserError
+from msattn.training.arguments import DataArguments, HubDataArguments
+
+logger = logging.get_logger(__name__)
+
+# Prefixes of metrics by split.
+PREFIXES = {"train": "train", "validation": "eval", "test": "test"}
+
+
+def load_hub_dataset(args: HubDataArguments) -> DatasetDict:
+    """The splits of `--dataset_name` on the Hub; empty without it."""
+    return load_dataset(args.dataset_name, args.dataset_config_name) if args.dataset_name else DatasetDict()
+
+
+def read_splits(
+    read: Callable[[str], Any], data_args: DataArguments, args: TrainingArguments, sources: str = ""
+) -> dict[str, Any]:
+    """
+    Reads the splits that a run needs.
+
+    Args:
+        read (`Callable`): Reads `"train"`, `"validation"` or `"test"`; returns `None` if there is no such split.
+        data_args (`DataArguments`): Whether a part of the training data is held out.
+        args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
+        sources (`str`, *optional*): Arguments other than files that name data, for error messages.
+
+    Returns:
+        `dict[str, Any]`: What `read` returned, by the prefix of its metrics: `"train"`, `"eval"` and `"test"`.
+
+    Raises:
+        UserError: The run has nothing to do, or a split that it needs is missing.
+    """
+    evaluates, held_out = evaluated(args), data_args.validation_split_percentage is not None
+    if not (args.do_train or evaluates or args.do_predict):
+        raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
+    needed = {
+        "train": args.do_train or (evaluates and held_out),
+        "validation": evaluates and not held_out,
+        "test": args.do_predict,
+    }
+    wanted = [split for split in PREFIXES if needed[split] or (split == "validation" and evaluates)]
+    found = {split: data for split in wanted if (data := read(split)) is not None}
+    if missing := [split for split in wanted if needed[split] and split not in found]:
+        raise UserError(f"the run needs {missing[0]} data: give --{missing[0]}_file{sources}.")
+    if args.do_train and data_args.test_file is not None and data_args.test_file == data_args.validation_file:
+        logger.warning(
+            "--validation_file and --test_file are the same file: what is chosen or fitted on it makes its test "
+            "scores too good."
+        )
+    return {PREFIXES[split]: data for split, data in found.items()}
+
+
+def evaluated(args: TrainingArguments) -> bool:
+    """Whether the run scores validation data, during training or afterwards."""
+    return args.do_eval or args.eval_strategy != "no"
+
+
+def cut_splits(
+    found: Mapping[str, Any],
+    data_args: DataArguments,
+    args: TrainingArguments,
+    labels: Callable[[Any], Sequence | None] = lambda data: None,
+    hold_out: Callable[[Any, DataArguments], tuple[Any, Any]] | None = None,
+) -> dict[str, Any]:
+    """
+    Holds out the validation part of the training data and applies the limits on the number of examples.
+
+    Args:
+        found (`Mapping[str, Any]`): What [`read_splits`] returned.
+        data_args (`DataArguments`): `validation_split_percentage` and `max_*_samples`.
+        args (`TrainingArguments`): Whether the run trains: training data that were only read to be held out are left
+            away.
+        labels (`Callable`, *optional*): The labels of a dataset, for a stratified split.
+        hold_out (`Callable`, *optional*): Cuts the training data in place of [`hold_out`].
+
+    Returns:
+        `dict[str, Any]`: The data by the prefix of their metrics. With a held-out part, that is `"eval"`, and the
+        validation data are `"dev"`.
+    """
+    data = dict(found)
+    if data_args.validation_split_percentage is not None and "train" in data:
+        train = data.pop("train")
+        if hold_out is not None:
+            train, held = hold_out(train, data_args)
+        else:
+            train, held = held_out(train, data_args.validation_split_percentage, data_args.split_seed, labels(train))
+        data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
+    if not args.do_train:
+        data.pop("train", None)
+    if not evaluated(args):
+        data = {prefix: each for prefix, each in data.items() if prefix in ("train", "test")}
+    return {prefix: _limited(prefix, each, data_args, labels) for prefix, each in data.items()}
+
+
+def split_names(data_args: DataArguments) -> dict[str, str]:
+    """The names of the scored splits in a model card, by the prefix of their metrics."""
+    if data_args.validation_split_percentage is None:
+        return {"eval": "validation", "test": "test"}
+    return {"eval": "held out of train", "dev": "validation", "test": "test"}
+
+
+def held_out(
+    dataset: Dataset, percentage: float, seed: int, labels: Sequence | None = None
+) -> tuple[Dataset, Dataset]:
+    """
+    Splits a dataset at random into a training part and a held-out part.
+
+    Args:
+        dataset (`datasets.Dataset`): The examples.
+        percentage (`float`): Size of the held-out part in percent, rounded up to whole examples.
+        seed (`int`): Random seed of the split.
+        labels (`Sequence`, *optional*):
+            The label of each example, for a stratified split. A label with a single example stays in the training
+            part.
+
+    Raises:
+        UserError: One of the parts would be empty.
+    """
+    if labels is None:
+        parts = dataset.train_test_split(percentage / 100, seed=seed)
+        return parts["train"], parts["test"]
+    held = _stratified_rows(labels, percentage / 100, seed)
+    if not len(held) or len(held) == len(labels):
+        raise UserError(
+            f"--validation_split_percentage {percentage}: of {len(labels)} training examples, "
+            f"{'none' if not len(held) else 'all'} would be held out."
+        )
+    rows = np.random.default_rng(seed).permutation(len(labels))
+    is_held = np.isin(rows, held)
+    return dataset.select(rows[~is_held]), dataset.select(rows[is_held])
+
+
+def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:
+    """Rows to hold out: the share of each label rounded down, the rest by largest remainder."""
+    rows: dict[object, list[int]] = defaultdict(list)
+    for row, label in enumerate(labels):
+        rows[label].append(row)
+    wanted = {label: share * len(found) for label, found in rows.items()}
+    counts = {label: math.floor(size) for label, size in wanted.items()}
+    missing = math.ceil(share * len(labels)) - sum(counts.values())
+    by_loss = sorted(rows, key=lambda label: counts[label] - wanted[label])
+    for label in [label for label in by_loss if counts[label] + 1 < len(rows[label])][:missing]:
+        counts[label] += 1
+    draw = np.random.default_rng(seed)
+    return np.concatenate([draw.permutation(found)[: counts[label]] for label, found in rows.items()])
+
+
+def _limited(prefix: str, data: Any, args: DataArguments, labels: Callable[[Any], Sequence | None]) -> Any:
+    """The first examples of a split, up to its limit."""
+    most = {"train": args.max_train_samples, "test": args.max_predict_samples}.get(
+        prefix.partition("_")[0], args.max_eval_samples
+    )
+    if most is None:
+        return data
+    kept = data.select(range(min(most, len(data))))
+    known = labels(data) if prefix == "train" else None
+    if known is not None and (lost := len({*known} - {*(labels(kept) or ())})):
+        logger.warning(
+            f"The first {most} examples lack {lost} of the {len({*known})} labels of the training data: shuffle the "
+            "file, or take more."
+        )
+    return kept

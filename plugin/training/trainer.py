@@ -1,0 +1,200 @@
+"""The Trainer of the scripts: attention guiding, learning rates of new layers, batches with little padding."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch.utils.data import Sampler
+from transformers import Trainer, TrainingArguments
+from transformers.trainer_utils import PredictionOutput
+
+from msattn.errors import UserError
+from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.training.guiding_mixin import GuidingMixin
+from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+
+
+class FineTuningTrainer(GuidingMixin, Trainer):
+    r"""
+    A [`GuidedTrainer`] with separate learning rates for the randomly initialized layers above a pre-trained encoder,
+    and for the token embeddings.
+
+    It stops if a logged loss, or a weight to be saved, becomes NaN or infinite.
+
+    Args:
+        model (`PreTrainedModel`): The model.
+        args (`TrainingArguments`): The training arguments.
+        guiding (`GuidingArguments`, *optional*): Attention guiding. Default: none.
+        new_layers_learning_rate (`float`, *optional*):
+            Learning rate of the new layers: all parameters outside the base model, and those of the sub-modules listed
+            in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
+            parameters. Default: `args.learning_rate`.
+        embedding_learning_rate (`float`, *optional*):
+            Learning rate of the token embeddings; 0 freezes them. Default: `args.learning_rate`.
+        **kwargs: Keyword arguments of [`Trainer`].
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        args: TrainingArguments,
+        guiding: GuidingArguments | None = None,
+        new_layers_learning_rate: float | None = None,
+        embedding_learning_rate: float | None = None,
+        **kwargs: Any,
+    ):
+        if args.ddp_find_unused_parameters is None:
+            # All trained parameters get gradients in every step; DDP's search for unused ones would cost time.
+            args.ddp_find_unused_parameters = False
+        if args.device.type == "cpu":
+            args.dataloader_pin_memory = False  # as --use_cpu does; PyTorch would warn before each pass
+        super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
+        self.new_layers_learning_rate = new_layers_learning_rate
+        self.embedding_learning_rate = embedding_learning_rate
+        self.args.logging_nan_inf_filter = False  # it would hide what `log` stops at
+        if embedding_learning_rate == 0:  # saves their gradients, too
+            self.model.get_input_embeddings().requires_grad_(False)
+        if self.args.hub_token is not None:
+            self.args.hub_token = UnsavedToken(self.args.hub_token)
+        plugin = getattr(self.accelerator.state, "fsdp_plugin", None)
+        if plugin is not None and plugin.transformer_cls_names_to_wrap is None:
+            plugin.transformer_cls_names_to_wrap = _blocks(self.model)
+
+    def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
+        fresh = self.optimizer is None
+        optimizer = super().create_optimizer(*args)
+        if fresh:
+            model = args[0] if args else self.model
+            for belongs, rate in (
+                (_is_new, self.new_layers_learning_rate),
+                (_is_embedding, self.embedding_learning_rate),
+            ):
+                if rate is not None:
+                    named = ((name.removeprefix("module."), tensor) for name, tensor in model.named_parameters())
+                    _move(optimizer, {tensor for name, tensor in named if belongs(name, self.model)}, rate)
+        return optimizer
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy != "group_by_length" or not isinstance(dataset, Dataset):
+            return super()._get_train_sampler(train_dataset)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        return RepeatableLengthGroupedSampler(
+            self.args.train_batch_size * self.args.gradient_accumulation_steps,
+            token_counts(dataset),
+            lambda: seed + int(self.state.epoch or 0),
+        )
+
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
+        return LongestFirstSampler(eval_dataset)
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        loss, logits, labels = super().prediction_step(*args, **kwargs)
+        # Some models, such as T5, return further tensors behind the logits.
+        return loss, logits[0] if isinstance(logits, tuple) else logits, labels
+
+    def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
+        """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
+        output = super().predict(test_dataset, *args, **kwargs)
+        back = np.argsort(list(LongestFirstSampler(test_dataset)))
+        labels = None if output.label_ids is None else output.label_ids[back]
+        return PredictionOutput(output.predictions[back], labels, output.metrics)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """
+        As in [`Trainer`].
+
+        Raises:
+            UserError: The training loss is NaN or infinite.
+        """
+        super().log(logs, *args, **kwargs)
+        for name in ("loss", "train_loss"):
+            value = logs.get(name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(self._diverged(f"the loss is {value}"))
+
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """
+        As in [`Trainer`].
+
+        Raises:
+            UserError: A weight is NaN or infinite. Nothing is written.
+        """
+        self._check_weights()
+        super().save_model(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._check_weights()
+        super()._save_checkpoint(*args, **kwargs)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """As in [`Trainer`], but keeps an existing `README.md`, such as the detailed card of a script."""
+        if not Path(self.args.output_dir, "README.md").exists():
+            super().create_model_card(*args, **kwargs)
+
+    def record(self, prefix: str, metrics: dict[str, float]) -> dict[str, float]:
+        """Logs metrics and saves them to `<prefix>_results.json` and `all_results.json`. Returns them."""
+        if prefix == "train" and self.args.should_save:
+            # The Trainer merges into an existing file, which may hold the scores of an earlier model.
+            Path(self.args.output_dir, "all_results.json").unlink(missing_ok=True)
+        self.log_metrics(prefix, metrics)
+        self.save_metrics(prefix, metrics)
+        return metrics
+
+    def _check_weights(self) -> None:
+        with torch.no_grad():
+            # Under FSDP a process looks at its own part.
+            parts = (getattr(weight, "to_local", lambda weight=weight: weight)() for weight in self.model.parameters())
+            finite = [part.isfinite().all().to(self.args.device) for part in parts if part.is_floating_point()]
+            # One value crosses from the device, and all processes stop together.
+            every = self.accelerator.gather(torch.stack(finite).all().reshape(1)).all()
+        if not every:
+            raise UserError(self._diverged("a weight is NaN or infinite"))
+
+    def _diverged(self, what: str) -> str:
+        return (
+            f"step {self.state.global_step}: {what}, at a learning rate of {self.args.learning_rate:g}; lower "
+            f"--learning_rate or --max_grad_norm. What {self.args.output_dir} held before is unchanged."
+        )
+
+
+class UnsavedToken(str):
+    """A token that pickles as `None`: the Trainer saves its arguments with the model and pushes them."""
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+def _move(optimizer: torch.optim.Optimizer, parameters: set[torch.nn.Parameter], learning_rate: float) -> None:
+    """Moves parameters to groups of their own, with this learning rate."""
+    for group in list(optimizer.param_groups):
+        moved = [parameter for parameter in group["params"] if parameter in parameters]
+        if moved:
+            group["params"] = [parameter for parameter in group["params"] if parameter not in parameters]
+            optimizer.add_param_group({**group, "params": moved, "lr": learning_rate})
+
+
+def _blocks(model: Any) -> list[str]:
+    """The classes of blocks that the model names, but those around the embeddings, which accelerate shards itself."""
+    embeddings = model.get_input_embeddings()
+    found = {type(module).__name__: module for module in model.modules()}
+    named = found.keys() & set(model._no_split_modules or ())
+    return sorted(name for name in named if all(part is not embeddings for part in found[name].modules()))
+
+
+def _is_new(name: str, model: torch.nn.Module) -> bool:
+    """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
+    encoder = getattr(model, "_encoder_path", model.base_model_prefix)
+    declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
+    return not name.startswith(f"{encoder}.") or name.startswith(declared)
+
+
+def _is_embedding(name: str, model: Any) -> bool:
+    """Whether the parameter belongs to the token embeddings."""
+    embeddings = model.get_input_embeddings()
+    return any(module is embeddings and name.startswith(f"{place}.") for place, module in model.named_modules())
