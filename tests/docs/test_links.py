@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    path.relative_to(ROOT)
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb")]
-]
+PATTERNS = ("*.md", "docs/**/*.md", "papers/**/*.md", "notebooks/*.ipynb")
+DOCUMENTS = [path.relative_to(ROOT) for pattern in PATTERNS for path in ROOT.glob(pattern)]
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
