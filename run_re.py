@@ -20,36 +20,20 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
-    PreTrainedConfig,
     TrainingArguments,
     set_seed,
 )
 from transformers.utils import logging
 
-from msattn import GuidingArguments
+from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
-from msattn.data.inputs.entity_markers import (
-    EntityPiecesCollator,
-    add_entity_markers,
-    encode_relation_dataset,
-    without_markers,
-)
-from msattn.data.negatives import Negatives
-from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
+from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
-from msattn.errors import UserError
 from msattn.metrics.calibration import fit_relation_answers
-from msattn.metrics.relation_reports import answers_of, relation_metrics
-from msattn.modeling import (
-    BertForMultiScaleRE,
-    BertPairwiseForRelationClassification,
-    MultiScaleForRelationExtraction,
-    PairwiseForRelationClassification,
-)
+from msattn.metrics.relation_reports import answer_fields, answers_of, relation_metrics
+from msattn.training import relation_extraction as relations
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import (
-    checkpoint_labels,
-    config_fields,
     family_class,
     label_fields,
     load_config,
@@ -57,20 +41,8 @@ from msattn.training.checkpoints import (
     load_tokenizer,
 )
 from msattn.training.model_card import write_model_card
-from msattn.training.relation_extraction import (
-    HEADS,
-    NO_RELATION,
-    OLD_HEADS,
-    PAIRWISE,
-    choose_negative,
-    fusion_fields,
-    read_label_names,
-    read_labels,
-    relation_card,
-    write_relation_predictions,
-)
-from msattn.training.resuming import RunRecord, find_checkpoint
-from msattn.training.splits import cut_splits, load_hub_dataset, read_splits, split_names
+from msattn.training.resuming import resume_point
+from msattn.training.splits import cut_splits, split_names
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -87,12 +59,12 @@ class RelationModelArguments(ModelArguments):
             "help": "Model on top of the encoder: multiscale (multi-scale fusion, the default for an encoder); the "
             "baselines cls (first token), entity-start (entity markers) and plain-attention (same size as multiscale, "
             "without phrases); or pairwise (attention between the entities, without markers).",
-            "choices": [*HEADS, PAIRWISE, *OLD_HEADS],
+            "choices": [*relations.HEADS, *relations.OLD_HEADS],
         },
     )
 
     def __post_init__(self):
-        self.head = OLD_HEADS.get(self.head, self.head)
+        self.head = relations.OLD_HEADS.get(self.head, self.head)
 
 
 @dataclass
@@ -157,24 +129,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint, its tokenizer and the markers around the entities.
         config = load_config(model_args)
         tokenizer = load_tokenizer(model_args, config)
-        pairwise = "pairwise" in config.model_type if model_args.head is None else model_args.head == PAIRWISE
+        pairwise = model_args.head == "pairwise" or (model_args.head is None and "pairwise" in config.model_type)
         # Pairwise attention encodes without markers: they go into a copy that is not saved with the model.
         marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
-        style = choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
-        add_entity_markers(marking, style)
+        style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
+        entity_markers.add_entity_markers(marking, style)
 
         # Data: a text, two entities and a label in each row.
-        found, labels = read_data(data_args, args, config)
-        draws = data_args.negative_pairs > 0
-        negative = choose_negative(labels, data_args.negative_label, getattr(config, "negative_label", None), draws)
+        found, labels = relations.read_relation_splits(data_args, args, config)
+        negative = relations.choose_negative(labels, data_args, config)
         logger.info(f"{len(labels)} labels; no relation is {negative!r}.")
         if style == "typed" and "train" in found:
             types = {of for role in ("head_type", "tail_type") for of in found["train"].unique(role)} - {None}
-            add_entity_markers(marking, style, sorted(types))
+            entity_markers.add_entity_markers(marking, style, sorted(types))
         data = cut_splits(found, data_args, args, labels=lambda rows: rows["label"][:])
 
         def encode(rows: Dataset, on_overflow: str, words: bool = False) -> Dataset:
-            encoded = encode_relation_dataset(
+            encoded = entity_markers.encode_relation_dataset(
                 rows,
                 marking,
                 max_length=data_args.max_seq_length,
@@ -186,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
             if not pairwise:
                 return encoded
-            unmarked = partial(without_markers, tokenizer=marking)
+            unmarked = partial(entity_markers.without_markers, tokenizer=marking)
             return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
         encoded = {}
@@ -194,38 +165,29 @@ def main(argv: Sequence[str] | None = None) -> None:
             with args.main_process_first(desc=f"encoding {prefix}"):
                 encoded[prefix] = encode(rows, data_args.on_overflow, guiding.needs_words and prefix == "train")
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
-        scored = [prefix for prefix in encoded if prefix != "train"]
 
-        # Model.
+        # Model and Trainer.
         set_seed(args.seed)
-        if pairwise:
-            model_class = family_class(
-                config, PairwiseForRelationClassification, BertPairwiseForRelationClassification
-            )
-            fields = {}
-        else:
-            model_class = family_class(config, MultiScaleForRelationExtraction, BertForMultiScaleRE)
-            fields = fusion_fields(model_args.head, config, config_fields(model_args.config_overrides))
-        model = load_model(model_class, model_args, tokenizer, **fields, **label_fields(labels))
+        fields = relations.head_fields(model_args, config)
+        general = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
+        model = load_model(family_class(config, general), model_args, tokenizer, **fields, **label_fields(labels))
         model.config.negative_label = negative or ""
         if not pairwise:
             model.config.entity_markers = style
         if args.do_train:
             model.config.calibration_temperature = model.config.decision_threshold = None
 
-        def answers(logits: np.ndarray) -> tuple[np.ndarray, list[str]]:
-            return answers_of(logits, labels, negative, *answer_fields(model.config))
-
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return relation_metrics(prediction, labels, negative, *answer_fields(model.config))
 
-        collator = EntityPiecesCollator if pairwise else DataCollatorWithPadding
+        scored = [prefix for prefix in encoded if prefix != "train"]
+        collator = entity_markers.EntityPiecesCollator if pairwise else DataCollatorWithPadding
         patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=encoded[scored[0]] if scored and scored[0] != "test" else None,
+            eval_dataset=next((encoded[prefix] for prefix in scored if prefix != "test"), None),
             processing_class=tokenizer,
             data_collator=collator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
@@ -234,11 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = None
-        if args.do_train:
-            record = RunRecord(args, encoded["train"], model_args, data_args, guiding)
-            trainer.add_callback(record)
-            checkpoint = find_checkpoint(args, record)
+        checkpoint = resume_point(trainer, model_args, data_args, guiding)
 
     # Training. The validation data then fit the temperature and the threshold of the answers.
     results = {}
@@ -254,85 +212,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
 
     # Scores and predictions.
+    def answers(logits: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        return answers_of(logits, labels, negative, *answer_fields(model.config))
+
     for prefix in scored:
         output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
         scores = output.metrics | {f"{prefix}_samples": len(encoded[prefix])}
-        unrelated = unrelated_pairs(data, prefix, data_args.split_seed) if negative is not None else None
-        if unrelated is not None:
-            _, found_relations = answers(trainer.predict(encode(unrelated, "skip")).predictions)
-            wrong = sum(label != negative for label in found_relations)
-            scores[f"{prefix}_false_positive_rate"] = 100 * wrong / len(found_relations)
+        if negative is not None:
+            related = lambda pairs: answers(trainer.predict(encode(pairs, "skip")).predictions)[1]  # noqa: E731
+            rate = relations.false_positive_rate(data, prefix, related, negative, data_args.split_seed)
+            scores |= {} if rate is None else {f"{prefix}_false_positive_rate": rate}
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
             examples = data[prefix].select(encoded[prefix]["row"])
-            probabilities, predicted = answers(output.predictions)
-            write_relation_predictions(
-                Path(args.output_dir), prefix, examples, predicted, probabilities, labels, negative
+            relations.write_relation_predictions(
+                args.output_dir, prefix, examples, *answers(output.predictions), labels, negative
             )
 
     if args.do_train and trainer.is_world_process_zero():
         source = data_args.dataset_name or Path(str(data_args.train_file)).name
-        facts = relation_card(model.config, source, labels, negative, split_names(data_args))
+        facts = relations.relation_card(model.config, source, labels, negative, split_names(data_args))
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()
-
-
-def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:
-    """The style of the entity markers: the given one, that of the checkpoint, or plain."""
-    stored = getattr(config, "entity_markers", None)
-    if pairwise and given is not None:
-        raise UserError(f"--entity_markers is not for --head {PAIRWISE}.")
-    if not training and given is not None and given != (stored or "plain"):
-        raise UserError(f"--entity_markers {given}: the model has been trained with {stored or 'plain'} ones.")
-    return "plain" if pairwise else given or stored or "plain"
-
-
-def read_data(
-    data_args: RelationDataArguments, args: TrainingArguments, config: PreTrainedConfig
-) -> tuple[dict[str, Dataset], list[str]]:
-    """The splits by the prefix of their metrics, and the labels: given, of the training data, or of the checkpoint."""
-    hub = load_hub_dataset(data_args)
-    names = read_label_names(data_args.label_names_file)
-    labels = read_labels(data_args.label_file) if data_args.label_file else None
-
-    def read(split: str) -> Dataset | None:
-        nonlocal labels
-        if split != "train":
-            labels = labels or checkpoint_labels(config)
-        negatives = None
-        if data_args.negative_pairs:
-            negative = data_args.negative_label or NO_RELATION
-            negatives = Negatives(data_args.negative_pairs, negative, data_args.split_seed, split == "train")
-        if path := getattr(data_args, f"{split}_file"):
-            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives)
-        elif split in hub:
-            source = f"{data_args.dataset_name}, {split}"
-            rows = to_relations(hub[split], source, labels, names, negatives)
-        else:
-            return None
-        if split != "test" and rows[0]["label"] is None:
-            raise UserError(f"{source}: the examples have no labels (field relation or label).")
-        if split == "train":
-            labels = labels or relation_labels(rows)
-        return rows
-
-    found = read_splits(read, data_args, args, " or --dataset_name")
-    if not labels:
-        raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
-    return found, labels
-
-
-def unrelated_pairs(data: dict[str, Dataset], prefix: str, seed: int) -> Dataset | None:
-    """Random pairs of other spans, in the sentences of a split that are not trained on."""
-    trained = set(data["train"]["text"]) if "train" in data else set()
-    rows = [row for row, text in enumerate(data[prefix]["text"]) if text not in trained]
-    return random_pairs(data[prefix].select(rows), seed)
-
-
-def answer_fields(config: PreTrainedConfig) -> tuple[float, float | None]:
-    """The temperature and the threshold of the answers."""
-    return getattr(config, "calibration_temperature", None) or 1.0, getattr(config, "decision_threshold", None)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -12,6 +13,11 @@ from transformers import EvalPrediction
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import decide, expected_calibration_error
 from msattn.metrics.relations import score_relations
+
+
+def answer_fields(config: Any) -> tuple[float, float | None]:
+    """The temperature and the decision threshold of a configuration; 1 and `None` before calibration."""
+    return getattr(config, "calibration_temperature", None) or 1.0, getattr(config, "decision_threshold", None)
 
 
 def answers_of(

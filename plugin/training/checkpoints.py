@@ -19,10 +19,21 @@ from transformers.utils import logging
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError
+from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
+from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction, MultiScaleForSequenceClassification
+from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE, BertForMultiScaleSequenceClassification
+from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from msattn.training.arguments import ModelArguments
 
 logger = logging.get_logger(__name__)
 
+# The members of BERT that version 0.1 saved its checkpoints with.
+MEMBERS: dict[type[PreTrainedModel], type[PreTrainedModel]] = {
+    MultiScaleForRelationExtraction: BertForMultiScaleRE,
+    MultiScaleForSequenceClassification: BertForMultiScaleSequenceClassification,
+    PairwiseParser: BertPairwiseParser,
+    PairwiseForRelationClassification: BertPairwiseForRelationClassification,
+}
 # Endings of the classes of this package that have labels of relations or sentences.
 CLASSIFIERS = ("SequenceClassification", "RelationClassification", "RelationExtraction", "RE")
 
@@ -157,20 +168,18 @@ def label_fields(labels: Sequence[str]) -> dict[str, Mapping]:
     return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
 
 
-def family_class(
-    config: PreTrainedConfig, general: type[PreTrainedModel], member: type[PreTrainedModel] | None = None
-) -> type[PreTrainedModel]:
+def family_class(config: PreTrainedConfig, general: type[PreTrainedModel]) -> type[PreTrainedModel]:
     """
     The class that loads a checkpoint: the general one, or its member of BERT for a checkpoint of that member.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the checkpoint.
         general (`type`): The class for any encoder.
-        member (`type`, *optional*): The class of the paper, for BERT.
 
     Raises:
         UserError: The checkpoint is of another family of this package.
     """
+    member = MEMBERS.get(general)
     if member is not None and config.model_type == member.config_class.model_type:
         return member
     if config.model_type in COMPOSED_FAMILIES and config.model_type != general.config_class.model_type:

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from transformers import PreTrainedConfig, TrainingArguments
 
 from msattn.data.negative_label import find_negative_label
+from msattn.data.negatives import Negatives
+from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.relation_reports import confusion_table, relation_report
+from msattn.training.checkpoints import checkpoint_labels, config_fields
 from msattn.training.model_card import ModelCardFacts
+from msattn.training.splits import load_hub_dataset, read_splits
 
-# Configuration fields of the models in Table 1 of the multi-scale fusion paper, and of a control without phrases.
+# Configuration fields by --head: the models in Table 1 of the multi-scale fusion paper, a control without phrases, and
+# pairwise attention, which is another class.
 HEADS: dict[str, dict[str, Any]] = {
     "multiscale": {},
     "cls": {"fusion_layers": 0, "pooling": "cls"},
     "entity-start": {"fusion_layers": 0, "pooling": "entity_start"},
     "plain-attention": {"scales": (), "mask_mode": "none"},
+    "pairwise": {},
 }
 # Their names in version 0.1.
 OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
-# Selects the pairwise-attention relation classifier, a different model class.
-PAIRWISE = "pairwise"
 # The label of pairs that --negative_pairs draws.
 NO_RELATION = "no_relation"
 # Configuration fields that a model card lists.
@@ -38,25 +43,89 @@ PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "att
 ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold")
 
 
-def fusion_fields(head: str | None, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def head_fields(args: Any, config: PreTrainedConfig) -> dict[str, Any]:
     """
-    The configuration fields of a fusion `--head`.
+    The configuration fields of a `--head`.
 
     Args:
-        head (`str` or `None`): One of `HEADS`; `None` keeps the checkpoint's.
+        args (`RelationModelArguments`): With `head` (`None` keeps the checkpoint's) and `config_overrides`.
         config (`PreTrainedConfig`): The checkpoint's, which may be a baseline without fusion layers.
-        given (`Mapping[str, Any]`): The fields of `--config_overrides`.
 
     Raises:
-        UserError: The head needs phrases, and neither `given` nor the checkpoint has scales.
+        UserError: The head needs phrases, and neither `--config_overrides` nor the checkpoint has scales.
     """
-    fields = HEADS[head] if head else {}
-    if head is None or "fusion_layers" in fields:
+    fields = HEADS[args.head] if args.head else {}
+    if args.head not in ("multiscale", "plain-attention"):
         return dict(fields)
-    if "scales" not in fields and not given.get("scales", getattr(config, "scales", True)):
+    given = config_fields(args.config_overrides)
+    if args.head == "multiscale" and not given.get("scales", getattr(config, "scales", True)):
         raise UserError(f"{config.name_or_path}: the model attends to words only; give --config_overrides scales=[3].")
     layers = given.get("fusion_layers", getattr(config, "fusion_layers", 1))
     return {**fields, "fusion_layers": max(1, layers)}
+
+
+def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:
+    """
+    The style of the entity markers: the given one, that of the checkpoint, or plain.
+
+    Raises:
+        UserError: The model reads no markers, or has been trained with others.
+    """
+    stored = getattr(config, "entity_markers", None)
+    if pairwise and given is not None:
+        raise UserError("--entity_markers is not for --head pairwise.")
+    if not training and given is not None and given != (stored or "plain"):
+        raise UserError(f"--entity_markers {given}: the model has been trained with {stored or 'plain'} ones.")
+    return "plain" if pairwise else given or stored or "plain"
+
+
+def read_relation_splits(
+    data_args: Any, args: TrainingArguments, config: PreTrainedConfig
+) -> tuple[dict[str, Dataset], list[str]]:
+    """
+    Reads the splits that a run needs.
+
+    Args:
+        data_args (`RelationDataArguments`): Names the data.
+        args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+
+    Returns:
+        `tuple[dict[str, datasets.Dataset], list[str]]`: The splits by the prefix of their metrics, and the labels:
+        those of `--label_file`, of the training data, or of the checkpoint.
+
+    Raises:
+        UserError: A split is missing, training or validation data have no labels, or no labels are known.
+    """
+    hub = load_hub_dataset(data_args)
+    names = read_label_names(data_args.label_names_file)
+    labels = read_labels(data_args.label_file) if data_args.label_file else None
+
+    def read(split: str) -> Dataset | None:
+        nonlocal labels
+        if split != "train":
+            labels = labels or checkpoint_labels(config)
+        negatives = None
+        if data_args.negative_pairs:
+            negative = data_args.negative_label or NO_RELATION
+            negatives = Negatives(data_args.negative_pairs, negative, data_args.split_seed, split == "train")
+        if path := getattr(data_args, f"{split}_file"):
+            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives)
+        elif split in hub:
+            source = f"{data_args.dataset_name}, {split}"
+            rows = to_relations(hub[split], source, labels, names, negatives)
+        else:
+            return None
+        if split != "test" and rows[0]["label"] is None:
+            raise UserError(f"{source}: the examples have no labels (field relation or label).")
+        if split == "train":
+            labels = labels or relation_labels(rows)
+        return rows
+
+    found = read_splits(read, data_args, args, " or --dataset_name")
+    if not labels:
+        raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
+    return found, labels
 
 
 def read_labels(path: str) -> list[str]:
@@ -97,15 +166,14 @@ def read_label_names(path: str | None) -> dict[str, str]:
     return names
 
 
-def choose_negative(labels: Sequence[str], given: str | None, stored: str | None, draws: bool) -> str | None:
+def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) -> str | None:
     """
     The label that stands for no relation.
 
     Args:
         labels (`Sequence[str]`): All labels.
-        given (`str` or `None`): `--negative_label`; an empty one says that there is none.
-        stored (`str` or `None`): That of the checkpoint.
-        draws (`bool`): Whether `--negative_pairs` draws pairs with the label `no_relation`.
+        args (`RelationDataArguments`): With `negative_label`, empty if there is none, and `negative_pairs`.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
 
     Returns:
         `str` or `None`: The given one, that of the checkpoint, or the one with such a meaning ("Other", "none", ...).
@@ -113,6 +181,7 @@ def choose_negative(labels: Sequence[str], given: str | None, stored: str | None
     Raises:
         UserError: The given label is none of the labels, or it is not clear which one it is.
     """
+    given, stored, draws = args.negative_label, getattr(config, "negative_label", None), args.negative_pairs > 0
     if given is None and draws and stored in labels and stored != NO_RELATION:
         raise UserError(
             f"--negative_pairs draws the label {NO_RELATION!r}, and {stored!r} stands for no relation in the "
@@ -125,12 +194,34 @@ def choose_negative(labels: Sequence[str], given: str | None, stored: str | None
     return find_negative_label(labels) if given is None else given or None
 
 
+def false_positive_rate(
+    data: Mapping[str, Dataset], prefix: str, answer: Callable[[Dataset], Sequence[str]], negative: str, seed: int
+) -> float | None:
+    """
+    The share of random pairs of other spans that get a relation, in percent; `None` if no sentence has room for one.
+
+    Args:
+        data (`Mapping[str, datasets.Dataset]`): The examples of all splits. Those of trained sentences are left out.
+        prefix (`str`): The split whose sentences are read.
+        answer (`Callable`): Returns the label of each example.
+        negative (`str`): The label that stands for no relation.
+        seed (`int`): The random seed of the pairs.
+    """
+    trained = set(data["train"]["text"]) if "train" in data else set()
+    rows = [row for row, text in enumerate(data[prefix]["text"]) if text not in trained]
+    pairs = random_pairs(data[prefix].select(rows), seed)
+    if pairs is None:
+        return None
+    answers = answer(pairs)
+    return 100 * sum(label != negative for label in answers) / len(answers)
+
+
 def write_relation_predictions(
-    folder: Path,
+    folder: str,
     prefix: str,
     examples: Dataset,
-    answers: Sequence[str],
     probabilities: np.ndarray,
+    answers: Sequence[str],
     labels: Sequence[str],
     negative: str | None,
 ) -> None:
@@ -139,17 +230,17 @@ def write_relation_predictions(
     `<prefix>_confusion.tsv`, and prints the table of the report.
 
     Args:
-        folder (`Path`): The folder.
+        folder (`str`): The folder.
         prefix (`str`): The prefix of the split, such as `"test"`.
         examples (`datasets.Dataset`): The examples as read.
+        probabilities (`np.ndarray` of shape `(examples, labels)`): The probabilities.
         answers (`Sequence[str]`): The predicted label of each example.
-        probabilities (`np.ndarray` of shape `(examples, labels)`): Their probabilities.
         labels (`Sequence[str]`): All labels in the order of their ids.
         negative (`str` or `None`): The label that stands for no relation.
     """
     lines = [f"{identifier}\t{label}\n" for identifier, label in zip(examples["id"], answers, strict=True)]
-    (folder / f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
-    with open(folder / f"{prefix}_predictions.jsonl", "w", encoding="utf-8") as file:
+    Path(folder, f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
+    with open(Path(folder, f"{prefix}_predictions.jsonl"), "w", encoding="utf-8") as file:
         for example, label, row in zip(examples, answers, probabilities, strict=True):
             probability = round(float(row[labels.index(label)]), 6)
             file.write(json.dumps(_predicted(example, label, probability), ensure_ascii=False) + "\n")
@@ -161,8 +252,8 @@ def write_relation_predictions(
         report, shown = scores.report(), scores.official.report()
     else:
         report = shown = relation_report(answers, references, negative)
-    (folder / f"{prefix}_report.txt").write_text(report, encoding="utf-8")
-    (folder / f"{prefix}_confusion.tsv").write_text(confusion_table(answers, references), encoding="utf-8")
+    Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+    Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(answers, references), encoding="utf-8")
     print(f"{prefix}\n{shown}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from datasets import Dataset
-from transformers import TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -56,6 +56,24 @@ class RunRecord(TrainerCallback):
         if state.is_world_process_zero:
             path = Path(args.output_dir, f"checkpoint-{state.global_step}", RECORD)
             path.write_text(json.dumps(self.facts, indent=2) + "\n", encoding="utf-8")
+
+
+def resume_point(trainer: Trainer, *others: Any) -> str | None:
+    """
+    Lets the Trainer record its run beside each checkpoint, and finds the checkpoint to go on from.
+
+    Args:
+        trainer (`Trainer`): The Trainer, before training.
+        *others: The argument dataclasses of the script besides `TrainingArguments`.
+
+    Returns:
+        `str` or `None`: See [`find_checkpoint`]; `None` for a run that does not train.
+    """
+    if not trainer.args.do_train:
+        return None
+    record = RunRecord(trainer.args, trainer.train_dataset, *others)
+    trainer.add_callback(record)
+    return find_checkpoint(trainer.args, record)
 
 
 def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
