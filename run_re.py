@@ -39,6 +39,7 @@ from msattn.training.checkpoints import (
     load_config,
     load_model,
     load_tokenizer,
+    max_tokens,
 )
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import resume_point
@@ -148,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             encoded = entity_markers.encode_relation_dataset(
                 rows,
                 marking,
-                max_length=data_args.max_seq_length,
+                max_length=max_tokens(data_args.max_seq_length, tokenizer),
                 label2id=None if rows[0]["label"] is None else label_fields(labels)["label2id"],
                 on_overflow=on_overflow,
                 num_proc=data_args.preprocessing_num_workers,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import os
 import sys
@@ -68,7 +67,7 @@ def user_mistakes() -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(traceback.format_exception_only(error)[-1]) from error
+        raise UserError(traceback.format_exception_only(error)[-1].strip()) from error
 
 
 class ArgumentParser(HfArgumentParser):
@@ -100,34 +99,31 @@ def parse_arguments(
     # No abbreviations: they turn typing errors into other arguments.
     description = getattr(sys.modules["__main__"], "__doc__", None)
     parser = ArgumentParser(list(dataclass_types), prog=prog, allow_abbrev=False, description=description)
+    names = [field.name for each in dataclass_types for field in fields(each) if field.init]
     if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):
-        argv = _argument_file(argv[0])
+        content = _argument_file(argv[0])
+        # A single value goes through the command line's parser, which reads 5e-5 and checks the choices.
+        parser.set_defaults(**{name: value for name, value in content.items() if isinstance(value, (list, dict))})
+        argv = [f"--{name}={value}" for name, value in content.items() if isinstance(value, (str, int, float))]
+        argv += [f"--{name}" for name in content if name not in names]
     with user_mistakes():
         *parsed, unknown = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if unknown:
         name = unknown[0].partition("=")[0]
-        names = [f"--{field.name}" for each in dataclass_types for field in fields(each) if field.init]
-        close = difflib.get_close_matches(name, names, n=1)
-        advice = f"did you mean {close[0]}?" if close else "--help lists the arguments."
+        close = difflib.get_close_matches(name.lstrip("-"), names, n=1)
+        advice = f"did you mean --{close[0]}?" if close else "--help lists the arguments."
         raise UserError(f"there is no argument {name[:80]}; {advice}")
     return tuple(parsed)
 
 
-def _argument_file(path: str) -> list[str]:
-    """The words of a command line. All values go through its parser, which reads `5e-5` and checks the choices."""
+def _argument_file(path: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))  # JSON is YAML, too
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{path}: the file cannot be read ({error}).") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected an object with the arguments' names and values.")
-    words: list[str] = []
-    for name, value in content.items():
-        if isinstance(value, list):
-            words += [f"--{name}", *map(str, value)]
-        elif value is not None:
-            words.append(f"--{name}={json.dumps(value) if isinstance(value, dict) else value}")
-    return words
+    return content
 
 
 def named(argv: Sequence[str], *names: str) -> list[str]:

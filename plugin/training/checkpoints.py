@@ -120,6 +120,22 @@ def load_model(
     return model
 
 
+def max_tokens(asked: int | None, tokenizer: PreTrainedTokenizerBase) -> int:
+    """
+    The maximum number of tokens of an example: `--max_seq_length`, or what the model takes.
+
+    Args:
+        asked (`int` or `None`): `--max_seq_length`.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of [`load_tokenizer`].
+
+    Raises:
+        UserError: The model does not take so many.
+    """
+    if asked is not None and not 0 < asked <= tokenizer.model_max_length:
+        raise UserError(f"--max_seq_length {asked}: the model takes 1 to {tokenizer.model_max_length} tokens.")
+    return asked or tokenizer.model_max_length
+
+
 def hub_options(args: ModelArguments) -> dict[str, Any]:
     """Keyword arguments of every `from_pretrained`."""
     return {"revision": args.model_revision, "trust_remote_code": args.trust_remote_code}

@@ -166,6 +166,8 @@ def _limited(prefix: str, data: Any, args: DataArguments, labels: Callable[[Any]
     )
     if most is None:
         return data
+    if most < 1:
+        raise UserError(f"{prefix}: at least one example has to be left, not {most}.")
     kept = data.select(range(min(most, len(data))))
     known = labels(data) if prefix == "train" else None
     if known is not None and (lost := len({*known} - {*(labels(kept) or ())})):

@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import TrainingArguments
 
-from msattn.tasks.model_card import ModelCardFacts, write_model_card
-from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
+from msattn.training.model_card import ModelCardFacts, write_model_card
+from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
 RESULTS = {"eval_f1": 81.234567, "test_f1": 80.5, "test_accuracy": 84, "test_loss": 0.3}
@@ -39,7 +39,7 @@ def card_of(folder, facts, results=RESULTS, base="", **args) -> ModelCard:
         {"train_loss": 1.5, "train_runtime": 1.0, "step": 10, "epoch": 1.0},
     ]
     folder.mkdir(exist_ok=True)
-    return ModelCard.load(write_model_card(folder, trainer, facts, results))
+    return ModelCard.load(write_model_card(trainer, facts, results))
 
 
 def test_results_are_a_model_index(tmp_path, facts):

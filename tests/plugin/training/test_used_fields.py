@@ -7,7 +7,7 @@ import pytest
 from msattn import BertPairwiseConfig, MultiScaleBertConfig
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS
 from msattn.arguments.parsing_arguments import PARSER_FIELDS
-from msattn.tasks.used_fields import used_fields
+from msattn.training.used_fields import used_fields
 
 
 @pytest.mark.parametrize(

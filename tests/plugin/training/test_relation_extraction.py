@@ -10,7 +10,7 @@ from transformers import EvalPrediction
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 from msattn.metrics.relation_reports import answers_of, confusion_table, relation_metrics, relation_report
-from msattn.tasks.relation_extraction import RelationExtraction
+from msattn.training.relation_extraction import choose_negative, false_positive_rate
 
 LABELS = ["born in", "none", "works for"]
 PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])
@@ -41,11 +41,11 @@ def test_metrics_are_those_of_the_answers():
 def test_false_positives_are_counted_on_sentences_without_training_examples():
     row = {"text": "the old house near the wide river", "head": [8, 13], "tail": [28, 33], "label": "x"}
     data = Dataset.from_list([row])
-    task = SimpleNamespace(
-        data={"train": data, "eval": data}, negative="Other", data_args=SimpleNamespace(split_seed=1)
-    )
     assert random_pairs(data, 1) is not None
-    assert RelationExtraction.further_metrics(task, None, "eval") == {}
+    assert false_positive_rate({"train": data, "eval": data}, "eval", list, "Other", 1) is None
+    for label, rate in (("x", 100), ("Other", 0)):
+        found = false_positive_rate({"eval": data}, "eval", lambda rows, label=label: [label] * len(rows), "Other", 1)
+        assert found == rate
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,16 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
         ("nothing", None, None),
     ],
 )
-def test_the_label_of_drawn_pairs_stands_for_no_relation(monkeypatch, stored, given, negative):
+def test_the_label_of_drawn_pairs_stands_for_no_relation(stored, given, negative):
     """Whatever the checkpoint says."""
     config = SimpleNamespace(negative_label=stored)
-    monkeypatch.setattr("msattn.tasks.relation_extraction.load_config", lambda _: config)
-    task = SimpleNamespace(
-        model_args=None,
-        data_args=SimpleNamespace(negative_pairs=2, negative_label=given),
-        labels=["no_relation", "nothing", "works for"],
-        args=SimpleNamespace(should_log=False),
-    )
+    args = SimpleNamespace(negative_pairs=2, negative_label=given)
+    labels = ["no_relation", "nothing", "works for"]
     if negative is not None:
-        assert RelationExtraction._negative_label(task) == negative
+        assert choose_negative(labels, args, config) == negative
         return
     with pytest.raises(UserError, match="'nothing' stands for no relation in the checkpoint; name one of them"):
-        RelationExtraction._negative_label(task)
+        choose_negative(labels, args, config)
 
 
 def test_the_report_names_the_negative_label():

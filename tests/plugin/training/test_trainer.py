@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, ProgressCallback, TrainingArguments
+from transformers import DataCollatorWithPadding, TrainingArguments
 
 from msattn.errors import UserError
-from msattn.trainers.fine_tuning_trainer import FineTuningTrainer, LongestFirstSampler, RepeatableLengthGroupedSampler
+from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler
+from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
 
@@ -144,22 +145,6 @@ def broken_trainer(tmp_path, **options):
     return FineTuningTrainer(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
 
 
-def test_bars_say_what_they_count(tmp_path, capsys):
-    trainer = broken_trainer(tmp_path, disable_tqdm=False, max_steps=2, save_strategy="no")
-    trainer.train()
-    trainer.predict(trainer.train_dataset)
-    bars = capsys.readouterr().err
-    assert "Training: 100%" in bars and "Scoring: 100%" in bars
-    assert bars.endswith("\r")  # that of scoring is gone
-
-    class Own(ProgressCallback):
-        pass
-
-    args = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    trainer = FineTuningTrainer(trainer.model, args, callbacks=[Own])
-    assert Own in map(type, trainer.callback_handler.callbacks)
-
-
 def test_checkpoints_hold_no_token(tmp_path):
     """`tests/scripts/test_push.py` looks for it in what a script pushes."""
     trainer = broken_trainer(tmp_path, max_steps=1, save_steps=1, hub_token="hf_secret")
@@ -196,21 +181,3 @@ def test_a_weight_that_is_not_finite_is_not_saved(tmp_path):
     with pytest.raises(UserError, match=r"^step 2: a weight is NaN or infinite"):
         trainer.train()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-1"]
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"optim": "adafactor", "optim_args": "zzz"}, "training arguments: not enough values"),
-        ({"lr_scheduler_kwargs": {"a": 1}}, "training arguments: .* unexpected keyword argument 'a'"),
-        ({"dataloader_persistent_workers": True}, "training arguments: persistent_workers"),
-    ],
-)
-def test_arguments_that_transformers_refuses_late(options, message, tmp_path):
-    with pytest.raises(UserError, match=message):
-        broken_trainer(tmp_path, max_steps=1, save_strategy="no", **options).train()
-
-
-def test_a_way_of_training_that_needs_several_processes(tmp_path):
-    with pytest.raises(UserError, match="training arguments: Using fsdp only works in distributed training"):
-        broken_trainer(tmp_path, fsdp="full_shard")

@@ -1,0 +1,95 @@
+"""What a script loads, and the labels and fields that it gives to the model."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import BertConfig
+
+from msattn import (
+    BertForMultiScaleRE,
+    MultiScaleBertConfig,
+    MultiScaleConfig,
+    MultiScaleForRelationExtraction,
+    PairwiseForRelationClassification,
+    UserError,
+)
+from msattn.data.demo_corpus import write_demo
+from msattn.training.arguments import ModelArguments
+from msattn.training.checkpoints import (
+    checkpoint_labels,
+    config_fields,
+    family_class,
+    load_config,
+    load_model,
+    load_tokenizer,
+    max_tokens,
+)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> str:
+    return str(write_demo(tmp_path_factory.mktemp("demo")).encoder)
+
+
+def test_overrides_are_json_or_words():
+    overrides = ["scales=[3, 5]", "mask_mode=ste", "fusion_residual=True", "fusion_heads=4", "mask_temperature=None"]
+    assert config_fields(overrides) == {
+        "scales": [3, 5],
+        "mask_mode": "ste",
+        "fusion_residual": True,
+        "fusion_heads": 4,
+        "mask_temperature": None,
+    }
+    assert config_fields(None) == {}
+
+
+@pytest.mark.parametrize("overrides", [["scales"], ["a=1", "a=2"]])
+def test_an_override_has_a_name_of_its_own(overrides):
+    with pytest.raises(UserError, match="expected NAME=VALUE, each name once"):
+        config_fields(overrides)
+
+
+def test_the_class_follows_the_checkpoint():
+    encoder = BertConfig()
+    assert family_class(encoder, MultiScaleForRelationExtraction) is MultiScaleForRelationExtraction
+    assert family_class(MultiScaleBertConfig(), MultiScaleForRelationExtraction) is BertForMultiScaleRE
+    with pytest.raises(UserError, match="a PairwiseForRelationClassification starts from one of its own"):
+        family_class(MultiScaleConfig(encoder=encoder), PairwiseForRelationClassification)
+
+
+def test_labels_are_those_of_a_fine_tuned_checkpoint():
+    labels = {0: "b", 1: "a"}
+    ours = MultiScaleConfig(encoder=BertConfig(), id2label=labels, architectures=["MultiScaleForRelationExtraction"])
+    assert checkpoint_labels(ours) == ["b", "a"]
+    stock = BertConfig(id2label=labels, architectures=["BertForSequenceClassification"])
+    assert checkpoint_labels(stock) is None and checkpoint_labels(stock, stock=True) == ["b", "a"]
+    assert checkpoint_labels(BertConfig(architectures=["BertForMaskedLM"]), stock=True) is None
+
+
+def test_fields_reach_the_model(encoder):
+    args = ModelArguments(encoder, config_overrides=["scales=[2]", "fusion_residual=true"])
+    tokenizer = load_tokenizer(args, load_config(args))
+    tokenizer.add_tokens(["[E1]"])
+    model = load_model(MultiScaleForRelationExtraction, args, tokenizer, fusion_layers=2)
+    assert (model.config.scales, model.config.fusion_residual, model.config.fusion_layers) == ((2,), True, 2)
+    assert model.get_input_embeddings().num_embeddings == len(tokenizer)
+    with pytest.raises(UserError, match=r"--config_overrides scales=\[2\]: other arguments say scales=\(\)"):
+        load_model(MultiScaleForRelationExtraction, args, tokenizer, scales=())
+    args.config_overrides = ["scalse=[2]"]
+    with pytest.raises(TypeError, match="scalse"):
+        load_model(MultiScaleForRelationExtraction, args, tokenizer)
+
+
+def test_length_is_that_of_the_model_at_most(encoder):
+    args = ModelArguments(encoder)
+    tokenizer = load_tokenizer(args, load_config(args))
+    assert max_tokens(None, tokenizer) == 128 and max_tokens(16, tokenizer) == 16
+    for asked in (0, 129):
+        with pytest.raises(UserError, match=f"--max_seq_length {asked}: the model takes 1 to 128 tokens"):
+            max_tokens(asked, tokenizer)
+
+
+@pytest.mark.parametrize("name, message", [(None, "is missing"), ("./missing", "there is no such folder")])
+def test_no_model(name, message):
+    with pytest.raises(UserError, match=f"--model_name_or_path.*{message}"):
+        load_config(ModelArguments(name))

@@ -1,0 +1,105 @@
+"""Which data a run reads, and what it holds out of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from datasets import Dataset
+from transformers import TrainingArguments
+
+from msattn import UserError
+from msattn.training.arguments import DataArguments
+from msattn.training.splits import cut_splits, held_out, read_splits
+
+# A label with one example, as SemEval has one, and two that differ in size.
+LABELS = ["often"] * 40 + ["seldom"] * 9 + ["once"]
+
+
+def data(labels=LABELS) -> Dataset:
+    return Dataset.from_dict({"number": list(range(len(labels))), "label": labels})
+
+
+def args(tmp_path, **given) -> TrainingArguments:
+    return TrainingArguments(str(tmp_path), report_to=[], **given)
+
+
+@pytest.mark.parametrize("percentage", [1, 10, 20, 33.3, 50])
+@pytest.mark.parametrize("labels", [None, LABELS])
+def test_two_parts_of_the_whole(labels, percentage):
+    train, held = held_out(data(), percentage, 42, labels)
+    assert sorted(train["number"][:] + held["number"][:]) == list(range(50))
+    assert len(held) == -(-50 * percentage // 100)
+    assert train["number"][:] != sorted(train["number"][:])
+
+
+def test_labels_keep_their_proportions():
+    train, held = held_out(data(), 20, 42, LABELS)
+    assert Counter(held["label"]) == {"often": 8, "seldom": 2}
+    assert Counter(train["label"]) == {"often": 32, "seldom": 7, "once": 1}
+
+
+def test_no_label_is_held_out_as_a_whole():
+    labels = ["a", "a", "b", "c", "d"]
+    for percentage in (20, 40, 80):
+        train, _ = held_out(data(labels), percentage, 1, labels)
+        assert set(train["label"]) == set(labels)
+
+
+def test_the_seed_alone_decides():
+    parts = [held_out(data(), 20, seed, LABELS)[1]["number"][:] for seed in (1, 1, 2)]
+    assert parts[0] == parts[1] != parts[2]
+
+
+def test_without_labels_it_is_the_split_of_datasets():
+    expected = data().train_test_split(0.2, seed=7)
+    train, held = held_out(data(), 20, 7)
+    assert (train["number"][:], held["number"][:]) == (expected["train"]["number"][:], expected["test"]["number"][:])
+
+
+def test_nothing_to_hold_out():
+    with pytest.raises(UserError, match="of 2 training examples, none would be held out"):
+        held_out(data(["a", "b"]), 50, 1, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "given, cut, read, used",
+    [
+        ({"do_train": True}, None, ["train"], ["train"]),
+        ({"do_train": True}, 10, ["train"], ["train"]),
+        ({"do_train": True, "eval_strategy": "epoch"}, None, ["train", "eval"], ["eval", "train"]),
+        ({"do_eval": True}, None, ["eval"], ["eval"]),
+        ({"do_eval": True}, 10, ["train", "eval"], ["dev", "eval"]),
+        ({"do_predict": True}, 10, ["test"], ["test"]),
+    ],
+)
+def test_what_is_read_and_used(given, cut, read, used, tmp_path):
+    data_args, run = DataArguments(validation_split_percentage=cut), args(tmp_path, **given)
+    found = read_splits(lambda split: data(), data_args, run)
+    assert [*found] == read
+    assert sorted(cut_splits(found, data_args, run, lambda rows: rows["label"][:])) == used
+
+
+@pytest.mark.parametrize(
+    "given, missing",
+    [
+        ({}, "there is nothing to do: give at least one of --do_train"),
+        ({"do_train": True}, "the run needs train data: give --train_file or --dataset_name."),
+        ({"do_eval": True}, "the run needs validation data: give --validation_file"),
+        ({"eval_strategy": "epoch"}, "the run needs validation data: give --validation_file"),
+        ({"do_predict": True}, "the run needs test data: give --test_file"),
+    ],
+)
+def test_what_is_missing(given, missing, tmp_path):
+    with pytest.raises(UserError, match=missing):
+        read_splits(lambda split: None, DataArguments(), args(tmp_path, **given), " or --dataset_name")
+
+
+def test_limits(tmp_path):
+    limits = DataArguments(max_train_samples=10, max_eval_samples=2, max_predict_samples=3)
+    found = {prefix: data() for prefix in ("train", "eval_mm", "dev", "test_unseen")}
+    run = args(tmp_path, do_train=True, do_eval=True, do_predict=True)
+    kept = cut_splits(found, limits, run, lambda rows: rows["label"][:])
+    assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
+    with pytest.raises(UserError, match="train: at least one example has to be left, not 0"):
+        cut_splits(found, DataArguments(max_train_samples=0), run)
