@@ -59,7 +59,7 @@ def test_pickled_weights_run_no_code(checkpoint, mark):
 
 
 def test_the_pickled_state_of_a_training_runs_no_code(tmp_path, mark):
-    from tests.plugin.trainers.test_fine_tuning_trainer import broken_trainer
+    from tests.plugin.training.test_trainer import broken_trainer
 
     broken_trainer(tmp_path / "run", max_steps=1, save_steps=1).train()
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
