@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "app":
         _run("msattn.app.command", "main", rest)
     elif name == "export":
-        _run("msattn.onnx.command", "main", rest)
+        _run("msattn.export", "main", rest)
     elif name == "demo":
         demo()
     else:

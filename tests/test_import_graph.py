@@ -40,12 +40,11 @@ ROOMS = {
         "data.inputs trees arguments pipelines"
     ),
     "auto": "errors configuration modeling pipelines",
-    "predict": (
-        "errors argument_values command_line configuration data.files data.formats data data.inputs "
-        "arguments pipelines auto onnx"
-    ),
-    "app": ("errors argument_values command_line modeling data.files data.inputs arguments pipelines analysis auto"),
-    "onnx": "errors command_line configuration modeling arguments auto",
+    "onnx": "errors configuration modeling",
+    "loading": "errors command_line auto onnx training",
+    "predict": "errors command_line data.files data data.inputs auto loading streaming",
+    "export": "errors command_line onnx loading",
+    "app": "errors command_line data.inputs pipelines analysis auto loading",
     "run": "command_line guiding arguments tasks analysis",
     "demo": "data tasks run",
     "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto onnx",

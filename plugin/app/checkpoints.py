@@ -16,9 +16,9 @@ from transformers import (
     pipeline,
 )
 
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
-from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction, auto_class_of
+from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.errors import UserError
+from msattn.loading import load_trained
 
 TASKS: Mapping[Any, str] = {
     AutoModelForRelationExtraction: "relation-extraction",
@@ -75,15 +75,10 @@ def load_checkpoints(names: Sequence[str], lang: str | None = None) -> dict[str,
 
 
 def _load(name: str, lang: str | None) -> tuple[str, Checkpoint]:
-    source = ModelArguments(model_name_or_path=name)
-    config = load_config(source)
-    try:
-        auto_class = auto_class_of(config, name)
-    except UserError:
-        auto_class = AutoModel
-    tokenizer = load_tokenizer(source, config)
-    model = load_model(auto_class, source, len(tokenizer)).float().eval()
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    auto_class, model, tokenizer = load_trained(name, AutoModel)
+    if not isinstance(model, PreTrainedModel):
+        raise UserError(f"{name}: the page shows the inside of models, and an exported one has none to show.")
+    model.float().to("cuda" if torch.cuda.is_available() else "cpu")
     if auto_class is AutoModel:
         return ENCODER, Checkpoint(name, model, tokenizer)
     task = TASKS[auto_class]

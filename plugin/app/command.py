@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
 from transformers.utils import logging
 
 from msattn.app.page import launch
 from msattn.app.space import write_space
-from msattn.argument_values import Range
 from msattn.command_line import named, parse_arguments
 from msattn.errors import UserError
 
@@ -24,9 +22,7 @@ class AppArguments:
             "help": "Checkpoints: folders, or names on the Hub; one for each task, such as a tagger and a parser."
         }
     )
-    port: Annotated[int, Range(1, 65535)] | None = field(
-        default=None, metadata={"help": "Port. Default: the first free one from 7860 on."}
-    )
+    port: int | None = field(default=None, metadata={"help": "Port. Default: the first free one from 7860 on."})
     host: str | None = field(
         default=None, metadata={"help": "Address to listen at; 0.0.0.0 for all. Default: this machine only."}
     )

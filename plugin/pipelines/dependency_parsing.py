@@ -344,8 +344,22 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             result.append(entry)
         return result
 
+    def fill_conllu(self, sentences: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[str]:
+        """
+        Parses sentences of CoNLL-U, and puts their trees and tags into their lines.
+
+        Args:
+            sentences (`Sequence[Mapping]`): Each has `words` and `lines`, as [`~msattn.data.read_treebank`] returns.
+            **kwargs: As for [`__call__`], such as `batch_size`.
+
+        Returns:
+            `list[str]`: The lines of each sentence as one string.
+        """
+        trees = self([{"words": sentence["words"]} for sentence in sentences], **kwargs)
+        return [_with_tree(sentence["lines"], tree) for sentence, tree in zip(sentences, trees, strict=True)]
+
     @staticmethod
-    def to_conllu(sentences: Sequence) -> str:
+    def to_conllu(sentences: Sequence, name: str = "") -> str:
         """
         Converts results of the pipeline to CoNLL-U.
 
@@ -354,22 +368,16 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
 
         Args:
             sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.
+            name (`str`, *optional*): What `# sent_id` starts with: `"7"` gives `7-2`. Default: nothing.
 
         Returns:
             `str`: The CoNLL-U text, with the columns ID, FORM, HEAD, DEPREL and MISC (spaces), and those that the
             parser tags.
         """
         written = []
-        for place, words in named_sentences(sentences):
-            in_text = "space_after" in words[0]
-            lines = (
-                conllu_lines_of_text(words, place)
-                if in_text
-                else conllu_lines([word["word"] for word in words], place)
-            )
-            tags = {name: [word[name] for word in words] for name in TAG_CELLS if name in words[0]}
-            heads, relations = ([word[name] for word in words] for name in ("head", "relation"))
-            written.append(with_tree(lines, heads, relations, **tags))
+        for place, words in named_sentences(sentences, name):
+            lines_of = conllu_lines_of_text if "space_after" in words[0] else _conllu_lines
+            written.append(_with_tree(lines_of(words, place), words))
         return "".join(written)
 
     @staticmethod
@@ -388,6 +396,16 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         if is_sentence(sentences):
             return _displacy(sentences)
         return [_displacy(words) for _, words in named_sentences(sentences)]
+
+
+def _conllu_lines(words: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    return conllu_lines([word["word"] for word in words], name)
+
+
+def _with_tree(lines: Sequence[str], words: Sequence[Mapping[str, Any]]) -> str:
+    tags = {name: [word[name] for word in words] for name in TAG_CELLS if name in words[0]}
+    heads, relations = ([word[name] for word in words] for name in ("head", "relation"))
+    return with_tree(lines, heads, relations, **tags)
 
 
 def _displacy(words: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -185,13 +186,34 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
         ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
-        ("classes", "a dog\n", ("--device", "gpu"), "--device gpu: .*gpu"),
-        ("classes", "a dog\n", ("--device", "cuda:99"), "--device cuda:99: "),
+        ("classes", "a dog\n", ("--device", "gpu"), "device string: gpu"),
+        ("classes", "a dog\n", ("--device", "cuda:99"), "(?i)cuda"),
+        ("parser", "1\tThe\tthe\tDET\n", (), r"input\.txt:1: the line is a row of CoNLL"),
     ],
 )
 def test_mistakes_name_the_line(predict, name, content, options, message):
     with pytest.raises(UserError, match=message):
         predict(name, content, *options)
+
+
+@pytest.mark.parametrize("name", ["relations", "parser", "tagger", "classes", "ranking"])
+def test_a_checkpoint_without_its_classifier_answers_nothing(checkpoints, tmp_path, name):
+    shutil.copytree(checkpoints[0] / name, tmp_path / name)
+    weights = load_file(tmp_path / name / "model.safetensors")
+    missing = [weight for weight in weights if weight.startswith(("classifier", "relations.states.head"))]
+    kept = {weight: weights[weight] for weight in weights if weight not in missing}
+    save_file(kept, tmp_path / name / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=f"{name}: the checkpoint lacks {missing[0]}"):
+        main([str(tmp_path / name), str(tmp_path / "none.txt")])
+
+
+def test_a_tokenizer_of_another_model_is_refused(checkpoints, tmp_path):
+    shutil.copytree(checkpoints[0] / "classes", tmp_path / "classes")
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["unseen"])
+    tokenizer.save_pretrained(tmp_path / "classes")
+    with pytest.raises(UserError, match=r"the tokenizer has \d+ tokens, and the model knows"):
+        main([str(tmp_path / "classes"), str(tmp_path / "none.txt")])
 
 
 def test_the_language_of_given_words_is_refused(predict):
@@ -219,10 +241,7 @@ def test_the_standard_input_is_answered_line_by_line(checkpoints):
     """With batches of one, before the next line is there."""
     code = "from msattn.predict import main; import sys; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, str(checkpoints[0] / "classes"), "-", "--batch_size", "1"]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for line in ("a dog\n", "the house .\n"):
             process.stdin.write(line)
             process.stdin.flush()

@@ -13,6 +13,8 @@ from msattn.errors import UserError, shown
 
 # The last word of a multi-word token.
 END = re.compile("[0-9]{1,9}")
+# How a row of CoNLL starts: a number, or a range of a multi-word token, and a form.
+ROW = re.compile(r"[0-9]+([-.][0-9]+)?\t[^\t]+\t")
 # CoNLL-X has PHEAD and PDEPREL as its last two columns, which are not read here.
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -47,6 +49,28 @@ class ConlluSentence(NamedTuple):
     where: str
     tokens: list[ConlluToken]
     lines: list[str]
+
+    @property
+    def words(self) -> list[str]:
+        """The forms of the words, without multi-word tokens."""
+        return [token.cells["form"] for token in self.tokens if not token.end]
+
+
+def is_conllu(path: str | os.PathLike) -> bool:
+    """Whether a file holds CoNLL-U or CoNLL-X by its name: `.conllu`, `.conllx` or `.conllup`, maybe with `.gz`."""
+    name = os.fspath(path).lower().removesuffix(".gz")
+    return name.endswith((".conllu", ".conllx", ".conllup"))
+
+
+def refuse_conllu_row(line: str, where: str) -> None:
+    """
+    Refuses a line of a file of texts that is a row of CoNLL.
+
+    Raises:
+        UserError: The line starts with a number, a tab and another cell.
+    """
+    if ROW.match(line):
+        raise UserError(f"{where}: the line is a row of CoNLL and no text; name the file .conllu, or .conllu.gz.")
 
 
 def conllu_sentences(path: str | os.PathLike) -> Iterator[ConlluSentence]:

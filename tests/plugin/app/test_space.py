@@ -42,11 +42,6 @@ def test_a_space_of_something_else_is_a_sentence(argv, message, tmp_path, monkey
         main([*argv, "--space", str(tmp_path / "space")])
 
 
-def test_a_port_that_cannot_be_is_a_sentence():
-    with pytest.raises(UserError, match="--port must be .* 65535, not 70000"):
-        main(["me/tagger", "--port", "70000"])
-
-
 def test_other_files_are_not_written_over(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UserError, match="the folder has other files"):

@@ -18,7 +18,7 @@ from msattn import (
     PairwiseParser,
 )
 from msattn.errors import UserError
-from msattn.onnx.command import main
+from msattn.export import main
 from msattn.onnx.exporter import _compare
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 

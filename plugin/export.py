@@ -8,10 +8,9 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
-from msattn.auto import auto_class_of
 from msattn.command_line import named, parse_arguments
 from msattn.errors import UserError
+from msattn.loading import load_trained
 from msattn.onnx.exporter import export
 from msattn.onnx.runtime import MODEL
 
@@ -46,11 +45,8 @@ def main(argv: Sequence[str]) -> None:
         raise UserError(f"there is no format {form[:80]}; there is onnx.")
     (args,) = parse_arguments([ExportArguments], named(rest, "model", "folder"), "msattn export onnx")
     logging.disable_progress_bar()
-    source = ModelArguments(model_name_or_path=args.model)
-    config = load_config(source)
-    tokenizer = load_tokenizer(source, config)
-    model = load_model(auto_class_of(config, args.model), source, len(tokenizer))
-    parity = export(model, tokenizer, args.folder, args.int8)
+    trained = load_trained(args.model)
+    parity = export(trained.model, trained.tokenizer, args.folder, args.int8)
     size = (Path(args.folder) / MODEL).stat().st_size / 2**20
     print(f"{args.folder}: {size:.1f} MiB in {'8-bit integers' if args.int8 else 'float32'}")
     print(
