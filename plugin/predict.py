@@ -146,7 +146,7 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
         if args.lang is not None:
             raise UserError(f"--lang splits texts into words, and the words of {args.file} are given.")
         sentences = ({"words": sentence.words, "lines": sentence.lines} for sentence in conllu_sentences(args.file))
-        return sentences, lambda block: parse.fill_conllu(block, batch_size=args.batch_size)
+        return sentences, lambda block: parse.complete(block, batch_size=args.batch_size)
 
     def answer(numbered: list[tuple[int, Located]]) -> list[str]:
         items = [item if isinstance(item, str) else {"words": _words(where, item)} for _, (where, item) in numbered]

@@ -344,7 +344,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             result.append(entry)
         return result
 
-    def fill_conllu(self, sentences: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[str]:
+    def complete(self, sentences: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[str]:
         """
         Parses sentences of CoNLL-U, and puts their trees and tags into their lines.
 
