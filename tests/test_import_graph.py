@@ -27,12 +27,15 @@ ROOMS = {
     "data": "errors plain_numbers data.formats data.files data.inputs",
     "trees": "errors modeling",
     "guiding": "errors argument_values modeling data.files data.inputs",
-    "metrics": "errors trees",
+    "metrics": "errors data.files data.inputs trees",
     "trainers": "errors writing modeling data.inputs guiding",
     "arguments": "errors argument_values configuration modeling data.formats trees",
     "tasks": (
         "errors writing plain_numbers results command_line configuration modeling data.files data.formats data "
         "data.inputs trees guiding metrics trainers arguments"
+    ),
+    "training": (
+        "errors configuration modeling data.files data.formats data data.inputs trees guiding metrics command_line"
     ),
     "pipelines": "errors configuration modeling data.files data.formats data data.inputs trees",
     "analysis": (

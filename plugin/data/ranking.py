@@ -58,6 +58,15 @@ class RankingData:
                 found[query].add(candidate)
         return dict(found)
 
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.pairs.unique("query_id"))
+
+    def select(self, numbers: Iterable[int]) -> RankingData:
+        """The queries with these numbers, as [`datasets.Dataset.select`] selects rows."""
+        queries = self.pairs.unique("query_id")
+        return self.of_queries({queries[number] for number in numbers})
+
     def of_queries(self, queries: Collection[str]) -> RankingData:
         """The subset with the given query ids."""
         rows = [row for row, query in enumerate(self.pairs["query_id"][:]) if query in queries]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from msattn.data.demo_corpus import DemoPaths, write_demo
+from msattn.errors import UserError
 from tests.scripts.command_line import command_line
 from tests.tiny_models import saved_encoder
 
@@ -66,8 +67,10 @@ def fails(run, capsys):
 
     def fails(*flags: str, **options: Any) -> str:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
+        with pytest.raises((UserError, SystemExit)) as stop:
             run(*flags, **options)
+        if isinstance(stop.value, UserError):
+            return f"error: {stop.value}"
         error = capsys.readouterr().err
         assert stop.value.code == 2 and "Traceback" not in error
         return next(line for line in error.splitlines() if line.startswith("error: "))
