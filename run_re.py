@@ -23,7 +23,6 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.utils import logging
 
 from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
@@ -46,8 +45,6 @@ from msattn.training.resuming import resume_point
 from msattn.training.splits import cut_splits, split_names
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
-
-logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -139,7 +136,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Data: a text, two entities and a label in each row.
         found, labels = relations.read_relation_splits(data_args, args, config)
         negative = relations.choose_negative(labels, data_args, config)
-        logger.info(f"{len(labels)} labels; no relation is {negative!r}.")
+        if negative is not None and args.should_log:
+            print(f"The label {negative!r} stands for no relation.")
         if style == "typed" and "train" in found:
             types = {of for role in ("head_type", "tail_type") for of in found["train"].unique(role)} - {None}
             entity_markers.add_entity_markers(marking, style, sorted(types))

@@ -21,6 +21,7 @@ import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
 from msattn.errors import UserError
+from msattn.writing import is_write_failure
 
 # Shows the traceback of an error that is otherwise one line; every script and command takes it.
 DEBUG = "--debug_traceback"
@@ -28,8 +29,8 @@ DEBUG = "--debug_traceback"
 
 def run_cli(main: Callable[[], Any]) -> None:
     """
-    Runs the `main` function of a script. A `UserError` becomes one line on stderr and exit code 2, Ctrl-C exit code
-    130. Everything else is a bug and shows its traceback.
+    Runs the `main` function of a script. A `UserError`, a missing package or a full disk become one line on stderr and
+    exit code 2, Ctrl-C exit code 130. Everything else is a bug and shows its traceback.
 
     In distributed runs, only the local main process prints the line.
 
@@ -40,8 +41,9 @@ def run_cli(main: Callable[[], Any]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except (UserError, ImportError, OSError) as error:
-        if DEBUG in sys.argv:
+    except Exception as error:
+        mine = isinstance(error, (UserError, ImportError)) or is_write_failure(error)
+        if not mine or DEBUG in sys.argv:
             raise
         if os.environ.get("LOCAL_RANK", "0") == "0":
             print(f"error: {UserError(str(error))}", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedConfig, TrainingArguments
+from transformers.utils import logging
 
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import Negatives
@@ -20,6 +21,8 @@ from msattn.metrics.relation_reports import confusion_table, relation_report
 from msattn.training.checkpoints import checkpoint_labels, config_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import load_hub_dataset, read_splits
+
+logger = logging.get_logger(__name__)
 
 # Configuration fields by --head: the models in Table 1 of the multi-scale fusion paper, a control without phrases, and
 # pairwise attention, which is another class.
@@ -97,6 +100,8 @@ def read_relation_splits(
     Raises:
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
     """
+    if data_args.negative_pairs < 0 or (data_args.negative_pairs and data_args.negative_label == ""):
+        raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
     names = read_label_names(data_args.label_names_file)
     labels = read_labels(data_args.label_file) if data_args.label_file else None
@@ -191,7 +196,15 @@ def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) 
         given = stored
     if given and given not in labels:
         raise UserError(f"--negative_label {given}: not one of the labels {', '.join(labels)}.")
-    return find_negative_label(labels) if given is None else given or None
+    if given is not None:
+        return given or None
+    negative = find_negative_label(labels)
+    if negative is None:
+        logger.warning(
+            f"None of the {len(labels)} labels is known to stand for no relation, so F1 counts them all; "
+            'name it with --negative_label, or give --negative_label "" if there is none.'
+        )
+    return negative
 
 
 def false_positive_rate(

@@ -46,7 +46,8 @@ def run(argv: list[str]) -> None:
 
 def launch(command: list[str], argv: list[str]) -> subprocess.CompletedProcess:
     """Runs the script in processes of its own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     return subprocess.run([*command, *argv], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 

@@ -60,7 +60,13 @@ def no_dropout(demo, tmp_path_factory) -> DemoPaths:
 
 def options(demo, **others) -> dict:
     """A test set that two processes cannot share evenly."""
-    return {"mask_mode": "hard", "test_file": demo.test_file, "max_predict_samples": 21, "seed": 2, **others}
+    return {
+        "config_overrides": ["mask_mode=hard"],
+        "test_file": demo.test_file,
+        "max_predict_samples": 21,
+        "seed": 2,
+        **others,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +113,11 @@ def test_accelerate_launch(one_process, no_dropout, tmp_path):
 
 
 @pytest.mark.slow
-def test_torchrun_with_several_seeds_and_gradient_accumulation(one_process, no_dropout, tmp_path):
-    batches = options(no_dropout, per_device_train_batch_size=4, gradient_accumulation_steps=2, seeds=[1, 2])
+def test_torchrun_with_gradient_accumulation(one_process, no_dropout, tmp_path):
+    batches = options(no_dropout, per_device_train_batch_size=4, gradient_accumulation_steps=2)
     done = launch([*TORCHRUN, SCRIPT], arguments(no_dropout, tmp_path, "do_train", "do_predict", **batches))
     assert done.returncode == 0, done.stderr
-    assert_same_run(tmp_path / "seed-2", one_process)
-    assert done.stdout.count("| seed |") == 1
+    assert_same_run(tmp_path, one_process)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ OPTIONS = {
     "learning_rate": 1e-3,
     "new_layers_learning_rate": 5e-3,
     "train_sampling_strategy": "group_by_length",
-    "mask_mode": "ste",
+    "config_overrides": ["mask_mode=ste"],
     "save_strategy": "steps",
     "save_steps": 3,
     "weight_decay": 0.01,

@@ -34,9 +34,7 @@ def options(demo) -> dict:
         "do_eval": True,
         "do_predict": True,
         "head": "multiscale",
-        "scales": [3, 5],
-        "mask_mode": "ste",
-        "fusion_residual": True,
+        "config_overrides": ["scales=[3, 5]", "mask_mode=ste", "fusion_residual=true"],
         "num_train_epochs": 3,
         "learning_rate": 1e-3,
         "max_train_samples": 160,
@@ -102,15 +100,6 @@ def test_the_same_seed_gives_the_same_numbers_and_weights(trained, options, tmp_
     assert same_weights(tmp_path / "model", trained)
 
 
-def test_other_validation_data_make_another_run(trained, options, demo, tmp_path, capsys):
-    """They fit the temperature and the threshold of the model."""
-    others = {"validation_file": str(demo.test_file), "resume_from_checkpoint": "last", "output_dir": str(trained)}
-    (tmp_path / "arguments.json").write_text(json.dumps({**options, **others}))
-    with pytest.raises(SystemExit):
-        run([str(tmp_path / "arguments.json")])
-    assert "data.eval" in capsys.readouterr().err
-
-
 def test_training_again_leaves_no_scores_of_the_last_model(demo, tmp_path):
     small = {"max_steps": 1, "max_train_samples": 8, "max_predict_samples": 8}
     run(arguments(demo, tmp_path, "do_train", "do_predict", test_file=demo.test_file, **small))
@@ -160,32 +149,6 @@ def test_baseline_heads(head, fields, demo, tmp_path):
     assert logits.shape == (1, 10)
 
 
-def test_several_seeds_end_in_mean_and_spread(demo, tmp_path, capsys):
-    split = {"max_train_samples": 400, "validation_split_percentage": 5}
-    run(arguments(demo, tmp_path, "do_train", "do_eval", seeds=[1, 2], max_steps=2, **split))
-    runs = [read_json(tmp_path / f"seed-{seed}" / "all_results.json") for seed in (1, 2)]
-    summary = read_json(tmp_path / "all_results.json")
-    values = [metrics["eval_loss"] for metrics in runs]
-    assert values[0] != values[1]
-    assert summary["eval_loss"] == pytest.approx(statistics.fmean(values))
-    assert summary["eval_loss_std"] == pytest.approx(statistics.stdev(values))
-    assert summary["seeds"] == {"1": runs[0], "2": runs[1]}
-    assert [metrics["eval_samples"] for metrics in runs] == [60, 60]
-    # Both seeds were scored on the same cut.
-    cuts = [
-        [line.split("\t")[0] for line in (tmp_path / f"seed-{seed}" / "eval_predictions.tsv").read_text().splitlines()]
-        for seed in (1, 2)
-    ]
-    assert cuts[0] == cuts[1]
-
-    table = (tmp_path / "results.md").read_text()
-    assert table in capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    assert [row[0] for row in rows] == ["seed", "---", "1", "2", "mean", "std"]
-    column = rows[0].index("eval_loss")
-    assert rows[2][column] == f"{values[0]:.4g}" and rows[4][column] == f"{statistics.fmean(values):.4g}"
-
-
 def test_stops_early(demo, tmp_path):
     patience = {
         "learning_rate": 0,  # nothing gets better
@@ -225,8 +188,9 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
 )
 def test_pairwise_attention(features, demo, tmp_path):
     out = tmp_path / "model"
-    options = {"head": "pairwise", "features": features, "test_file": demo.test_file, "max_predict_samples": 8}
-    run(arguments(demo, out, "do_train", "do_predict", **options, freeze_encoder=True, max_steps=2))
+    options = {"head": "pairwise", "test_file": demo.test_file, "max_predict_samples": 8, "max_steps": 2}
+    fields = [f"features={features}", "freeze_encoder=true"]
+    run(arguments(demo, out, "do_train", "do_predict", **options, config_overrides=fields))
     config = read_json(out / "config.json")
     assert config["architectures"] == ["PairwiseForRelationClassification"]
     assert (config["features"], config["freeze_encoder"]) == (features, True)
@@ -248,13 +212,3 @@ def test_pairwise_attention(features, demo, tmp_path):
         assert {**result, "score": 0} == {**expected, "score": 0}
     with pytest.raises(UserError, match="no fusion attention to return"):
         extract(rows[0], output_attentions=True)
-
-
-def test_pairwise_attention_has_arguments_of_its_own(demo, tmp_path, capsys):
-    for options, message in (
-        ({"head": "pairwise", "scales": [3]}, "--scales is not for --head pairwise"),
-        ({"head": "multiscale", "features": "emb"}, "--features is for --head pairwise"),
-    ):
-        with pytest.raises(SystemExit):
-            run(arguments(demo, tmp_path, "do_train", **options))
-        assert message in capsys.readouterr().err

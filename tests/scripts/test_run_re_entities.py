@@ -150,8 +150,8 @@ def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
     [
         ({"head": "pairwise", "entity_markers": "typed"}, "--entity_markers is not for --head pairwise"),
         ({"entity_markers": "typed"}, "an entity has no type, which typed entity markers name"),
-        ({"negative_pairs": -1}, "--negative_pairs -1: give a number from 0 on"),
-        ({"negative_pairs": 1, "negative_label": ""}, '--negative_label "" is no label'),
+        ({"negative_pairs": -1}, "--negative_pairs takes a number from 0 on"),
+        ({"negative_pairs": 1, "negative_label": ""}, 'a --negative_label that is not ""'),
         ({"label_names_file": "{}"}, "expected a JSON object from label to name"),
         ({"label_names_file": '{"a": "x", "b": "x"}'}, "two labels have the same name"),
     ],
