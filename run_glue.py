@@ -1,21 +1,232 @@
 #!/usr/bin/env python
 """
-Trains a classifier of sentences or sentence pairs: on a pre-trained encoder, with multi-scale fusion self-attention or
-without, or from scratch, such as a Multi-Scale Transformer.
+Fine-tunes an encoder, or trains a model from scratch, to classify or score sentences and sentence pairs, as in GLUE.
+
+On top of the encoder is the classifier of Transformers, multi-scale fusion self-attention, or one of its baselines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 
-from msattn.run import run
-from msattn.tasks.sequence_classification import SequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.utils import logging
+
+from msattn import GuidingArguments
+from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.data.formats.glue import GLUE_TASKS
+from msattn.data.inputs.sentence_inputs import encode_sentences
+from msattn.errors import UserError
+from msattn.metrics.sentences import sentence_metrics
+from msattn.modeling import MultiScaleForSequenceClassification
+from msattn.training import sentence_classification as sentences
+from msattn.training.arguments import HubDataArguments, ModelArguments
+from msattn.training.checkpoints import (
+    checkpoint_labels,
+    family_class,
+    label_fields,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
+from msattn.training.from_scratch import (
+    ScratchArguments,
+    scratch_config,
+    scratch_model,
+    scratch_tokenizer,
+    trains_from_scratch,
+)
+from msattn.training.fusion import head_fields
+from msattn.training.model_card import write_model_card
+from msattn.training.resuming import resume_point
+from msattn.training.splits import cut_splits
+from msattn.training.trainer import FineTuningTrainer
+from msattn.training.unknown_tokens import warn_of_unknown
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class SentenceModelArguments(ModelArguments):
+    """The encoder and the head on top of it."""
+
+    head: str | None = field(
+        default=None,
+        metadata={
+            "help": "The classifier of Transformers (plain, the default for encoders other than BERT and for "
+            "checkpoints that have one); multi-scale fusion (multiscale, the default for BERT); or its baselines cls "
+            "and mean (first token and mean of all tokens, no fusion layers) and plain-attention (same size as "
+            "multiscale, without phrases).",
+            "choices": list(sentences.HEADS),
+        },
+    )
+    ignore_mismatched_sizes: bool = field(
+        default=False,
+        metadata={"help": "Make a new classification head if that of the checkpoint has another number of labels."},
+    )
+
+
+@dataclass
+class SentenceDataArguments(HubDataArguments):
+    """Sentence classification data: a GLUE task, a dataset on the Hub, or local files."""
+
+    task_name: str | None = field(
+        default=None, metadata={"help": "GLUE task; for other data, give --train_file.", "choices": list(GLUE_TASKS)}
+    )
+    glue_dir: str | None = field(
+        default=None,
+        metadata={"help": "Folder with the official GLUE TSV files (glue_dir/SST-2/train.tsv). Default: the Hub."},
+    )
+    train_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "Training data: CSV, TSV, JSON (lines) or Parquet with one or two text columns and a label column "
+            "(decimal numbers mean regression); or a file of SST-5 (trees), SNLI or MTL-16 as published."
+        },
+    )
+    train_phrases: bool = field(
+        default=False, metadata={"help": "Train on all phrases of the SST-5 trees, not only on full sentences."}
+    )
+    text_column_names: list[str] | None = field(
+        default=None,
+        metadata={"help": "One or two text columns of the data. Default: the first columns that hold text."},
+    )
+    label_column_name: str = field(default="label", metadata={"help": "Label column of the data."})
+    max_seq_length: int | None = field(
+        default=None,
+        metadata={
+            "help": "Maximum number of tokens per example; longer ones are truncated, with a warning. Default: 128, "
+            "or no limit for a model without position embeddings."
+        },
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the task."""
-    run(SequenceClassification, argv)
+    """Trains, evaluates and predicts as the command line says."""
+    # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
+    with user_mistakes():
+        model_args, scratch, data_args, guiding, args = parse_arguments(
+            (SentenceModelArguments, ScratchArguments, SentenceDataArguments, GuidingArguments, TrainingArguments),
+            argv,
+        )
+        set_up_logging(args)
+
+        # The checkpoint, or the family of a model to be trained from scratch.
+        fresh = trains_from_scratch(scratch, model_args, args)
+        config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
+        fused = not fresh and sentences.is_fused(model_args.head, config)
+
+        # Data: one or two texts and a label in each row.
+        known = None if fresh else checkpoint_labels(config, stock=not fused)
+        found, columns, labels = sentences.read_sentence_splits(data_args, args, known)
+        if args.should_log:
+            shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
+            print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")
+        data = cut_splits(found, data_args, args, labels=lambda rows: rows["label"][:] if labels else None)
+        sentences.warn_of_repeats(data, columns)
+
+        # Tokenizer.
+        if fresh:
+            texts = chain.from_iterable(data["train"][column] for column in columns)
+            tokenizer, vectors = scratch_tokenizer(scratch, model_args, config, texts)
+        else:
+            tokenizer = load_tokenizer(model_args, config)
+        max_length = sentences.longest_input(data_args.max_seq_length, config, tokenizer)
+        encoded = {}
+        for prefix, rows in data.items():
+            with args.main_process_first(desc=f"encoding {prefix}"):
+                encoded[prefix], truncated = encode_sentences(
+                    rows,
+                    tokenizer,
+                    columns,
+                    max_length=max_length,
+                    num_proc=data_args.preprocessing_num_workers,
+                    words=guiding.needs_words and prefix == "train",
+                )
+            if truncated:
+                logger.warning(
+                    f"{prefix}: {truncated} of {len(rows)} examples are longer than {max_length} tokens and were "
+                    "truncated (--max_seq_length)."
+                )
+            warn_of_unknown(prefix, encoded[prefix], tokenizer)
+
+        # Model and Trainer.
+        set_seed(args.seed)
+        fields = head_fields(model_args.head, model_args, config) if fused else {}
+        fields |= label_fields(labels or ["LABEL_0"])
+        fields["problem_type"] = "single_label_classification" if labels else "regression"
+        if fresh:
+            if hasattr(config, "sentence_pairs"):
+                fields["sentence_pairs"] = len(columns) == 2
+            model = scratch_model(
+                AutoModelForSequenceClassification, scratch, model_args, tokenizer, vectors, **fields
+            )
+        else:
+            model_class = AutoModelForSequenceClassification
+            if fused:
+                model_class = family_class(config, MultiScaleForSequenceClassification)
+            fields["ignore_mismatched_sizes"] = model_args.ignore_mismatched_sizes
+            model = load_model(model_class, model_args, tokenizer, **fields)
+            if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
+                model.config.pad_token_id = tokenizer.pad_token_id
+        if getattr(model.config, "sentence_pairs", False) and len(columns) == 1:
+            raise UserError(f"the model compares pairs, and there is one column of text: {columns[0]}.")
+
+        def metrics(prediction: EvalPrediction) -> dict[str, float]:
+            return sentence_metrics(prediction, data_args.task_name, regression=labels is None)
+
+        scored = [prefix for prefix in encoded if prefix != "train"]
+        patience = data_args.early_stopping_patience
+        trainer = FineTuningTrainer(
+            model,
+            args,
+            train_dataset=encoded.get("train"),
+            eval_dataset=next((encoded[prefix] for prefix in scored if not prefix.startswith("test")), None),
+            processing_class=tokenizer,
+            data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
+            compute_metrics=metrics,
+            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            guiding=guiding,
+            new_layers_learning_rate=model_args.new_layers_learning_rate,
+            embedding_learning_rate=model_args.embedding_learning_rate,
+        )
+        checkpoint = resume_point(trainer, model_args, scratch, data_args, guiding)
+
+    # Training.
+    results = {}
+    if args.do_train:
+        output = trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model()
+        trainer.save_state()
+        results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
+
+    # Scores and predictions.
+    for prefix in scored:
+        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
+        results |= trainer.record(prefix, output.metrics | {f"{prefix}_samples": len(encoded[prefix])})
+        if trainer.is_world_process_zero():
+            sentences.write_sentence_predictions(
+                args.output_dir, prefix, data[prefix], columns, output.predictions, labels, data_args.task_name
+            )
+
+    if args.do_train and trainer.is_world_process_zero():
+        source = data_args.dataset_name or Path(str(data_args.train_file)).name
+        kind = "fresh" if fresh else "fused" if fused else "plain"
+        facts = sentences.sentence_card(model.config, kind, source, data_args, len(columns) == 2)
+        write_model_card(trainer, facts, results)
+    if args.do_train and args.push_to_hub:
+        trainer.push_to_hub()
 
 
 if __name__ == "__main__":
-    main()
+    run_cli(main)

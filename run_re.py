@@ -40,6 +40,7 @@ from msattn.training.checkpoints import (
     load_tokenizer,
     max_tokens,
 )
+from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import resume_point
 from msattn.training.splits import cut_splits, split_names
@@ -167,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Model and Trainer.
         set_seed(args.seed)
-        fields = relations.head_fields(model_args, config)
+        fields = head_fields(model_args.head, model_args, config)
         general = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
         model = load_model(family_class(config, general), model_args, tokenizer, **fields, **label_fields(labels))
         model.config.negative_label = negative or ""

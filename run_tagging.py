@@ -1,21 +1,204 @@
 #!/usr/bin/env python
 """
-Trains a tagger of words, with parts of speech or named entities for example: on a checkpoint that can classify tokens,
-or from scratch.
+Fine-tunes an encoder, or trains a model from scratch, to tag words: parts of speech, named entities and the like.
+
+Baselines from scratch are a BiLSTM and a Transformer of few layers, each with a conditional random field if asked for
+(`--config_overrides crf=true`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from msattn.run import run
-from msattn.tasks.token_classification import TokenClassification
+from transformers import (
+    AutoModelForTokenClassification,
+    DataCollatorForTokenClassification,
+    EarlyStoppingCallback,
+    EvalPrediction,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.utils import logging
+
+from msattn import GuidingArguments
+from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.data.inputs.tagging_inputs import encode_tagged_words
+from msattn.errors import UserError
+from msattn.training import tagging
+from msattn.training.arguments import HubDataArguments, ModelArguments
+from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer
+from msattn.training.from_scratch import (
+    ScratchArguments,
+    scratch_card_fields,
+    scratch_config,
+    scratch_model,
+    scratch_tokenizer,
+    trains_from_scratch,
+)
+from msattn.training.model_card import write_model_card
+from msattn.training.resuming import resume_point
+from msattn.training.splits import cut_splits, split_names
+from msattn.training.trainer import FineTuningTrainer
+from msattn.training.unknown_tokens import warn_of_unknown
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class TaggingModelArguments(ModelArguments):
+    """The encoder."""
+
+    ignore_mismatched_sizes: bool = field(
+        default=False,
+        metadata={"help": "Make a new classification head if that of the checkpoint has another number of tags."},
+    )
+
+
+@dataclass
+class TaggingDataArguments(HubDataArguments):
+    """Tagging data: CoNLL columns, CoNLL-U, or a dataset on the Hub."""
+
+    train_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "Training data: CoNLL-U (.conllu, .conllu.gz), or one word per line with columns separated by "
+            "tabs or spaces."
+        },
+    )
+    word_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Column of the words: its number (default 1), or its name in a Hub dataset (default tokens)."
+        },
+    )
+    tag_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Column of the tags: upos (default) or xpos for CoNLL-U, the number of the column (default: the "
+            "last), or its name in a Hub dataset (default: the only column of class labels)."
+        },
+    )
+    max_seq_length: int = field(
+        default=512,
+        metadata={
+            "help": "Maximum number of tokens per input; longer sentences are split between words, with a warning."
+        },
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the task."""
-    run(TokenClassification, argv)
+    """Trains, evaluates and predicts as the command line says."""
+    # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
+    with user_mistakes():
+        model_args, scratch, data_args, guiding, args = parse_arguments(
+            (TaggingModelArguments, ScratchArguments, TaggingDataArguments, GuidingArguments, TrainingArguments), argv
+        )
+        set_up_logging(args)
+
+        # The checkpoint, or the family of a model to be trained from scratch.
+        fresh = trains_from_scratch(scratch, model_args, args)
+        config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
+        if args.label_smoothing_factor and getattr(config, "crf", False):
+            raise UserError("--label_smoothing_factor looks at single tokens: it would teach a CRF nothing.")
+
+        # Data: words, and a tag for each.
+        found = tagging.read_tagging_splits(data_args, args)
+        tags = tagging.find_tags(found, config)
+        data = cut_splits(found, data_args, args)
+
+        # Tokenizer.
+        if fresh:
+            tokenizer, vectors = scratch_tokenizer(scratch, model_args, config, data["train"]["words"])
+        else:
+            tokenizer = load_tokenizer(model_args, config)
+        encoded = {}
+        for prefix, sentences in data.items():
+            with args.main_process_first(desc=f"encoding {prefix}"):
+                encoded[prefix], cut = encode_tagged_words(
+                    sentences,
+                    tokenizer,
+                    label_fields(tags)["label2id"],
+                    max_length=min(data_args.max_seq_length, tokenizer.model_max_length),
+                    num_proc=data_args.preprocessing_num_workers,
+                    words=guiding.needs_words and prefix == "train",
+                )
+            if cut or len(encoded[prefix]) > len(sentences):
+                logger.warning(
+                    f"{prefix}: {len(sentences)} sentences were cut between words into {len(encoded[prefix])} rows, "
+                    f"each tagged and scored by itself, and {cut} words were truncated (--max_seq_length)."
+                )
+            warn_of_unknown(prefix, encoded[prefix], tokenizer)
+
+        # Model and Trainer.
+        set_seed(args.seed)
+        if fresh:
+            model = scratch_model(
+                AutoModelForTokenClassification, scratch, model_args, tokenizer, vectors, **label_fields(tags)
+            )
+        else:
+            model = load_model(
+                AutoModelForTokenClassification,
+                model_args,
+                tokenizer,
+                **label_fields(tags),
+                ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
+            )
+
+        def metrics(prediction: EvalPrediction) -> dict[str, float]:
+            return tagging.tagging_metrics(prediction, tags)
+
+        scored = [prefix for prefix in encoded if prefix != "train"]
+        patience = data_args.early_stopping_patience
+        trainer = FineTuningTrainer(
+            model,
+            args,
+            train_dataset=encoded.get("train"),
+            eval_dataset=next((encoded[prefix] for prefix in scored if prefix != "test"), None),
+            processing_class=tokenizer,
+            data_collator=DataCollatorForTokenClassification(
+                tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
+            ),
+            compute_metrics=metrics,
+            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            guiding=guiding,
+            new_layers_learning_rate=model_args.new_layers_learning_rate,
+            embedding_learning_rate=model_args.embedding_learning_rate,
+        )
+        checkpoint = resume_point(trainer, model_args, scratch, data_args, guiding)
+
+    # Training.
+    results = {}
+    if args.do_train:
+        output = trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model()
+        trainer.save_state()
+        results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
+
+    # Scores and predictions.
+    for prefix in scored:
+        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
+        results |= trainer.record(prefix, output.metrics | {f"{prefix}_samples": len(encoded[prefix])})
+        if trainer.is_world_process_zero():
+            tagging.write_tagging_predictions(
+                args.output_dir, prefix, data[prefix], encoded[prefix], output.predictions, tags
+            )
+
+    if args.do_train and trainer.is_world_process_zero():
+        facts = tagging.tagging_card(
+            model.config,
+            tokenizer,
+            source=data_args.dataset_name or Path(str(data_args.train_file)).name,
+            dataset_config=data_args.dataset_config_name,
+            tags=tags,
+            config_fields=scratch_card_fields(model.config) if fresh else ["model_type"],
+            splits=split_names(data_args),
+        )
+        write_model_card(trainer, facts, results)
+    if args.do_train and args.push_to_hub:
+        trainer.push_to_hub()
 
 
 if __name__ == "__main__":
-    main()
+    run_cli(main)

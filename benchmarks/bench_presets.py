@@ -20,7 +20,7 @@ from msattn import (
     MSTransformerConfig,
     MSTransformerForSequenceClassification,
 )
-from msattn.arguments.scratch_arguments import PRESETS
+from msattn.training.from_scratch import PRESETS
 
 # Frozen vectors, as of an encoder: with so many of them, their optimizer would drown the rest.
 VECTORS = {"vocab_size": 30522, "embedding_size": 384}

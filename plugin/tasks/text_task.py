@@ -8,7 +8,6 @@ from datasets import Dataset
 from transformers.utils import logging
 
 from msattn.arguments.ranking_arguments import RankingDataArguments
-from msattn.arguments.sentence_arguments import SentenceDataArguments
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.tasks.task import Task
 
@@ -18,7 +17,7 @@ logger = logging.get_logger(__name__)
 class TextTask(Task):
     """A [`Task`] whose examples are texts or pairs of texts, of at most `max_length` tokens."""
 
-    data_args: RankingDataArguments | SentenceDataArguments
+    data_args: RankingDataArguments
     max_length: int | None
 
     def encode_texts(self, prefix: str, dataset: Dataset, columns: Sequence[str]) -> Dataset:

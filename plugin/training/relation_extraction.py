@@ -18,53 +18,22 @@ from msattn.data.relations import random_pairs, read_relations, relation_labels,
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.relation_reports import confusion_table, relation_report
-from msattn.training.checkpoints import checkpoint_labels, config_fields
+from msattn.training.checkpoints import checkpoint_labels
+from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import load_hub_dataset, read_splits
 
 logger = logging.get_logger(__name__)
 
-# Configuration fields by --head: the models in Table 1 of the multi-scale fusion paper, a control without phrases, and
-# pairwise attention, which is another class.
-HEADS: dict[str, dict[str, Any]] = {
-    "multiscale": {},
-    "cls": {"fusion_layers": 0, "pooling": "cls"},
-    "entity-start": {"fusion_layers": 0, "pooling": "entity_start"},
-    "plain-attention": {"scales": (), "mask_mode": "none"},
-    "pairwise": {},
-}
+# The values of --head: fusion and its baselines, and pairwise attention, which is another class.
+HEADS = ("multiscale", "cls", "entity-start", "plain-attention", "pairwise")
 # Their names in version 0.1.
 OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 # The label of pairs that --negative_pairs draws.
 NO_RELATION = "no_relation"
 # Configuration fields that a model card lists.
-FUSION_FIELDS = (
-    *("scales", "mask_mode", "mask_temperature", "conv_alignment", "fusion_heads", "fusion_layers"),
-    *("fusion_residual", "renormalize", "pooling"),
-)
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
 ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold")
-
-
-def head_fields(args: Any, config: PreTrainedConfig) -> dict[str, Any]:
-    """
-    The configuration fields of a `--head`.
-
-    Args:
-        args (`RelationModelArguments`): With `head` (`None` keeps the checkpoint's) and `config_overrides`.
-        config (`PreTrainedConfig`): The checkpoint's, which may be a baseline without fusion layers.
-
-    Raises:
-        UserError: The head needs phrases, and neither `--config_overrides` nor the checkpoint has scales.
-    """
-    fields = HEADS[args.head] if args.head else {}
-    if args.head not in ("multiscale", "plain-attention"):
-        return dict(fields)
-    given = config_fields(args.config_overrides)
-    if args.head == "multiscale" and not given.get("scales", getattr(config, "scales", True)):
-        raise UserError(f"{config.name_or_path}: the model attends to words only; give --config_overrides scales=[3].")
-    layers = given.get("fusion_layers", getattr(config, "fusion_layers", 1))
-    return {**fields, "fusion_layers": max(1, layers)}
 
 
 def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:

@@ -102,7 +102,7 @@ def cut_splits(
     if not args.do_train:
         data.pop("train", None)
     if not evaluated(args):
-        data = {prefix: each for prefix, each in data.items() if prefix in ("train", "test")}
+        data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
     return {prefix: _limited(prefix, each, data_args, labels) for prefix, each in data.items()}
 
 

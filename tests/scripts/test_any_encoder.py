@@ -34,8 +34,9 @@ from msattn import (
     PairwiseParser,
 )
 from msattn.data.treebanks import read_treebank
+from msattn.errors import UserError
 from msattn.modeling.any_encoder import encoder_class
-from msattn.tasks import hub_data
+from msattn.training import splits
 from tests.scripts.command_line import command_line
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
@@ -94,9 +95,9 @@ def run(tmp_path, monkeypatch):
 @pytest.fixture
 def fails(run, capsys):
     def fails(script: Any, *flags: str, **options: Any) -> str:
-        with pytest.raises(SystemExit):
+        with pytest.raises((UserError, SystemExit)) as stop:
             run(script, *flags, **options)
-        return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+        return f"error: {stop.value}" if isinstance(stop.value, UserError) else capsys.readouterr().err
 
     return fails
 
@@ -172,7 +173,7 @@ def test_sentences(run, fails, relations, encoder, family, head):
     if head == "plain" and type(AutoConfig.from_pretrained(encoder)) not in (
         AutoModelForSequenceClassification._model_mapping
     ):
-        assert "Transformers has no sequence classifier for the family" in fails(run_glue, "do_train", **options)
+        assert "Unrecognized configuration class" in fails(run_glue, "do_train", **options)
         return
     out = run(run_glue, "do_train", "do_predict", **options)
     model = AutoModelForSequenceClassification.from_pretrained(out)
@@ -235,13 +236,11 @@ def test_a_dataset_of_the_hub(run, fails, tmp_path, monkeypatch, labels):
         feature = datasets.ClassLabel(names=["worse", "better"])
         split, test = split.cast_column("label", feature), test.cast_column("label", feature)
     data = datasets.DatasetDict({"train": split, "validation": split, "test": test})
-    monkeypatch.setattr(hub_data, "load_dataset", lambda *names, **options: data)
+    monkeypatch.setattr(splits, "load_dataset", lambda *names, **options: data)
     options = {"model_name_or_path": encoder, "dataset_name": "tester/reviews"}
     out = run(run_glue, "do_train", "do_eval", "do_predict", **options)
     config = AutoConfig.from_pretrained(out)
     assert (config.id2label == {0: "worse", 1: "better"}) == (labels == "classes")
     scores = json.loads((out / "all_results.json").read_text())
     assert ("eval_accuracy" in scores) == (labels == "classes") != ("eval_mse" in scores)
-    assert "dataset_name and --task_name" in fails(run_glue, "do_train", task_name="rte", **options).replace(
-        "task_name and --dataset_name", "dataset_name and --task_name"
-    )
+    assert "--task_name names the data" in fails(run_glue, "do_train", task_name="rte", **options)

@@ -1,0 +1,322 @@
+"""What `run_glue.py` knows of sentence classification: heads, labels, files of predictions, the model card."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from scipy.special import softmax
+from sklearn.metrics import classification_report
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.utils import logging
+
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
+from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+from msattn.configuration.max_tokens import most_tokens
+from msattn.data.formats.glue import GLUE_TASKS, read_glue
+from msattn.data.formats.sentiment_trees import SENTIMENTS
+from msattn.data.formats.snli import SNLI_LABELS
+from msattn.data.relations import relation_labels
+from msattn.data.sentences import read_sentences, to_sentences
+from msattn.errors import UserError
+from msattn.metrics import write_glue_submission
+from msattn.metrics.sentences import sentence_answers
+from msattn.training.from_scratch import scratch_card_fields
+from msattn.training.fusion import FUSION_FIELDS
+from msattn.training.model_card import ModelCardFacts
+from msattn.training.splits import load_hub_dataset, read_splits, split_names
+
+logger = logging.get_logger(__name__)
+
+# The values of --head: the classifier of Transformers, and multi-scale fusion and its baselines.
+HEADS = ("plain", "multiscale", "cls", "mean", "plain-attention")
+# Default length for models with a limited number of positions.
+MAX_SEQ_LENGTH = 128
+# Label sets whose published order differs from the alphabetical one.
+ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
+# Display names of the metrics.
+METRIC_NAMES = {
+    "matthews_correlation": "Matthews correlation",
+    "accuracy": "Accuracy",
+    "f1": "F1",
+    "macro_f1": "Macro F1",
+    "pearson": "Pearson",
+    "spearmanr": "Spearmanr",
+    "mse": "MSE",
+    "combined_score": "Combined score",
+}
+
+
+def is_fused(head: str | None, config: PreTrainedConfig) -> bool:
+    """
+    Whether the model is multi-scale fusion or one of its baselines, by `--head` or else by the checkpoint: BERT
+    without a classifier, or a checkpoint of this package.
+
+    Raises:
+        UserError: The checkpoint is one of this package, and `--head plain` is the classifier of Transformers.
+    """
+    if head == "plain" and config.model_type in COMPOSED_FAMILIES:
+        raise UserError(f"--head plain is the classifier of Transformers, and {config.name_or_path} has one of ours.")
+    if head is not None:
+        return head != "plain"
+    classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    return config.model_type in COMPOSED_FAMILIES or (config.model_type == "bert" and not classifies)
+
+
+def read_sentence_splits(
+    data_args: Any, args: TrainingArguments, known: Sequence[str] | None
+) -> tuple[dict[str, Dataset], list[str], list[str] | None]:
+    """
+    Reads the splits that a run needs, from a task of GLUE, a dataset on the Hub or local files.
+
+    Args:
+        data_args (`SentenceDataArguments`): Names the data.
+        args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
+        known (`Sequence[str]` or `None`): The labels of the checkpoint, for data without a training set.
+
+    Returns:
+        `tuple[dict[str, datasets.Dataset], list[str], list[str] | None]`: The splits by the prefix of their metrics,
+        with class ids or scores in the column `label`; the one or two text columns; and the labels in the order of
+        their ids, or `None` for regression.
+
+    Raises:
+        UserError: A split is missing, training or validation data have no labels, or no labels are known.
+    """
+    columns = data_args.text_column_names
+    if data_args.task_name is not None:
+        return _read_task(data_args, args)
+    if columns is not None and len(columns) > 2:
+        raise UserError(f"--text_column_names takes one column or two, not {len(columns)}.")
+    hub = load_hub_dataset(data_args)
+
+    def read(split: str) -> Dataset | None:
+        nonlocal columns
+        if path := getattr(data_args, f"{split}_file"):
+            phrases = data_args.train_phrases and split == "train"
+            source, rows = path, read_sentences(path, columns, data_args.label_column_name, phrases)
+        elif split in hub:
+            source = f"{data_args.dataset_name}, {split}"
+            rows = to_sentences(hub[split], source, columns, data_args.label_column_name)
+        else:
+            return None
+        columns = [name for name in rows.column_names if name != "label"]
+        if split != "test" and "label" not in rows.column_names:
+            raise UserError(f"{source}: there are no labels in {data_args.label_column_name!r} (--label_column_name).")
+        return rows
+
+    found = read_splits(read, data_args, args, ", --dataset_name or --task_name")
+    classes = None
+    if "train" in hub and not data_args.train_file:
+        classes = getattr(hub["train"].features.get(data_args.label_column_name), "names", None)
+    labels = classes or _find_labels(found, known)
+    return {prefix: _with_label_ids(rows, labels, prefix) for prefix, rows in found.items()}, columns or [], labels
+
+
+def _read_task(data_args: Any, args: TrainingArguments) -> tuple[dict[str, Dataset], list[str], list[str] | None]:
+    """A task of GLUE. MNLI has two validation sets and two test sets."""
+    task = GLUE_TASKS[data_args.task_name]
+    if data_args.train_file or data_args.validation_file or data_args.test_file or data_args.dataset_name:
+        raise UserError("--task_name names the data: leave out --dataset_name and the files.")
+
+    def read(split: str, ending: str = "") -> Dataset:
+        name = split if split in task.files else f"{split}{ending or '_matched'}"
+        rows = read_glue(data_args.task_name, data_args.glue_dir, [name])[name]
+        return rows.remove_columns("label") if split == "test" else rows
+
+    found = read_splits(read, data_args, args)
+    for prefix, split in (("eval", "validation"), ("test", "test")):
+        if prefix in found and split not in task.files:
+            found[f"{prefix}_mm"] = read(split, "_mismatched")
+    return found, list(task.columns), None if task.labels is None else list(task.labels)
+
+
+def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None) -> list[str] | None:
+    """
+    The classes of the training data, or those of the checkpoint if nothing is trained; `None` for regression.
+
+    Args:
+        splits (`Mapping[str, datasets.Dataset]`): The data by the prefix of their metrics, with labels as strings.
+        known (`Sequence[str]` or `None`): The labels of the checkpoint.
+
+    Raises:
+        UserError: There are neither training data nor a classifier, or all examples have the same label.
+    """
+    if "train" not in splits:
+        if known is None:
+            raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
+        return list(known) if len(known) > 1 else None
+    trained = splits["train"].unique("label")
+    if all(map(_is_number, trained)) and not all(map(_is_whole, trained)):
+        return None
+    labels = relation_labels(*(rows for rows in splits.values() if "label" in rows.column_names))
+    if len(labels) == 1:
+        raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
+    for order in ORDERS:
+        if set(labels) <= set(order):
+            return sorted(labels, key=order.index)
+    return sorted(labels, key=int) if all(map(_is_whole, labels)) else labels
+
+
+def _with_label_ids(rows: Dataset, labels: Sequence[str] | None, prefix: str) -> Dataset:
+    """
+    Replaces the labels of a file, strings, by class ids or, for regression, by numbers.
+
+    Args:
+        rows (`datasets.Dataset`): The examples. Those without labels stay as they are.
+        labels (`Sequence[str]` or `None`): The classes in the order of their ids; `None` for regression.
+        prefix (`str`): The prefix of the split, for error messages.
+
+    Raises:
+        UserError: A label is not one of the classes, or no number.
+    """
+    if "label" not in rows.column_names:
+        return rows
+    ids = None if labels is None else {label: number for number, label in enumerate(labels)}
+    for number, label in enumerate(rows["label"], start=1):
+        if not (_is_number(label) if ids is None else label in ids):
+            expected = "a number" if labels is None else f"one of {', '.join(labels)}"
+            raise UserError(f"{prefix} data, example {number}: the label {label!r} is not {expected}.")
+    values = [float(label) if ids is None else ids[label] for label in rows["label"]]
+    return rows.remove_columns("label").add_column("label", values)
+
+
+def warn_of_repeats(data: Mapping[str, Dataset], columns: Sequence[str]) -> None:
+    """Warns if texts that the model is scored on are in the training data, too."""
+    texts = {prefix: list(zip(*(rows[column][:] for column in columns), strict=True)) for prefix, rows in data.items()}
+    trained = set(texts.pop("train", ()))
+    for prefix, scored in texts.items():
+        if repeated := sum(text in trained for text in scored):
+            logger.warning(f"{prefix}: {repeated} of the {len(scored)} examples are in the training data, too.")
+
+
+def longest_input(given: int | None, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """
+    The maximum number of tokens of an example.
+
+    Args:
+        given (`int` or `None`): `--max_seq_length`.
+        config (`PreTrainedConfig`): The configuration of the model.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+
+    Returns:
+        `int` or `None`: At most what the model takes; `None` if it takes any number and `given` is `None`.
+    """
+    default = VERY_LARGE_INTEGER if most_tokens(config) is None else MAX_SEQ_LENGTH
+    most = min(given or default, tokenizer.model_max_length)
+    if given is not None and most < given:
+        logger.warning(f"--max_seq_length {given}: the model takes {most} tokens at most.")
+    return most if most < VERY_LARGE_INTEGER else None
+
+
+def write_sentence_predictions(
+    folder: str,
+    prefix: str,
+    examples: Dataset,
+    columns: Sequence[str],
+    logits: np.ndarray,
+    labels: Sequence[str] | None,
+    task: str | None,
+) -> None:
+    """
+    Writes `<prefix>_predictions.tsv`, or for a GLUE test set the submission file.
+
+    For labelled classification data, also writes `<prefix>_predictions.jsonl`, with the texts and the probability of
+    each label, and `<prefix>_report.txt`, which it prints.
+
+    Args:
+        folder (`str`): The folder.
+        prefix (`str`): The prefix of the split, such as `"test"`.
+        examples (`datasets.Dataset`): The examples, with class ids in the column `label` if they are labelled.
+        columns (`Sequence[str]`): The one or two text columns.
+        logits (`np.ndarray` of shape `(examples, labels)`): The outputs of the model.
+        labels (`Sequence[str]` or `None`): The classes; `None` for regression.
+        task (`str` or `None`): The GLUE task.
+    """
+    answers = sentence_answers(logits, labels is None)
+    if task and prefix.startswith("test"):
+        write_glue_submission(
+            task, Path(folder), answers.tolist(), "test_mismatched" if prefix == "test_mm" else "test"
+        )
+        return
+    cells = [f"{answer:.5f}" for answer in answers] if labels is None else [labels[answer] for answer in answers]
+    lines = ["index\tprediction\n", *(f"{number}\t{cell}\n" for number, cell in enumerate(cells))]
+    Path(folder, f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
+    if labels is None or "label" not in examples.column_names:
+        return
+    with open(Path(folder, f"{prefix}_predictions.jsonl"), "w", encoding="utf-8") as file:
+        for example, row in zip(examples, softmax(logits, -1), strict=True):
+            texts = {name: example[key] for name, key in zip(("text", "text_pair"), columns, strict=False)}
+            answer = {"gold": labels[example["label"]], "prediction": labels[row.argmax()]}
+            probabilities = {label: round(float(value), 6) for label, value in zip(labels, row, strict=True)}
+            line = {**texts, **answer, "probabilities": probabilities}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    report = classification_report(
+        examples["label"][:], answers, labels=range(len(labels)), target_names=list(labels), digits=4, zero_division=0
+    )
+    Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+    print(f"{prefix}\n{report}")
+
+
+def sentence_card(config: PreTrainedConfig, kind: str, source: str, data_args: Any, pairs: bool) -> ModelCardFacts:
+    """
+    What the model card says of a sentence classifier.
+
+    Args:
+        config (`PreTrainedConfig`): The configuration of the model.
+        kind (`str`): `"fused"` (multi-scale fusion and its baselines), `"fresh"` (trained from scratch) or `"plain"`.
+        source (`str`): The name of the training data.
+        data_args (`SentenceDataArguments`): Names the data.
+        pairs (`bool`): Whether an example has two texts.
+    """
+    task, splits = data_args.task_name, split_names(data_args)
+    if task == "mnli":
+        official = "dev" if "dev" in splits else "eval"
+        splits |= {official: "validation_matched", f"{official}_mm": "validation_mismatched"}
+    name = f"GLUE {GLUE_TASKS[task].folder}" if task else source
+    reads, fields = {
+        "fused": ("an encoder with multi-scale fusion self-attention, or a baseline without it,", FUSION_FIELDS),
+        "fresh": (f"a model of the family `{config.model_type}`, trained from scratch,", scratch_card_fields(config)),
+        "plain": ("a pre-trained encoder", ("model_type",)),
+    }[kind]
+    carries_code = not type(config).__module__.startswith("transformers.")
+    windows = kind == "fused" or config.model_type == MSTransformerConfig.model_type
+    return ModelCardFacts(
+        task_type="text-classification",
+        pipeline_tag="text-classification",
+        task_name="Text Classification",
+        dataset_type="nyu-mll/glue" if task else name,
+        dataset_name=name,
+        dataset_config=task or data_args.dataset_config_name,
+        splits=splits,
+        metrics=METRIC_NAMES,
+        description=f"A model for {name}: {reads} under a classifier of {'sentence pairs' if pairs else 'sentences'}.",
+        usage=partial(_usage, pair=pairs, carries_code=carries_code),
+        tags=[*(["multi-scale-attention"] if windows else []), *(["glue"] if task else [])],
+        config_fields=fields,
+        carries_code=carries_code,
+        language="en" if task else None,
+    )
+
+
+def _usage(name: str, pair: bool, carries_code: bool) -> str:
+    example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
+    return f'''{"import msattn" if carries_code else ""}
+from transformers import pipeline
+
+classify = pipeline("text-classification", model="{name}")
+classify({example})'''.lstrip()
+
+
+def _is_number(label: str) -> bool:
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", label, re.ASCII) is not None
+
+
+def _is_whole(label: str) -> bool:
+    return re.fullmatch("-?[0-9]{1,4000}", label) is not None

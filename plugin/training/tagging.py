@@ -1,0 +1,195 @@
+"""What `run_tagging.py` knows of tagging: tags, metrics, files of predictions, the model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from tokenizers.models import WordLevel
+from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
+from transformers.utils import logging
+
+from msattn.data.inputs.word_pieces import NO_LABEL
+from msattn.data.tagged_words import read_tagged_words, to_tagged_words
+from msattn.errors import UserError
+from msattn.metrics.tagging import ENTITY_TAG, marks_entities, score_tags, tagging_report
+from msattn.training.model_card import ModelCardFacts
+from msattn.training.splits import load_hub_dataset, read_splits
+
+logger = logging.get_logger(__name__)
+
+METRIC_NAMES = {"f1": "Entity F1", "precision": "Entity precision", "recall": "Entity recall", "accuracy": "Accuracy"}
+
+
+def read_tagging_splits(data_args: Any, args: TrainingArguments) -> dict[str, Dataset]:
+    """
+    Reads the splits that a run needs, from a dataset on the Hub or local files.
+
+    Args:
+        data_args (`TaggingDataArguments`): Names the data.
+        args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
+
+    Returns:
+        `dict[str, datasets.Dataset]`: The splits by the prefix of their metrics.
+
+    Raises:
+        UserError: A split is missing, or training or validation data have no tags.
+    """
+    hub = load_hub_dataset(data_args)
+    columns = data_args.word_column, data_args.tag_column
+
+    def read(split: str) -> Dataset | None:
+        if path := getattr(data_args, f"{split}_file"):
+            source, sentences = path, read_tagged_words(path, *columns)
+        elif split in hub:
+            source = f"{data_args.dataset_name}, {split}"
+            sentences = to_tagged_words(hub[split], source, *columns)
+        else:
+            return None
+        if split != "test" and "tags" not in sentences.column_names:
+            raise UserError(f"{source}: the words have no tags; only test data may come without.")
+        return sentences
+
+    return read_splits(read, data_args, args, " or --dataset_name")
+
+
+def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[str]:
+    """
+    The tags of all splits if there are training data, else those of the checkpoint.
+
+    Args:
+        splits (`Mapping[str, datasets.Dataset]`): The sentences by the prefix of their metrics.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+
+    Raises:
+        UserError: All words have the same tag, the checkpoint is no tagger, or it lacks a tag of the data.
+    """
+    found = {prefix: set(chain(*rows["tags"])) for prefix, rows in splits.items() if "tags" in rows.column_names}
+    if "train" in found:
+        tags = sorted(set().union(*found.values()))
+        if len(tags) < 2:
+            raise UserError(f"there has to be more than one tag, and every word has {tags[0]!r}.")
+        if unseen := [tag for tag in tags if tag not in found["train"]]:
+            logger.warning(f"No training word has the tag {', '.join(unseen)}.")
+    else:
+        if not any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
+            raise UserError("the tags are not known: give training data, or a model that was trained here.")
+        tags = [config.id2label[number] for number in range(config.num_labels)]
+        for prefix, others in found.items():
+            if strange := sorted(others - set(tags)):
+                raise UserError(f"{prefix} data: the tag {strange[0]!r} is not one of the model's: {', '.join(tags)}.")
+    odd = [tag for tag in tags if not ENTITY_TAG.fullmatch(tag)]
+    if odd and ("O" in tags or all(map(str.isdecimal, tags))):
+        logger.warning(
+            f"The tags are scored word by word, not as entities: {odd[0]!r} is neither O nor like B-person."
+        )
+    return tags
+
+
+def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str, float]:
+    """
+    Accuracy over the labelled tokens and, for entity tags (BIO and the like), precision, recall and F1 of entities.
+
+    Args:
+        prediction (`EvalPrediction`): Logits `(rows, tokens, tags)` and label ids `(rows, tokens)`.
+        tags (`Sequence[str]`): The tags in the order of their ids.
+    """
+    answers = prediction.predictions.argmax(axis=-1)
+    rows = [
+        [[tags[number] for number in numbers[row != NO_LABEL]] for numbers in (row, answer)]
+        for row, answer in zip(prediction.label_ids, answers, strict=True)
+    ]
+    references, predictions = map(list, zip(*rows, strict=True))
+    return score_tags(references, predictions, marks_entities(tags))
+
+
+def write_tagging_predictions(
+    folder: str, prefix: str, sentences: Dataset, encoded: Dataset, logits: np.ndarray, tags: Sequence[str]
+) -> None:
+    """
+    Writes `<prefix>_predictions.conll` with the columns word, gold tag (if known) and predicted tag.
+
+    For tagged data, also writes `<prefix>_report.txt` and prints it.
+
+    Args:
+        folder (`str`): The folder.
+        prefix (`str`): The prefix of the split, such as `"test"`.
+        sentences (`datasets.Dataset`): The sentences as read.
+        encoded (`datasets.Dataset`): The rows of the model, with `sentence` and `word_starts`.
+        logits (`np.ndarray` of shape `(rows, tokens, tags)`): The outputs of the model.
+        tags (`Sequence[str]`): The tags in the order of their ids.
+    """
+    predicted: list[list[str]] = [[] for _ in range(len(sentences))]
+    for sentence, starts, answers in zip(
+        encoded["sentence"], encoded["word_starts"], logits.argmax(axis=-1), strict=True
+    ):
+        predicted[sentence] += [tags[number] for number in answers[starts]]
+    gold = [sentences["tags"][:]] if "tags" in sentences.column_names else []
+    with open(Path(folder, f"{prefix}_predictions.conll"), "w", encoding="utf-8", newline="\n") as file:
+        for sentence in zip(sentences["words"], *gold, predicted, strict=True):
+            file.writelines("\t".join(cells) + "\n" for cells in zip(*sentence, strict=True))
+            file.write("\n")
+    if gold:
+        report = tagging_report(*gold, predicted, marks_entities(tags))
+        Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+        print(f"{prefix}\n{report}")
+
+
+def tagging_card(
+    config: PreTrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    source: str,
+    dataset_config: str | None,
+    tags: Sequence[str],
+    config_fields: Sequence[str],
+    splits: Mapping[str, str],
+) -> ModelCardFacts:
+    """
+    What the model card says of a tagger.
+
+    Args:
+        config (`PreTrainedConfig`): The configuration of the model.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+        source (`str`): The name of the training data.
+        dataset_config (`str` or `None`): The configuration of a dataset on the Hub.
+        tags (`Sequence[str]`): All tags.
+        config_fields (`Sequence[str]`): Configuration fields to list.
+        splits (`Mapping[str, str]`): The names of the scored splits by prefix.
+    """
+    entities = marks_entities(tags)
+    # True for model classes of msattn, installed or loaded from the checkpoint's code.
+    carries_code = not type(config).__module__.startswith("transformers.")
+    what = "named entities" if entities else "words"
+    description = f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words."
+    if getattr(config, "crf", False):
+        description += " Its conditional random field needs the package pytorch-crf."
+    # How the pipeline joins tokens. With `first` it takes the full stop behind a whole word for its end.
+    whole_words = isinstance(tokenizer.backend_tokenizer.model, WordLevel)
+    strategy = "none" if not entities else "simple" if whole_words else "first"
+    return ModelCardFacts(
+        task_type="token-classification",
+        pipeline_tag="token-classification",
+        task_name="Token Classification",
+        dataset_type=source,
+        dataset_name=source,
+        dataset_config=dataset_config,
+        splits=splits,
+        metrics=METRIC_NAMES,
+        description=description,
+        usage=partial(_usage, strategy=strategy, carries_code=carries_code),
+        tags=["named-entity-recognition" if entities else "part-of-speech"],
+        config_fields=config_fields,
+        carries_code=carries_code,
+    )
+
+
+def _usage(name: str, strategy: str, carries_code: bool) -> str:
+    return f'''{"import msattn  # noqa: F401" + chr(10) if carries_code else ""}from transformers import pipeline
+
+tag = pipeline("token-classification", model="{name}", aggregation_strategy="{strategy}")
+print(tag("My name is Sarah and I live in London."))'''
