@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -9,7 +10,6 @@ from typing import Any
 
 from transformers.utils import logging
 
-from msattn.argument_values import Count, NotNegative, Positive, Whole
 from msattn.errors import UserError
 from msattn.guiding.pattern_sources import PATTERNS, WORD_PATTERNS
 from msattn.modeling.attention_patterns import POSITIONS
@@ -17,7 +17,12 @@ from msattn.modeling.guiding_losses import NORMALIZATIONS, REDUCTIONS
 
 logger = logging.get_logger(__name__)
 
-AXES = ("received", "official")
+CHOICES = {
+    "guiding_axis": ("received", "official"),
+    "mdg_normalize": NORMALIZATIONS,
+    "pdg_normalize": NORMALIZATIONS,
+    "guiding_reduction": REDUCTIONS,
+}
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {
         "guiding_axis": "received",
@@ -46,10 +51,20 @@ PRESETS: dict[str, dict[str, Any]] = {
 @dataclass
 class GuidingArguments:
     """
-    The guiding losses that are added to the task loss. Omitted arguments take the values of the preset.
+    The guiding losses that are added to the task loss.
 
     The losses are MDG and PDG of the attention-guiding paper ([`mdg_loss`], [`pdg_loss`]) and the distance to
-    attention patterns ([`pattern_loss`]). The metadata of each field describes it; so does `--help`.
+    attention patterns ([`pattern_loss`]). The metadata of each field describes it; so does `--help`. A preset chooses
+    the variant of MDG and PDG; `guiding_kwargs` changes single values of it.
+
+    Attributes:
+        guiding_axis (`str`): How a map becomes a vector: the attention that each token receives (`"received"`), or the
+            mean over the keys (`"official"`).
+        guiding_temperature (`float`): Softmax temperature of MDG.
+        mdg_normalize (`str`): Scaling to unit length in MDG: each map (`"row"`), each token over all maps (`"col"`) or
+            `"none"`.
+        pdg_normalize (`str`): The same in PDG.
+        guiding_reduction (`str`): Reduction of MDG over maps and PDG over tokens: `"mean"`, or `"sum"` as printed.
 
     Raises:
         UserError: A value is unknown or out of range, or the arguments contradict each other.
@@ -63,22 +78,28 @@ class GuidingArguments:
     ```
     """
 
-    guiding: str | None = field(
-        default=None,
+    guiding: str = field(
+        default="recommended",
         metadata={
-            "help": "Preset for the arguments below: recommended (default), paper (the equations as printed) or "
-            "official (the released code, whose axis gives no gradient).",
+            "help": "Variant of MDG and PDG: recommended, paper (the equations as printed) or official (the released "
+            "code, whose axis gives no gradient).",
             "choices": list(PRESETS),
         },
     )
-    mdg_weight: NotNegative = field(
+    guiding_kwargs: dict | str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON object of values that differ from the variant: guiding_axis, guiding_temperature, "
+            "mdg_normalize, pdg_normalize, guiding_reduction."
+        },
+    )
+    mdg_weight: float = field(
         default=0.0, metadata={"help": "Weight of MDG (alpha), which makes attention maps differ."}
     )
-    pdg_weight: NotNegative = field(
+    pdg_weight: float = field(
         default=0.0,
         metadata={"help": "Weight of PDG (beta), which makes attention maps attend to different tokens."},
     )
-    guiding_temperature: Positive | None = field(default=None, metadata={"help": "Softmax temperature of MDG."})
     guided_layers: list[int] | None = field(
         default=None, metadata={"help": "Layers to guide, from 0, or from -1 for the last one. Default: all."}
     )
@@ -89,32 +110,6 @@ class GuidingArguments:
             "those of a guided step."
         },
     )
-    guide_eval: bool = field(default=False, metadata={"help": "Log the losses at evaluation, too."})
-    guiding_axis: str | None = field(
-        default=None,
-        metadata={
-            "help": "Reduction of an attention map to a vector: the attention that each token receives, or the mean "
-            "over the keys (official).",
-            "choices": list(AXES),
-        },
-    )
-    mdg_normalize: str | None = field(
-        default=None,
-        metadata={
-            "help": "Scaling to unit length in MDG: each map (row), each token over all maps (col) or none.",
-            "choices": list(NORMALIZATIONS),
-        },
-    )
-    pdg_normalize: str | None = field(
-        default=None, metadata={"help": "Scaling to unit length in PDG.", "choices": list(NORMALIZATIONS)}
-    )
-    guiding_reduction: str | None = field(
-        default=None,
-        metadata={
-            "help": "Reduction of MDG over maps and PDG over tokens: mean, or sum as printed in the paper.",
-            "choices": list(REDUCTIONS),
-        },
-    )
     patterns: list[str] | None = field(
         default=None,
         metadata={
@@ -123,15 +118,15 @@ class GuidingArguments:
             "choices": list(PATTERNS),
         },
     )
-    pattern_weight: NotNegative = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
-    pattern_heads: list[Count] | None = field(
+    pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
+    pattern_heads: list[int] | None = field(
         default=None,
         metadata={
             "help": "Number of heads per layer for each pattern, one number per pattern or one for all. Heads are "
             "assigned in order from the first one. Default: half of the heads, divided equally, at least one each."
         },
     )
-    pattern_decay_steps: Whole | None = field(
+    pattern_decay_steps: int | None = field(
         default=None,
         metadata={
             "help": "Keep --pattern_weight constant for this many steps, then decay it linearly to 0 at the end of "
@@ -143,24 +138,27 @@ class GuidingArguments:
         metadata={"help": "CoNLL-U files with trees of the training sentences, for the pattern dependency."},
     )
 
+    guiding_axis: str = field(init=False)
+    guiding_temperature: float = field(init=False)
+    mdg_normalize: str = field(init=False)
+    pdg_normalize: str = field(init=False)
+    guiding_reduction: str = field(init=False)
+
     def __post_init__(self) -> None:
         for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
             if isinstance(value := getattr(self, name), (int, float, str)):
                 setattr(self, name, [value])
-        preset = PRESETS.get(self.guiding or "recommended")
-        if preset is None:
+        if self.guiding not in PRESETS:
             raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
-        for name, value in preset.items():
-            if getattr(self, name) is None:
-                setattr(self, name, value)
-        for name, choices in (
-            ("guiding_axis", AXES),
-            ("mdg_normalize", NORMALIZATIONS),
-            ("pdg_normalize", NORMALIZATIONS),
-            ("guiding_reduction", REDUCTIONS),
-        ):
-            if getattr(self, name) not in choices:
-                raise UserError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+        if isinstance(self.guiding_kwargs, str):
+            self.guiding_kwargs = json.loads(self.guiding_kwargs)
+        preset = PRESETS[self.guiding]
+        for name, value in {**preset, **(self.guiding_kwargs or {})}.items():
+            if name not in preset:
+                raise UserError(f"guiding_kwargs: there is no {name}, but {', '.join(preset)}.")
+            if value not in CHOICES.get(name, (value,)):
+                raise UserError(f"{name} must be one of {', '.join(CHOICES[name])}, got {value!r}.")
+            setattr(self, name, value)
         for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
@@ -174,7 +172,7 @@ class GuidingArguments:
             raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
         if not isinstance(self.guide_every, int) or self.guide_every < 1:
             raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
-        if self.guiding and not self.weights:
+        if self.guiding != "recommended" and not self.weights:
             logger.warning(
                 f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
             )

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.trainer_utils import EvalLoopOutput
 from transformers.utils import logging
 
 from msattn.data.inputs.words import WORD_COLUMNS
@@ -48,7 +47,6 @@ class _Guided:
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
             The word embeddings before training, for the pattern `wordsim`.
         record (`GuidingRecord`): The loss terms since the last log.
-        evaluation (`dict[str, torch.Tensor]`, *optional*): The sums of the terms in an evaluation that logs them.
         computed (`bool`): Whether a loss has been computed in this training.
         by_outputs (`bool`): Whether the model is asked for its attentions: if it returns full maps or is compiled.
         layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
@@ -58,7 +56,6 @@ class _Guided:
     own_attention: list[tuple[PreTrainedConfig, str | None]] = field(default_factory=list)
     embeddings: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     record: GuidingRecord = field(default_factory=GuidingRecord)
-    evaluation: dict[str, torch.Tensor] | None = None
     computed: bool = False
     by_outputs: bool = False
     layers: list[int] | None = None
@@ -93,7 +90,7 @@ class GuidingMixin(AccumulationMixin):
     Raises:
         UserError: The model returns no usable attention maps, or lacks a requested layer or head. During training: a
             loss is not finite, the guided attention has no gradient, the data lack the words or trees of a pattern, or
-            a subclass computes its loss without guiding. `guide_eval` is set, and full maps are needed.
+            a subclass computes its loss without guiding.
 
     Example:
 
@@ -142,7 +139,7 @@ class GuidingMixin(AccumulationMixin):
 
     def _hp_search_setup(self, trial: Any) -> None:
         # The search sets attributes of `self.args`, each cast to the type of what is there.
-        names = [own.name for own in fields(self.guiding)]
+        names = [own.name for own in fields(self.guiding) if own.init]
         for name in names:
             value = getattr(self.guiding, name)
             setattr(self.args, name, float(value) if name.endswith("_weight") else value)
@@ -170,46 +167,8 @@ class GuidingMixin(AccumulationMixin):
             self._signature_columns = [*self._signature_columns, *WORD_COLUMNS]
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        targets = inputs.get("pattern_targets", {})
         inputs = {name: value for name, value in inputs.items() if name != "pattern_targets"}
-        sums = self._guided.evaluation
-        if sums is None:
-            return super().prediction_step(model, inputs, *args, **kwargs)
-        with self._reading(targets) as readings:
-            outcome = super().prediction_step(model, inputs, *args, **kwargs)
-        with torch.no_grad():
-            passes = self._passes(readings)
-            examples = sum(next(iter(layers.values())).real.shape[0] for layers in passes)
-            for name, term in {**guiding_terms(passes, self.guiding), "examples": torch.ones(())}.items():
-                sums[name] = sums.get(name, 0.0) + term * examples
-        return outcome
-
-    def evaluation_loop(
-        self,
-        dataloader: DataLoader,
-        description: str,
-        prediction_loss_only: bool | None = None,
-        ignore_keys: list[str] | None = None,
-        metric_key_prefix: str = "eval",
-    ) -> EvalLoopOutput:
-        sums: dict[str, torch.Tensor] | None = None
-        if self.guiding.guide_eval and self.guiding.weights:
-            sums = {}
-        self._guided.evaluation = sums
-        try:
-            output = super().evaluation_loop(
-                dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
-            )
-        finally:
-            self._guided.evaluation = None
-        if sums:
-            device = self.accelerator.device
-            row = torch.stack([total.to(device, torch.float32) for total in sums.values()]).unsqueeze(0)
-            *terms, examples = self.accelerator.gather(row).sum(dim=0).tolist()
-            names = [f"{metric_key_prefix}_{name}" for name in sums]
-            metrics: Any = output.metrics
-            metrics.update({name: term / examples for name, term in zip(names, terms, strict=False)})
-        return output
+        return super().prediction_step(model, inputs, *args, **kwargs)
 
     def compute_loss(
         self,
@@ -401,11 +360,6 @@ class GuidingMixin(AccumulationMixin):
                 raise UserError(str(refused)) from refused
             if guided.by_outputs:
                 select_layers(model, guided.layers)
-        if guided.by_outputs and self.guiding.guide_eval:
-            raise UserError(
-                f"guide_eval: {name} is guided by what it returns, and evaluation does not ask for that; it needs a "
-                'model that is not compiled and not loaded with attn_implementation="eager".'
-            )
 
     def _switch(self, model: PreTrainedModel, implementation: str) -> None:
         config: Any = model.config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -89,15 +89,6 @@ class GuidingRecord:
             f"step {batch.step}: {' and '.join(terms)} not finite, {where}; lower the learning rate or the weights, "
             "or train in bf16 or float32."
         )
-
-    def state(self) -> dict[str, Any]:
-        """The sums since the last log, as numbers."""
-        return {"sums": {name: total.item() for name, total in self._sums.items()}, "steps": self._steps}
-
-    def load_state(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Goes on from the `state` of another record."""
-        self._sums = {name: torch.tensor(total, device=device) for name, total in state["sums"].items()}
-        self._steps = state["steps"]
 
     def take_means(self) -> dict[str, torch.Tensor]:
         """Returns the mean of each term over its steps since the last call, and resets them; empty without batches."""

@@ -184,18 +184,6 @@ def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypat
         assert "delim finds" not in caplog.text
 
 
-def test_the_terms_at_evaluation(tokenizer, data, tmp_path):
-    """Validation data have no words: patterns that need them do not count."""
-    guiding = GuidingArguments(
-        patterns=["next", "delim", "pmi"], pattern_weight=1.0, pattern_heads=[1], guide_eval=True
-    )
-    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
-    metrics = trainer.evaluate()
-    model = build(tokenizer, attention="eager").eval()
-    expected_term = expected(model, tokenizer, data, ["next", "delim"], range(2), 1)
-    assert metrics["eval_pattern_loss"] == pytest.approx(expected_term.item(), rel=1e-4)
-
-
 def test_the_weight_decays(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["first"], pattern_weight=3.0, pattern_decay_steps=2)
     assert [guiding.pattern_schedule(step, 6) for step in range(7)] == [1, 1, 1, 0.75, 0.5, 0.25, 0]
