@@ -12,16 +12,14 @@ from typing import Any
 
 from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import logging
 
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-# Written last: a checkpoint that has one is complete.
 RECORD = "run.json"
-# The same of version 0.2.
-OLD_RECORD = "fingerprint.json"
 # Training arguments that change the weights.
 TRAINING = (
     *("seed", "data_seed", "learning_rate", "weight_decay", "lr_scheduler_type", "warmup_steps", "optim"),
@@ -34,7 +32,7 @@ ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preproce
 
 class RunRecord(TrainerCallback):
     """
-    Writes `run.json` beside each checkpoint, after all its other files: what the training depends on.
+    Writes `run.json` beside each checkpoint: what the training depends on.
 
     Args:
         args (`TrainingArguments`): The training arguments.
@@ -98,7 +96,7 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
     if asked.lower() in ("last", "true"):
         numbered = ((re.fullmatch(r"checkpoint-(\d+)", path.name), path) for path in Path(args.output_dir).glob("*"))
         found = sorted((int(match[1]), path) for match, path in numbered if match)
-        complete = [path for _, path in found if (path / RECORD).exists() or (path / OLD_RECORD).exists()]
+        complete = [path for _, path in found if _is_complete(path)]
         if not complete:
             logger.warning(f"{args.output_dir} holds no complete checkpoint: training starts from the beginning.")
             return None
@@ -127,6 +125,19 @@ def rows_hash(dataset: Dataset) -> str:
         for batch in rows.to_batches():
             digest.update(batch.serialize())
     return digest.hexdigest()
+
+
+def _is_complete(folder: Path) -> bool:
+    """
+    Whether the Trainer has written its last file of a checkpoint to the end.
+
+    It deletes older checkpoints only after that, so a half deleted one is never the newest complete one.
+    """
+    try:
+        json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:

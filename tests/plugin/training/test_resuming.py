@@ -27,8 +27,8 @@ def checkpoint(folder, step, complete=True, optimizer=True, **given):
     args, record = run(folder, **given)
     if optimizer:
         (path / "optimizer.pt").touch()
-    if complete:
-        record.on_save(args, SimpleNamespace(is_world_process_zero=True, global_step=step), None)
+    (path / "trainer_state.json").write_text("{}" if complete else '{"epoch": 1.')
+    record.on_save(args, SimpleNamespace(is_world_process_zero=True, global_step=step), None)
     return path
 
 
@@ -42,10 +42,13 @@ def test_last_is_the_newest_complete_one(wanted, tmp_path):
     assert args.restore_callback_states_from_checkpoint
 
 
-def test_a_checkpoint_of_version_0_2_is_complete_by_its_fingerprint(tmp_path):
-    path = checkpoint(tmp_path, 5, complete=False)
-    (path / "fingerprint.json").write_text("{}")
+def test_a_checkpoint_of_version_0_2_has_another_record(tmp_path, monkeypatch):
+    warnings = []
+    monkeypatch.setattr("msattn.training.resuming.logger.warning", warnings.append)
+    path = checkpoint(tmp_path, 5)
+    (path / RECORD).unlink()
     assert find_checkpoint(*run(tmp_path)) == str(path)
+    assert "whether it belongs to this run cannot be checked" in warnings[0]
 
 
 @pytest.mark.parametrize("wanted", [None, "false"])
