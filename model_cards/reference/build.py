@@ -10,10 +10,13 @@ Trains the reference models on public data, each by its recipe, and writes their
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ RECIPES = HERE / "recipes"
 LEFT_OUT = (
     *("*_predictions.*", "*_run.*", "*_report.txt", "*_confusion.tsv", "*.jsonl", "checkpoint-*"),
     *("eval_results.json", "test_results.json", "train_results.json", "trainer_state.json", "training_args.bin"),
-    *("fingerprint.json", "_run.json", "_run.lock"),
+    *("run.json",),
 )
 
 
@@ -47,7 +50,7 @@ def words_of(command: str, run: Path, data: str, encoder: str) -> list[str]:
 
 def train(recipe: dict[str, Any], run: Path, data: str, encoder: str, *flags: str) -> Path:
     """
-    Trains a model, unless its run is finished.
+    Trains a model, unless its run is finished, with each of the recipe's `seeds`.
 
     Args:
         recipe (`dict[str, Any]`): The recipe.
@@ -63,8 +66,26 @@ def train(recipe: dict[str, Any], run: Path, data: str, encoder: str, *flags: st
     for command in recipe.get("prepare", ()):
         subprocess.run([sys.executable, *words_of(command, run, data, encoder)], check=True)
     words = words_of(recipe["command"], run, data, encoder)
-    msattn_command.main([*words, "--output_dir", str(run), "--resume_from_checkpoint", "last", *flags])
-    return min(run.glob("seed-*"), default=run)
+    seeds = recipe.get("seeds", [])
+    folders = {seed: run / f"seed-{seed}" for seed in seeds} or {None: run}
+    for seed, folder in folders.items():
+        if not (folder / "all_results.json").exists():
+            seeded = [] if seed is None else ["--seed", str(seed)]
+            msattn_command.main([*words, *seeded, "--output_dir", str(folder), "--resume_from_checkpoint", "last", *flags])
+    if seeds:
+        runs = {seed: json.loads((folder / "all_results.json").read_text()) for seed, folder in folders.items()}
+        (run / "all_results.json").write_text(json.dumps({**means(list(runs.values())), "seeds": runs}, indent=2) + "\n")
+    return next(iter(folders.values()))
+
+
+def means(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The means of the metrics that all runs have, and their sample standard deviations as `*_std`."""
+    found = {}
+    for name in runs[0]:
+        values = [run[name] for run in runs if name in run]
+        if len(values) == len(runs) > 1:
+            found |= {name: statistics.fmean(values), f"{name}_std": statistics.stdev(values)}
+    return found
 
 
 def publish(model: Path, folder: Path) -> None:

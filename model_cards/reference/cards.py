@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -17,8 +18,7 @@ from findings import FINDINGS, markdown
 from huggingface_hub import EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from safetensors import safe_open
 
-from msattn.results import read_json
-from msattn.tasks.model_card import code_block
+from msattn.training.model_card import code_block
 
 HERE = Path(__file__).parent
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -50,7 +50,7 @@ def write_card(
         `Path`: The path of the card.
     """
     plain = ModelCard.load(model / "README.md")
-    results = read_json(model / "all_results.json")
+    results = json.loads((model / "all_results.json").read_text())
     calibration, failures = FINDINGS[recipe["task"]](model, results, files)
     dataset = {"dataset_type": recipe["datasets"][0], "dataset_name": recipe["dataset_name"]}
     scores = [
@@ -76,7 +76,7 @@ def write_card(
         name=name,
         with_msattn=with_msattn,
         without=without,
-        results=results_table(scores, read_json(run / "all_results.json"), recipe["command"]),
+        results=results_table(scores, json.loads((run / "all_results.json").read_text()), recipe["command"]),
         calibration=calibration,
         failures=failures,
         parameters=f"{parameters(folder) / 1e6:.1f} million",
@@ -113,7 +113,7 @@ def results_table(scores: list, means: Mapping[str, Any], command: str) -> str:
         prefixes = {"held out of train": "eval", "validation": "dev", "test": "test"}
     splits = [split for split in prefixes if any(score.dataset_split == split for score in scores)]
     values: dict[str, dict[str, str]] = {}
-    seeds = list(means.get("seeds", ()))
+    seeds = [str(seed) for seed in means.get("seeds", ())]
     for score in scores:
         row = values.setdefault(score.metric_name, {})
         row[score.dataset_split] = f"{score.metric_value:.4g}"

@@ -16,7 +16,7 @@ from msattn.data.ranking import read_ranking
 from msattn.data.tagged_words import read_tagged_words
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.calibration import calibration_gap, expected_calibration_error, fit_temperature
-from msattn.tasks.model_card import markdown_text
+from msattn.training.model_card import markdown_text
 
 # Examples and labels that a card lists, and the fewest examples of such a label.
 LISTED, FEW = 5, 20

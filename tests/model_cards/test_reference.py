@@ -116,7 +116,7 @@ def test_the_code_of_a_card_runs(name, build, encoder, tmp_path, monkeypatch):
     assert re.findall("^## (.+)$", text, re.MULTILINE) == SECTIONS
     (entry,) = parse_eval_result_entries(yaml.safe_load((card.parent / ".eval_results" / f"{name}.yaml").read_text()))
     assert entry.dataset_id == build.recipe_of(name)["datasets"][0] and entry.value >= 0
-    assert not [path for path in card.parent.iterdir() if path.name.startswith(("fingerprint", "training_args", "_"))]
+    assert not [path for path in card.parent.iterdir() if path.name.startswith(("run.json", "training_args", "_"))]
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     if name in WRITTEN:
         committed = (CARDS / f"{name}.md").read_text(encoding="utf-8")
