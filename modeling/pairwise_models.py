@@ -426,8 +426,6 @@ class PairwiseRelations(_PairwiseModel):
     _hub_pipelines = {
         "relation-extraction": ("pipelines/relation_extraction.py", "RelationExtractionPipeline", "AutoModel")
     }
-    #: Whether `entity_pieces` may have pairs as a dimension; the code of version 0.1 took one pair a text.
-    scores_many_pairs = True
 
     def __init__(self, config: Any):
         if "att" in config.features:

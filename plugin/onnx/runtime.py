@@ -49,8 +49,6 @@ class OnnxModel:
 
     device = torch.device("cpu")
     dtype = torch.float32
-    # Of pairwise relation models; the pipeline asks for it.
-    scores_many_pairs = True
 
     def __init__(self, folder: str | Path, threads: int | None = None):
         with extra("onnx"):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader
-from transformers.pipelines.base import ChunkPipeline, no_collate_fn
-from transformers.pipelines.pt_utils import PipelineDataset, PipelineIterator
 from transformers.utils import logging
 
-from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, with_tree
 from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.piece_batches import piece_batches
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_labels import tag_words
-from msattn.data.inputs.word_rules import language_of, word_spans
+from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, shown
-from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
+from msattn.pipelines.text_pipeline import TextPipeline, given, refuse_others
 from msattn.trees.parse_results import is_sentence, named_sentences
 from msattn.trees.parses import (
     DECODERS,
@@ -38,7 +33,7 @@ from msattn.trees.parses import (
 logger = logging.get_logger(__name__)
 
 
-class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
+class DependencyParsingPipeline(TextPipeline):
     """
     Dependency parsing pipeline for models of [`AutoModelForDependencyParsing`].
 
@@ -67,21 +62,7 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
     ```
     """
 
-    _load_tokenizer = True
-    _load_processor = False
-    _load_image_processor = False
-    _load_video_processor = False
-    _load_feature_extractor = False
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        if "word_index" not in inspect.signature(self.model.forward).parameters:
-            raise UserError(
-                f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which parses nothing; "
-                "give a checkpoint that run_parsing.py has trained."
-            )
-        # Word positions are counted from the left.
-        self.tokenizer.padding_side = "right"
+    reads = ("word_index",)
 
     def _sanitize_parameters(
         self,
@@ -94,38 +75,12 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
         word_tokenizer: Callable[[str], Any] | None = None,
         lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
-        for name, value, choices in (
-            ("decode", decode, DECODERS),
-            ("long_sentences", long_sentences, ("window", "error")),
-        ):
-            if value not in (None, *choices):
-                raise UserError(f"{name} is one of {', '.join(choices)}, not {value!r}.")
-        decoding = {} if decode is None else {"decode": decode}
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-            raise UserError(f"k is a number of trees, 1 or more, not {k!r}.")
-        if k is not None and decode not in (None, "mst"):
-            raise UserError(
-                f"the k best trees are those with the highest scores; give k or decode={decode!r}, not both."
-            )
-        if word_tokenizer is not None and not callable(word_tokenizer):
-            raise UserError(f"word_tokenizer is a callable that takes a text, not {word_tokenizer!r}.")
-        if word_tokenizer is not None and lang is not None:
-            raise UserError("lang chooses among our own rules for words; give lang or word_tokenizer, not both.")
-        if lang is not None:
-            language_of(lang)
-        whole = k is not None or bool(marginals) or fixed is not None
-        ranking = {"k": k, "marginals": marginals, "fixed": fixed}
-        ranking = {name: value for name, value in ranking.items() if value is not None}
-        preprocess_params = {
-            "max_length": max_length,
-            "long_sentences": long_sentences,
-            "whole": whole or None,
-            "one": fixed is not None or None,
-            "word_tokenizer": word_tokenizer,
-            "lang": lang,
-        }
-        preprocess_params = {name: value for name, value in preprocess_params.items() if value is not None}
-        return preprocess_params, {**decoding, **ranking}, {**decoding, **ranking}
+        refuse_others("decode", decode, DECODERS)
+        refuse_others("long_sentences", long_sentences, ("window", "error"))
+        reading = given(max_length=max_length, long_sentences=long_sentences, word_tokenizer=word_tokenizer, lang=lang)
+        ranking = given(k=k, marginals=marginals, fixed=fixed)
+        decoding = ranking | given(decode=decode)
+        return reading | ranking, decoding, decoding
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
@@ -182,59 +137,48 @@ class DependencyParsingPipeline(LengthSortedPipeline, ChunkPipeline):
             )
         return super().__call__(inputs, **kwargs)
 
-    def get_iterator(
-        self,
-        inputs: Any,
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict,
-        forward_params: dict,
-        postprocess_params: dict,
+    def answers(
+        self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
     ) -> Iterator:
+        items = [self.preprocess(item, **preprocess_params) for item in inputs]
+        rows = [(owner, window.inputs) for owner, item in enumerate(items) for window in item["windows"]]
+        answers: list[Any] = [None] * len(rows)
         collate = ParserCollator(self.tokenizer)
-        read = PipelineDataset if isinstance(inputs, Sized) else PipelineIterator
-        data = read(inputs, self.preprocess, preprocess_params)
-        items = iter(DataLoader(data, num_workers=num_workers, batch_size=1, collate_fn=no_collate_fn))
-        # Without batches, an input is answered before the next one is read.
-        lookahead = LOOKAHEAD * batch_size if batch_size > 1 else 1
-        while group := list(islice(items, lookahead)):
-            rows = [(owner, window.inputs) for owner, item in enumerate(group) for window in item["windows"]]
-            answers: list[Any] = [None] * len(rows)
-            lengths = [len(row["input_ids"]) for _, row in rows]
-            for batch in piece_batches(lengths, [owner for owner, _ in rows], batch_size):
-                found = self.forward(collate([rows[number][1] for number in batch]), **forward_params)["answers"]
-                for number, answer in zip(batch, found, strict=True):
-                    answers[number] = answer
-            remaining = iter(answers)
-            for item in group:
-                own = [*islice(remaining, len(item["windows"]))]
-                yield self.postprocess({**item, "answers": own}, **postprocess_params)
+        lengths = [len(row["input_ids"]) for _, row in rows]
+        for batch in piece_batches(lengths, [owner for owner, _ in rows], batch_size):
+            found = self.forward(collate([rows[number][1] for number in batch]), **forward_params)["answers"]
+            for number, answer in zip(batch, found, strict=True):
+                answers[number] = answer
+        remaining = iter(answers)
+        for item in items:
+            own = [*islice(remaining, len(item["windows"]))]
+            yield self.postprocess({**item, "answers": own}, **postprocess_params)
 
     def preprocess(
         self,
         inputs: Any,
         max_length: int | None = None,
         long_sentences: str = "window",
-        whole: bool = False,
-        one: bool = False,
         word_tokenizer: Callable[[str], Any] | None = None,
         lang: str | None = None,
+        k: int | None = None,
+        marginals: bool = False,
+        fixed: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
         is_text = isinstance(inputs, str)
         sentences = split_text(inputs, word_tokenizer, lang) if is_text else [_words(inputs)]
-        if one and len(sentences) > 1:
+        if fixed is not None and len(sentences) > 1:
             raise UserError(
                 f"fixed names the words of one sentence, and the text has {len(sentences)}: {inputs[:80]!r}; give the "
                 'sentence alone, as {"words": [...]}.'
             )
-        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
-        limit = min(limit for limit in limits if limit is not None)
+        limit = self.limit(max_length)
         windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
         for words, parts in zip(sentences, windows, strict=True):
             text = " ".join(word.text for word in words)
             if long_sentences == "error" and (len(parts) > 1 or (parts and parts[0].cut)):
                 raise UserError(f"the sentence has more than {limit} tokens: {shown(text)}.")
-            if whole and len(parts) > 1:
+            if len(parts) > 1 and (k is not None or marginals or fixed is not None):
                 raise UserError(
                     f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
                     f"need it as a whole: {shown(text)}."

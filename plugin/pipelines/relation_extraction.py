@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -12,22 +11,19 @@ import torch
 from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase, pipeline
 from transformers.utils import logging
 
-from msattn.configuration.max_tokens import most_tokens
 from msattn.data.negative_label import find_negative_label
 from msattn.errors import UserError
-from msattn.pipelines.length_sorted import LOOKAHEAD, LengthSortedPipeline
-from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input, sequence_of
+from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input
+from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
 
 logger = logging.get_logger(__name__)
 
 # Marked copies of a text that are encoded together, and pairs that are scored together in one pass.
 COPIES = 32
 PAIRS = 1024
-# From this number of pairs on, a progress bar is shown.
-MANY_PAIRS = 2000
 
 
-class RelationExtractionPipeline(LengthSortedPipeline):
+class RelationExtractionPipeline(TextPipeline):
     """
     Relation extraction pipeline for models of [`AutoModelForRelationExtraction`].
 
@@ -66,30 +62,13 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     ```
     """
 
-    _load_tokenizer = True
-    _load_processor = False
-    _load_image_processor = False
-    _load_video_processor = False
-    _load_feature_extractor = False
+    reads = ("entity_pieces", "entity_starts")
 
     def __init__(self, *args: Any, **kwargs: Any):
         self._taggers: dict[str, Any] = {}
         super().__init__(*args, **kwargs)
-        parameters = inspect.signature(self.model.forward).parameters
-        self.reads_pieces = "entity_pieces" in parameters
-        if not self.reads_pieces and "entity_starts" not in parameters:
-            raise UserError(
-                f"{self.model.name_or_path or 'the model'} holds a {type(self.model).__name__}, which extracts no "
-                "relations; give a checkpoint that run_re.py has trained."
-            )
-        if self.reads_pieces and not getattr(self.model, "scores_many_pairs", False):
-            raise UserError(
-                f"{self.model.name_or_path or 'the model'} brings code of version 0.1, which scores one pair at a "
-                "time; leave out trust_remote_code=True, so that msattn's own code is used."
-            )
-        # Entity positions are counted from the left.
-        self.tokenizer.padding_side = "right"
         config = self.model.config
+        self.reads_pieces = "entity_pieces" in self.parameters
         self.style = getattr(config, "entity_markers", None) or "plain"
         self.labels = [config.id2label[number] for number in range(config.num_labels)]
         self.negative = _negative(config, self.labels)
@@ -102,40 +81,19 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         on_error: str | None = None,
         entities: Any = None,
         pairs: Sequence | None = None,
-        output_attentions: bool | None = None,
         max_length: int | None = None,
-        **unknown: Any,
     ) -> tuple[dict, dict, dict]:
-        for name in unknown:
-            raise UserError(
-                f"the relation extraction pipeline takes no {name}; it takes entities, pairs, top_k, threshold, "
-                "negative, on_error, max_length, output_attentions and batch_size."
-            )
         # top_k=None means all labels, so "" is the default.
-        if top_k not in ("", None) and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
+        if top_k not in ("", None) and (not isinstance(top_k, int) or top_k < 1):
             raise UserError(f"top_k must be a whole number from 1 on, or None for all labels, not {top_k!r}.")
-        if threshold is not None and (not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1):
+        if threshold is not None and not 0 <= threshold <= 1:
             raise UserError(f"threshold must be a probability from 0 to 1, not {threshold!r}.")
-        if max_length is not None and (
-            not isinstance(max_length, int) or isinstance(max_length, bool) or max_length < 1
-        ):
-            raise UserError(f"max_length must be a whole number from 1 on, not {max_length!r}.")
-        if pairs is not None and not isinstance(pairs, (list, tuple)):
-            raise UserError(f'pairs must be a list such as [(0, 2)] or [("PER", "LOC")], not {pairs!r}.')
-        if negative not in (None, "keep", "drop"):
-            raise UserError(f'negative must be "keep" or "drop", not {negative!r}.')
-        if on_error not in (None, "raise", "skip", "return"):
-            raise UserError(f'on_error must be "raise", "skip" or "return", not {on_error!r}.')
-        preprocess = {"max_length": max_length, "entities": self._tagger(entities), "pairs": pairs}
-        forward = {"output_attentions": output_attentions}
-        postprocess = {"threshold": threshold, "negative": negative, "on_error": on_error}
-        given = [
-            {name: value for name, value in part.items() if value is not None}
-            for part in (preprocess, forward, postprocess)
-        ]
-        if top_k != "":
-            given[2]["top_k"] = top_k
-        return given[0], given[1], given[2]
+        refuse_others("negative", negative, ("keep", "drop"))
+        refuse_others("on_error", on_error, ("raise", "skip", "return"))
+        ranking = given(threshold=threshold, negative=negative, on_error=on_error) | (
+            {} if top_k == "" else {"top_k": top_k}
+        )
+        return given(max_length=max_length, entities=self._tagger(entities), pairs=pairs), {}, ranking
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
@@ -163,9 +121,6 @@ class RelationExtractionPipeline(LengthSortedPipeline):
                 What a bad input is: an error (`"raise"`), no relation (`"skip"`), or the result `{"error": message}`
                 (`"return"`). If the entities of a pair are too far apart for the model, or it does not know their
                 type, that concerns this pair alone, and its item of the list has `head`, `tail` and `error`.
-            output_attentions (`bool`, *optional*, defaults to `False`):
-                Whether to add `tokens` and `fusion_attentions`, with one array of shape
-                `(heads, tokens, (1 + scales) * tokens)` per fusion layer. For one marked pair only.
             max_length (`int`, *optional*):
                 Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
                 the model and the tokenizer.
@@ -179,42 +134,17 @@ class RelationExtractionPipeline(LengthSortedPipeline):
 
         Raises:
             UserError: A span is out of range, empty or splits a word, a mark is missing or repeated, a pair names no
-                two entities, the entities and the text between them exceed `max_length`, an argument has no such
-                value, or `output_attentions` is set for a pairwise model or several entities.
+                two entities, the entities and the text between them exceed `max_length`, or an argument has no such
+                value.
         """
         if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # a spaCy `Doc` is a sequence, too
             return super().__call__([inputs], **kwargs)[0]
         return super().__call__(inputs, **kwargs)
 
-    def input_length(self, item: Any) -> int:
-        """The approximate length of an input in characters."""
-        units = sequence_of(item) if isinstance(item, Mapping) else getattr(item, "text", item)
-        if isinstance(units, (list, tuple)):
-            return sum(len(str(token)) + 1 for token in units)
-        return len(units) if isinstance(units, str) else 0
-
-    def run_single(self, inputs: Any, preprocess_params: dict, forward_params: dict, postprocess_params: dict) -> Any:
-        return next(iter(self.get_iterator([inputs], 0, 1, preprocess_params, forward_params, postprocess_params)))
-
-    def get_iterator(
-        self,
-        inputs: Any,
-        num_workers: int,
-        batch_size: int,
-        preprocess_params: dict,
-        forward_params: dict,
-        postprocess_params: dict,
-    ) -> Iterator:
-        items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
-        while window := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):
-            yield from self._run(window, batch_size, preprocess_params, forward_params, postprocess_params)
-
-    def _run(
+    def answers(
         self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
     ) -> Iterator:
-        max_length = preprocess_params.get("max_length")
-        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
-        limit = min(limit for limit in limits if limit is not None)
+        limit = self.limit(preprocess_params.get("max_length"))
         sentences: list[Sentence | UserError] = []
         for item in inputs:
             try:
@@ -231,10 +161,8 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         ]
         found: dict[tuple[int, int], Any] = {}
         run = self._one_pass if self.reads_pieces else self._copies
-        with logging.tqdm(total=len(jobs), desc="Pairs", disable=len(jobs) < MANY_PAIRS, leave=False) as bar:
-            for results in run(sentences, jobs, batch_size, limit, forward_params):
-                found.update(results)
-                bar.update(len(results))
+        for results in run(sentences, jobs, batch_size, limit):
+            found.update(results)
         for number, sentence in enumerate(sentences):
             pairs = 0 if isinstance(sentence, UserError) else len(sentence.pairs)
             outcomes = [found[number, pair] for pair in range(pairs)]
@@ -251,25 +179,13 @@ class RelationExtractionPipeline(LengthSortedPipeline):
     def _tagger(self, entities: Any) -> Any:
         if entities is None or callable(entities):
             return entities
-        if not isinstance(entities, str):
-            raise UserError(
-                f"entities must be a token-classification model, by name or as a pipeline, not {entities!r}."
-            )
         if entities not in self._taggers:
-            try:
-                self._taggers[entities] = pipeline(
-                    "token-classification", model=entities, aggregation_strategy="first", device=self.device
-                )
-            except (OSError, ValueError):
-                raise UserError(
-                    f"entities={entities!r}: it is neither the folder of a token-classification model nor its name on "
-                    "the Hub."
-                ) from None
+            self._taggers[entities] = pipeline(
+                "token-classification", model=entities, aggregation_strategy="first", device=self.device
+            )
         return self._taggers[entities]
 
-    def _copies(
-        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int, forward_params: dict
-    ) -> Iterator[dict]:
+    def _copies(self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int) -> Iterator[dict]:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
         # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.entity_markers import encode_relations
@@ -301,13 +217,11 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             yield refused
             by_length = iter(sorted(rows, key=lambda job: -len(rows[job]["input_ids"])))
             while batch := list(islice(by_length, size)):
-                several = not all(sentences[number].marked for number, _ in batch)
                 inputs = DataCollatorWithPadding(self.tokenizer)([rows[job] for job in batch])
-                outputs = self.forward({**inputs, "several": several}, **forward_params)
-                yield dict(zip(batch, self._unbatched(outputs), strict=True))
+                yield dict(zip(batch, self.forward(inputs)["logits"], strict=True))
 
     def _one_pass(
-        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int, forward_params: dict
+        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int
     ) -> Iterator[dict]:
         """Reads each text once, or once a window, and scores all its pairs."""
         from msattn.data.inputs.entity_pieces import encode_entities, special_tokens, window_start
@@ -338,42 +252,17 @@ class RelationExtractionPipeline(LengthSortedPipeline):
         blocks.sort(key=lambda block: -len(block[0]))
         for first in range(0, len(blocks), batch_size):
             batch = blocks[first : first + batch_size]
-            several = not all(sentences[job[0]].marked for _, of_window in batch for job, _ in of_window)
             inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for ids, _ in batch])
-            pairs = _padded_pieces([[pair for _, pair in of_window] for _, of_window in batch])
-            outputs = self.forward({**inputs, "entity_pieces": pairs, "several": several}, **forward_params)
+            inputs["entity_pieces"] = _padded_pieces([[pair for _, pair in of_window] for _, of_window in batch])
+            logits = self.forward(inputs)["logits"]
             yield {
-                job: {"logits": logits}
-                for (_, of_window), rows in zip(batch, outputs["logits"], strict=True)
-                for (job, _), logits in zip(of_window, rows, strict=False)
+                job: of_pair
+                for (_, of_window), of_text in zip(batch, logits, strict=True)
+                for (job, _), of_pair in zip(of_window, of_text, strict=False)
             }
 
-    def _forward(self, model_inputs: dict[str, Any], output_attentions: bool = False) -> dict[str, Any]:
-        several = model_inputs.pop("several")
-        if output_attentions and self.reads_pieces:
-            raise UserError("the model reads the encoder's own attention, and has no fusion attention to return.")
-        if output_attentions and several:
-            raise UserError("output_attentions is for inputs that mark one pair.")
-        outputs = self.model(**model_inputs, output_attentions=output_attentions)
-        result = {"logits": outputs.logits}
-        if output_attentions:
-            attentions = outputs.fusion_attentions
-            result["input_ids"] = model_inputs["input_ids"]
-            result["attention_mask"] = model_inputs["attention_mask"]
-            result["fusion_attentions"] = torch.stack(attentions, dim=1) if attentions else None
-        return result
-
-    def _unbatched(self, outputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The rows of a batch: `logits` and, on request, the attention of the real tokens."""
-        for row, logits in enumerate(outputs["logits"]):
-            result: dict[str, Any] = {"logits": logits}
-            if "input_ids" in outputs:
-                tokens = int(outputs["attention_mask"][row].sum())
-                ids = outputs["input_ids"][row, :tokens].tolist()
-                attentions = outputs["fusion_attentions"]
-                result["tokens"] = self.tokenizer.convert_ids_to_tokens(ids)
-                result["fusion_attentions"] = [] if attentions is None else _unpadded(attentions[row], tokens)
-            yield result
+    def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"logits": self.model(**model_inputs).logits}
 
     def postprocess(
         self,
@@ -408,9 +297,8 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
         return relations + (refused if on_error == "return" else [])
 
-    def _of_marked_pair(self, sentence: Sentence, outcome: dict, top_k: Any, threshold: float | None) -> Any:
-        others = {name: value for name, value in outcome.items() if name != "logits"}
-        probabilities = self._probabilities(outcome)
+    def _of_marked_pair(self, sentence: Sentence, logits: torch.Tensor, top_k: Any, threshold: float | None) -> Any:
+        probabilities = self._probabilities(logits)
         if top_k in ("", 1):
             ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, 1, threshold, keep=True)
         else:
@@ -418,12 +306,12 @@ class RelationExtractionPipeline(LengthSortedPipeline):
             ranked = [item for item in ranked if item[1] >= (threshold or 0)]
         if top_k == "":
             ranked = ranked or [(None, max(probabilities))]
-        results = [{"label": label, "score": score, **sentence.entities(0, 1), **others} for label, score in ranked]
+        results = [{"label": label, "score": score, **sentence.entities(0, 1)} for label, score in ranked]
         return results[0] if top_k == "" else results
 
-    def _probabilities(self, outcome: Mapping) -> list[float]:
+    def _probabilities(self, logits: torch.Tensor) -> list[float]:
         temperature = getattr(self.model.config, "calibration_temperature", None) or 1.0
-        return (outcome["logits"].float() / temperature).softmax(dim=-1).tolist()
+        return (logits.float() / temperature).softmax(dim=-1).tolist()
 
     def _relations(
         self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool
@@ -479,9 +367,3 @@ def _padded_pieces(batch: list[list[list[list[int]]]]) -> torch.Tensor:
             for role, entity in enumerate(pair):
                 padded[row, column, role, : len(entity)] = torch.tensor(entity, dtype=torch.long)
     return padded
-
-
-def _unpadded(attentions: torch.Tensor, tokens: int) -> list:
-    """Removes padding from `(layers, heads, padded, (1 + scales) * padded)`; returns one array per layer."""
-    blocks = attentions.unflatten(-1, (-1, attentions.shape[-2]))
-    return list(blocks[..., :tokens, :, :tokens].flatten(-2).float().numpy())

@@ -149,8 +149,6 @@ def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | Non
     every = [(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]]
     if pairs is None:
         return every
-    if not isinstance(pairs, (list, tuple)):
-        raise UserError(f"pairs must be a list of pairs of entities, not {pairs!r}.")
     numbers, allowed, known = [], set(), set(every)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:

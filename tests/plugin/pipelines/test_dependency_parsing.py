@@ -19,15 +19,15 @@ RELATIONS = ("det", "nsubj", "punct", "root")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
-@pytest.fixture(scope="module", params=["pairs", "head_select"])
-def parse(request):
+@pytest.fixture(scope="module")
+def parse():
     tokenizer = tiny_tokenizer()
     torch.manual_seed(0)
     config = BertPairwiseConfig(
         **SIZES,
         vocab_size=len(tokenizer),
         max_position_embeddings=64,
-        objective=request.param,
+        objective="head_select",
         id2label=dict(enumerate(RELATIONS)),
         label2id={name: number for number, name in enumerate(RELATIONS)},
         initializer_range=0.5,
@@ -100,10 +100,6 @@ def test_languages_and_tokenizers(parse):
     assert words("a dog . A  cat ", word_tokenizer=str.split) == [["a", "dog", "."], ["A", "cat"]]
     with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
         parse("dog", lang="xx")
-    with pytest.raises(UserError, match="give lang or word_tokenizer, not both"):
-        parse("dog", lang="en", word_tokenizer=str.split)
-    with pytest.raises(UserError, match="word_tokenizer is a callable that takes a text, not 'spacy'"):
-        parse("dog", word_tokenizer="spacy")
     with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
         parse("dog \ud800")
 
@@ -115,21 +111,12 @@ def test_words_given_as_texts(parse, caplog, monkeypatch):
     assert 'each of the 3 strings is parsed as a text of its own; for one sentence give {"words": ' in caplog.text
 
 
-def test_greedy_heads(parse):
-    sentences = [{"words": ["dog", "cat", "taxi", "house", "."][:length]} for length in range(2, 6)]
-    greedy, best = (parse(sentences, decode=decode) for decode in ("greedy", "mst"))
-    for one, other in zip(greedy, best, strict=True):
-        if are_trees(heads(one)).all():
-            assert heads(one).tolist() == heads(other).tolist()
-        assert are_trees(heads(other)).all()
-
-
-@pytest.mark.parametrize("decode", ["eisner", "mbr", "mbr_eisner"])
-def test_other_trees(parse, decode):
+@pytest.mark.parametrize("decode", ["mst", "greedy", "eisner", "mbr", "mbr_eisner"])
+def test_decoders(parse, decode):
     sentences = [{"words": ["dog", "cat", "taxi", "house", "a", "the", "."][:length]} for length in range(8)]
     for sentence in parse(sentences, decode=decode, batch_size=3):
-        assert not sentence or are_trees(heads(sentence)).all()
-        assert decode == "mbr" or not has_crossing_arcs([word["head"] for word in sentence])
+        assert not sentence or decode == "greedy" or are_trees(heads(sentence)).all()
+        assert "eisner" not in decode or not has_crossing_arcs([word["head"] for word in sentence])
 
 
 @pytest.fixture
@@ -226,9 +213,6 @@ def test_fixed_arcs_that_cross(parse, caplog, decode, instead):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k is a number of trees, 1 or more, not 0"),
-        ({"k": 1.5}, "not 1.5"),
-        ({"k": 2, "decode": "eisner"}, "give k or decode='eisner', not both"),
         ({"k": 2}, "k, marginals and fixed need it as a whole"),
         ({"marginals": True}, "k, marginals and fixed need it as a whole"),
     ],
@@ -237,6 +221,8 @@ def test_what_cannot_be_ranked(parse, options, message):
     with pytest.raises(UserError, match=message):
         parse({"words": ["dog"] * 200}, **options)
     assert len(parse({"words": ["dog"] * 200}, marginals=False)) == 200
+    with pytest.raises(UserError, match="k=0 trees cannot be found"):
+        parse({"words": ["dog"]}, k=0)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
@@ -272,9 +258,7 @@ def test_long_sentences(parse):
         (3, "a sentence is a text, a list of words"),
         ({"text": "a dog"}, "a sentence is a text, a list of words"),
         ({"words": ["a", 3]}, "a sentence is a text, a list of words"),
-        ({"words": "a dog"}, "a sentence is a text, a list of words"),
         ({"words": ["a", ""]}, "a word has at least one letter"),
-        ({"words": ["a", "\x85"]}, "neither tabs nor line ends"),
         ({"words": ["a", "b\udc80"]}, "character 1 is the lone surrogate"),
         ({"words": ["a\tb"]}, "neither tabs nor line ends"),
     ],
@@ -384,5 +368,5 @@ def test_displacy():
 def test_a_model_that_parses_nothing():
     tokenizer = tiny_tokenizer()
     model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), **SIZES))
-    with pytest.raises(UserError, match="a BertForSequenceClassification, which parses nothing"):
+    with pytest.raises(UserError, match="a BertForSequenceClassification, which is no model for"):
         DependencyParsingPipeline(model=model, tokenizer=tokenizer)

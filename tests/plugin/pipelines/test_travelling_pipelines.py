@@ -21,7 +21,6 @@ from msattn import (
     PairwiseForRelationClassification,
     RelationExtractionPipeline,
 )
-from msattn.errors import UserError
 from tests.light_site import run_code
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
@@ -137,15 +136,3 @@ def test_the_pipeline_runs_without_msattn(saved, light_site, tmp_path):
     printed = run_code(STRANGER, *arguments, packages=[light_site], HF_HOME=str(tmp_path / "home"))
     first, second = json.loads(printed)
     assert first == second == expected and expected
-
-
-def test_the_code_of_version_0_1_scores_one_pair(saved, monkeypatch):
-    task, folder = saved
-    if task != RELATIONS:
-        pytest.skip("a parser has no pairs of entities")
-    extract = pipeline(task, model=str(folder))
-    if not extract.reads_pieces:
-        pytest.skip("the model reads markers")
-    monkeypatch.setattr(type(extract.model), "scores_many_pairs", False)
-    with pytest.raises(UserError, match="of version 0.1"):
-        pipeline(task, model=extract.model, tokenizer=extract.tokenizer)

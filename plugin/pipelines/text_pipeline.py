@@ -1,0 +1,110 @@
+"""What the pipelines share: any iterable as input, and blocks of inputs that are batched by length."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset
+from transformers.pipelines.base import ChunkPipeline
+
+from msattn.configuration.max_tokens import most_tokens
+from msattn.errors import UserError
+
+# Batches that are sorted by length at a time: enough for little padding, few enough for streaming.
+LOOKAHEAD = 64
+
+
+class Stream(IterableDataset):
+    """
+    A single-pass stream. Early releases of Transformers 5 would exhaust a plain generator before the first batch.
+
+    Args:
+        items (`Iterable`): The items.
+    """
+
+    def __init__(self, items: Iterable):
+        self.items = items
+
+    def __iter__(self) -> Iterator:
+        return iter(self.items)
+
+
+class TextPipeline(ChunkPipeline):
+    """
+    A pipeline that takes any iterable, and whose subclasses answer blocks of inputs in `answers`.
+
+    Raises:
+        UserError: The model takes no argument named in `reads`.
+    """
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_video_processor = False
+    _load_feature_extractor = False
+
+    # Arguments of the model, of which it takes one.
+    reads: tuple[str, ...] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.parameters = inspect.signature(self.model.forward).parameters
+        if not self.parameters.keys() & {*self.reads}:
+            name, kind = self.model.name_or_path or "the model", type(self.model).__name__
+            raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}.")
+        # Positions of words and entities are counted from the left.
+        self.tokenizer.padding_side = "right"
+
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        """
+        Runs the pipeline.
+
+        Args:
+            inputs (`Any`): An input, or an iterable, dataset or generator of inputs.
+            **kwargs: Keyword arguments of the pipeline.
+        """
+        if isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, list, Dataset)):
+            inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
+        return [] if inputs == [] else super().__call__(inputs, **kwargs)
+
+    def get_iterator(
+        self,
+        inputs: Any,
+        num_workers: int,
+        batch_size: int,
+        preprocess_params: dict,
+        forward_params: dict,
+        postprocess_params: dict,
+    ) -> Iterator:
+        items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
+        # Without batches, an input is answered before the next one is read.
+        while block := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):
+            yield from self.answers(block, batch_size, preprocess_params, forward_params, postprocess_params)
+
+    def answers(
+        self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
+    ) -> Iterator:
+        """The result of each input, in order."""
+        raise NotImplementedError
+
+    def limit(self, max_length: int | None) -> int:
+        """The most tokens of an input."""
+        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
+        return min(limit for limit in limits if limit is not None)
+
+
+def refuse_others(name: str, value: Any, choices: Sequence[Any]) -> None:
+    """
+    Raises:
+        UserError: An argument has a value that is none of its choices, nor `None`.
+    """
+    if value is not None and value not in choices:
+        raise UserError(f"{name} is one of {', '.join(map(str, choices))}, not {value!r}.")
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not `None`."""
+    return {name: value for name, value in options.items() if value is not None}
