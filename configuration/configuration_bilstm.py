@@ -45,7 +45,7 @@ class BiLSTMConfig(ScratchEncoderConfig):
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type, a size is below 1, `hidden_size` is
-            odd, a dropout is not between 0 and 1, or `hidden_act` is unknown; the message names the field.
+            odd, or a dropout is not between 0 and 1; the message names the field.
 
     Example:
 

@@ -77,8 +77,7 @@ class MSTransformerConfig(ScratchEncoderConfig):
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
             is below 1, a scale is not one of the three kinds, `num_attention_heads` does not divide `hidden_size`, a
-            dropout is not between 0 and 1, `hidden_act` is unknown, or `alpha` is not finite; the message names the
-            field.
+            dropout is not between 0 and 1, or `alpha` is not finite; the message names the field.
 
     Example:
 

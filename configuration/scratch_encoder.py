@@ -5,7 +5,6 @@
 from dataclasses import fields
 
 from transformers import PreTrainedConfig
-from transformers.activations import ACT2FN
 
 
 class ScratchEncoderConfig(PreTrainedConfig):
@@ -28,6 +27,11 @@ class ScratchEncoderConfig(PreTrainedConfig):
     pad_token_id: int | None = 0
     unk_token_id: int = 1
 
+    def __post_init__(self, **kwargs):
+        # Where several models may share an Auto class, Transformers iterates over `architectures`.
+        self.architectures: list[str] = self.architectures or []
+        super().__post_init__(**kwargs)
+
     def validate_encoder(self):
         """Part of the `@strict` validation, which runs on construction."""
         self._check_sizes("vocab_size", "hidden_size")
@@ -36,8 +40,6 @@ class ScratchEncoderConfig(PreTrainedConfig):
         self._check_rates("hidden_dropout_prob", "classifier_dropout", "word_dropout")
         if self.word_dropout and not 0 <= self.unk_token_id < self.vocab_size:
             raise ValueError(f"unk_token_id must be one of the {self.vocab_size} tokens, got {self.unk_token_id}")
-        if self.hidden_act not in ACT2FN:
-            raise ValueError(f"hidden_act must be one of {', '.join(ACT2FN)}, got {self.hidden_act!r}")
 
     def _check_sizes(self, *names: str) -> None:
         for name in names:

@@ -7,101 +7,131 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from msattn import auto
-from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
-from msattn.configuration import (
-    BertPairwiseConfig,
-    BiLSTMConfig,
-    MSTransformerConfig,
-    MultiScaleBertConfig,
-    MultiScaleConfig,
-    PairwiseConfig,
-)
-from msattn.configuration.heads_per_scale import heads_per_scale
-from msattn.errors import UserError
-from msattn.guiding.guiding_loss import guiding_loss
-from msattn.modeling import (
-    BertForMultiScaleRE,
-    BertForMultiScaleSequenceClassification,
-    BertPairwiseForRelationClassification,
-    BertPairwiseParser,
-    BiLSTMForSequenceClassification,
-    BiLSTMForTokenClassification,
-    BiLSTMModel,
-    MSTransformerForSequenceClassification,
-    MSTransformerForTokenClassification,
-    MSTransformerModel,
-    MultiScaleBertModel,
-    MultiScaleForRelationExtraction,
-    MultiScaleForSequenceClassification,
-    MultiScaleForTokenClassification,
-    MultiScaleFusion,
-    MultiScaleModel,
-    PairwiseForRelationClassification,
-    PairwiseParser,
-    PairwiseScores,
-)
-from msattn.modeling.attention_patterns import pattern_loss
-from msattn.modeling.attention_readings import Reading, read_attention
-from msattn.modeling.attention_statistics import attention_statistics
-from msattn.modeling.attention_windows import set_windows
-from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
-from msattn.modeling.head_gates import head_gates
-from msattn.modeling.pairwise_scores import relations_of_arcs
-from msattn.modeling.received_attention import received_attention
-from msattn.modeling.scale_aware_attention import scale_aware_attention
-from msattn.modeling.window_fitting import fit_windows
-from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
-from msattn.pipelines.relation_extraction import RelationExtractionPipeline
-from msattn.trees.k_best_trees import k_best_trees
-from msattn.trees.tree_decoding import decode_tree, decode_trees
-from msattn.trees.tree_marginals import tree_marginals
 
 if TYPE_CHECKING:
     from msattn import analysis, data, metrics, onnx
+    from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
+    from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
+    from msattn.configuration.configuration_bilstm import BiLSTMConfig
+    from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
+    from msattn.configuration.configuration_multiscale import MultiScaleConfig
+    from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+    from msattn.configuration.configuration_pairwise import PairwiseConfig
+    from msattn.configuration.heads_per_scale import heads_per_scale
+    from msattn.errors import UserError
     from msattn.guiding.guiding_arguments import GuidingArguments
+    from msattn.guiding.guiding_loss import guiding_loss
+    from msattn.modeling.attention_patterns import pattern_loss
+    from msattn.modeling.attention_readings import Reading, read_attention
+    from msattn.modeling.attention_statistics import attention_statistics
+    from msattn.modeling.attention_windows import set_windows
+    from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
+    from msattn.modeling.head_gates import head_gates
+    from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
+    from msattn.modeling.modeling_bilstm import (
+        BiLSTMForSequenceClassification,
+        BiLSTMForTokenClassification,
+        BiLSTMModel,
+    )
+    from msattn.modeling.modeling_ms_transformer import (
+        MSTransformerForSequenceClassification,
+        MSTransformerForTokenClassification,
+        MSTransformerModel,
+    )
+    from msattn.modeling.modeling_multiscale import (
+        MultiScaleForRelationExtraction,
+        MultiScaleForSequenceClassification,
+        MultiScaleForTokenClassification,
+        MultiScaleModel,
+    )
+    from msattn.modeling.modeling_multiscale_bert import (
+        BertForMultiScaleRE,
+        BertForMultiScaleSequenceClassification,
+        MultiScaleBertModel,
+    )
+    from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
+    from msattn.modeling.multiscale_fusion import MultiScaleFusion
+    from msattn.modeling.pairwise_scores import PairwiseScores, relations_of_arcs
+    from msattn.modeling.received_attention import received_attention
+    from msattn.modeling.scale_aware_attention import scale_aware_attention
+    from msattn.modeling.window_fitting import fit_windows
+    from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
+    from msattn.pipelines.relation_extraction import RelationExtractionPipeline
     from msattn.training.guided_trainer import GuidedTrainer
     from msattn.training.guiding_mixin import GuidingMixin
+    from msattn.trees.k_best_trees import k_best_trees
+    from msattn.trees.tree_decoding import decode_tree, decode_trees
+    from msattn.trees.tree_marginals import tree_marginals
 
 __version__ = version("msattn")
 """The version of the installed package."""
 
-auto.register()
-
-# Modules that need matplotlib, datasets, scikit-learn, ONNX Runtime or the Trainer are imported on first use.
-_LAZY = {
-    "analysis": "msattn.analysis",
-    "data": "msattn.data",
-    "metrics": "msattn.metrics",
-    "onnx": "msattn.onnx",
-    "GuidedTrainer": "msattn.training.guided_trainer",
-    "GuidingArguments": "msattn.guiding.guiding_arguments",
-    "GuidingMixin": "msattn.training.guiding_mixin",
+# The names of each module, imported on first use. Those that are not in `__all__` have other names to be called by.
+_NAMES = {
+    "auto": "AutoModelForDependencyParsing AutoModelForRelationExtraction",
+    "configuration.configuration_bert_pairwise": "BertPairwiseConfig",
+    "configuration.configuration_bilstm": "BiLSTMConfig",
+    "configuration.configuration_ms_transformer": "MSTransformerConfig",
+    "configuration.configuration_multiscale": "MultiScaleConfig",
+    "configuration.configuration_multiscale_bert": "MultiScaleBertConfig",
+    "configuration.configuration_pairwise": "PairwiseConfig",
+    "configuration.heads_per_scale": "heads_per_scale",
+    "errors": "UserError",
+    "guiding.guiding_arguments": "GuidingArguments",
+    "guiding.guiding_loss": "guiding_loss",
+    "modeling.attention_patterns": "pattern_loss",
+    "modeling.attention_readings": "Reading read_attention",
+    "modeling.attention_statistics": "attention_statistics",
+    "modeling.attention_windows": "set_windows",
+    "modeling.guiding_losses": "mdg_loss pdg_loss",
+    "modeling.head_gates": "head_gates",
+    "modeling.modeling_bert_pairwise": "BertPairwiseForRelationClassification BertPairwiseParser",
+    "modeling.modeling_bilstm": "BiLSTMForSequenceClassification BiLSTMForTokenClassification BiLSTMModel",
+    "modeling.modeling_ms_transformer": (
+        "MSTransformerForSequenceClassification MSTransformerForTokenClassification MSTransformerModel"
+    ),
+    "modeling.modeling_multiscale": (
+        "MultiScaleForRelationExtraction MultiScaleForSequenceClassification MultiScaleForTokenClassification "
+        "MultiScaleModel"
+    ),
+    "modeling.modeling_multiscale_bert": (
+        "BertForMultiScaleRE BertForMultiScaleSequenceClassification MultiScaleBertModel"
+    ),
+    "modeling.modeling_pairwise": "PairwiseForRelationClassification PairwiseParser",
+    "modeling.multiscale_fusion": "MultiScaleFusion",
+    "modeling.pairwise_scores": "PairwiseScores relations_of_arcs",
+    "modeling.received_attention": "received_attention",
+    "modeling.scale_aware_attention": "scale_aware_attention",
+    "modeling.window_fitting": "fit_windows",
+    "pipelines.dependency_parsing": "DependencyParsingPipeline",
+    "pipelines.relation_extraction": "RelationExtractionPipeline",
+    "training.guided_trainer": "GuidedTrainer",
+    "training.guiding_mixin": "GuidingMixin",
+    "trees.k_best_trees": "k_best_trees",
+    "trees.tree_decoding": "decode_tree decode_trees",
+    "trees.tree_marginals": "tree_marginals",
 }
+_ROOMS = ("analysis", "data", "metrics", "onnx")
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+auto.register()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _ROOMS:
+        return import_module(f"msattn.{name}")
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'msattn' has no attribute {name!r}")
-    module = import_module(_LAZY[name])
-    return getattr(module, name) if name[0].isupper() else module
+    return getattr(import_module(f"msattn.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY} - {"annotations", "import_module", "version", "TYPE_CHECKING", "Any"})
+    return sorted(__all__)
 
 
 __all__ = [
     "AutoModelForDependencyParsing",
     "AutoModelForRelationExtraction",
-    "BertForMultiScaleRE",
-    "BertForMultiScaleSequenceClassification",
-    "BertPairwiseConfig",
-    "BertPairwiseForRelationClassification",
-    "BertPairwiseParser",
-    "BiLSTMConfig",
-    "BiLSTMForSequenceClassification",
-    "BiLSTMForTokenClassification",
-    "BiLSTMModel",
     "DependencyParsingPipeline",
     "GuidedTrainer",
     "GuidingArguments",
@@ -110,8 +140,6 @@ __all__ = [
     "MSTransformerForSequenceClassification",
     "MSTransformerForTokenClassification",
     "MSTransformerModel",
-    "MultiScaleBertConfig",
-    "MultiScaleBertModel",
     "MultiScaleConfig",
     "MultiScaleForRelationExtraction",
     "MultiScaleForSequenceClassification",
@@ -122,7 +150,6 @@ __all__ = [
     "PairwiseForRelationClassification",
     "PairwiseParser",
     "PairwiseScores",
-    "Reading",
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
@@ -130,7 +157,6 @@ __all__ = [
     "attention_statistics",
     "data",
     "decode_tree",
-    "decode_trees",
     "fit_windows",
     "guiding_loss",
     "head_gates",
@@ -143,7 +169,6 @@ __all__ = [
     "pdg_loss",
     "read_attention",
     "received_attention",
-    "relations_of_arcs",
     "scale_aware_attention",
     "set_windows",
     "tree_marginals",

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module, util
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import transformers.models.auto
 from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
-    Pipeline,
     PreTrainedConfig,
-    PreTrainedModel,
 )
 from transformers.models.auto.auto_factory import _BaseAutoModelClass, _LazyAutoMapping
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
 from msattn.configuration.configuration_bilstm import BiLSTMConfig
@@ -29,44 +29,6 @@ from msattn.configuration.configuration_multiscale import MultiScaleConfig
 from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.errors import UserError
-from msattn.modeling import banded_attention  # noqa: F401
-from msattn.modeling.attention_windows import with_windows
-from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
-from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification, BiLSTMForTokenClassification, BiLSTMModel
-from msattn.modeling.modeling_ms_transformer import (
-    MSTransformerForSequenceClassification,
-    MSTransformerForTokenClassification,
-    MSTransformerModel,
-)
-from msattn.modeling.modeling_multiscale import (
-    MultiScaleForRelationExtraction,
-    MultiScaleForSequenceClassification,
-    MultiScaleForTokenClassification,
-    MultiScaleModel,
-)
-from msattn.modeling.modeling_multiscale_bert import (
-    BertForMultiScaleRE,
-    BertForMultiScaleSequenceClassification,
-    MultiScaleBertModel,
-)
-from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
-from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
-from msattn.modeling.row_attention import with_rows
-from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
-from msattn.pipelines.relation_extraction import RelationExtractionPipeline
-
-
-class OneOf(tuple):
-    """
-    Several model classes for a configuration: the one that the checkpoint's `architectures` names, or else the first.
-
-    Early releases of Transformers 5 read the `__name__` of every registered sequence classifier, which a plain tuple
-    lacks.
-    """
-
-    @property
-    def __name__(self) -> str:
-        return self[0].__name__
 
 
 class AutoModelForRelationExtraction(_BaseAutoModelClass):
@@ -132,93 +94,174 @@ def auto_class_of(config: PreTrainedConfig, name: str) -> type[_BaseAutoModelCla
     raise UserError(f"{name}: a {architecture} predicts nothing; give a checkpoint that msattn train has made.")
 
 
+class Models(tuple):
+    """
+    The names of model classes, `FILE.CLASS`, that Transformers reads as classes. They are imported on first use.
+
+    Of several, Transformers takes the one that the checkpoint's `architectures` names, or else the first.
+    """
+
+    def __iter__(self) -> Iterator[type]:
+        for name in super().__iter__():
+            file, _, model = name.partition(".")
+            yield getattr(import_module(f"msattn.modeling.{file}"), model)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    @property
+    def __name__(self) -> str:
+        # Early releases of Transformers 5 read it of every sequence classifier. A tuple has none.
+        return super().__getitem__(0).partition(".")[2]
+
+
 class Family(NamedTuple):
     """
     A model family.
 
     Args:
         config (`type[PreTrainedConfig]`): The configuration class.
-        models (`Mapping[type, type]`): The model class, or [`OneOf`] several, by Auto class.
+        file (`str`): The file of its models in `modeling`.
+        models (`Mapping[type, str]`): The names of the model classes by Auto class, the default first.
     """
 
     config: type[PreTrainedConfig]
-    models: Mapping[type[_BaseAutoModelClass], type[PreTrainedModel] | OneOf]
+    file: str
+    models: Mapping[type[_BaseAutoModelClass], str]
 
 
 FAMILIES = (
     Family(
         MultiScaleConfig,
+        "modeling_multiscale",
         {
-            AutoModel: MultiScaleModel,
-            AutoModelForRelationExtraction: MultiScaleForRelationExtraction,
-            AutoModelForSequenceClassification: OneOf(
-                (MultiScaleForSequenceClassification, MultiScaleForRelationExtraction)
-            ),
-            AutoModelForTokenClassification: MultiScaleForTokenClassification,
+            AutoModel: "MultiScaleModel",
+            AutoModelForRelationExtraction: "MultiScaleForRelationExtraction",
+            AutoModelForSequenceClassification: "MultiScaleForSequenceClassification MultiScaleForRelationExtraction",
+            AutoModelForTokenClassification: "MultiScaleForTokenClassification",
         },
     ),
     Family(
         MultiScaleBertConfig,
+        "modeling_multiscale_bert",
         {
-            AutoModel: MultiScaleBertModel,
-            AutoModelForRelationExtraction: BertForMultiScaleRE,
-            AutoModelForSequenceClassification: OneOf((BertForMultiScaleSequenceClassification, BertForMultiScaleRE)),
+            AutoModel: "MultiScaleBertModel",
+            AutoModelForRelationExtraction: "BertForMultiScaleRE",
+            AutoModelForSequenceClassification: "BertForMultiScaleSequenceClassification BertForMultiScaleRE",
         },
     ),
     Family(
         PairwiseConfig,
+        "modeling_pairwise",
         {
-            AutoModel: OneOf((PairwiseParser, PairwiseForRelationClassification)),
-            AutoModelForDependencyParsing: PairwiseParser,
-            AutoModelForRelationExtraction: PairwiseForRelationClassification,
-            AutoModelForSequenceClassification: PairwiseForRelationClassification,
+            AutoModel: "PairwiseParser PairwiseForRelationClassification",
+            AutoModelForDependencyParsing: "PairwiseParser",
+            AutoModelForRelationExtraction: "PairwiseForRelationClassification",
+            AutoModelForSequenceClassification: "PairwiseForRelationClassification",
         },
     ),
     Family(
         BertPairwiseConfig,
+        "modeling_bert_pairwise",
         {
-            AutoModel: OneOf((BertPairwiseParser, BertPairwiseForRelationClassification)),
-            AutoModelForDependencyParsing: BertPairwiseParser,
-            AutoModelForRelationExtraction: BertPairwiseForRelationClassification,
-            AutoModelForSequenceClassification: BertPairwiseForRelationClassification,
+            AutoModel: "BertPairwiseParser BertPairwiseForRelationClassification",
+            AutoModelForDependencyParsing: "BertPairwiseParser",
+            AutoModelForRelationExtraction: "BertPairwiseForRelationClassification",
+            AutoModelForSequenceClassification: "BertPairwiseForRelationClassification",
         },
     ),
     Family(
         MSTransformerConfig,
+        "modeling_ms_transformer",
         {
-            AutoModel: MSTransformerModel,
-            AutoModelForSequenceClassification: MSTransformerForSequenceClassification,
-            AutoModelForTokenClassification: MSTransformerForTokenClassification,
+            AutoModel: "MSTransformerModel",
+            AutoModelForSequenceClassification: "MSTransformerForSequenceClassification",
+            AutoModelForTokenClassification: "MSTransformerForTokenClassification",
         },
     ),
     Family(
         BiLSTMConfig,
+        "modeling_bilstm",
         {
-            AutoModel: BiLSTMModel,
-            AutoModelForSequenceClassification: BiLSTMForSequenceClassification,
-            AutoModelForTokenClassification: BiLSTMForTokenClassification,
+            AutoModel: "BiLSTMModel",
+            AutoModelForSequenceClassification: "BiLSTMForSequenceClassification",
+            AutoModelForTokenClassification: "BiLSTMForTokenClassification",
         },
     ),
 )
-PIPELINES: Mapping[str, tuple[type[Pipeline], type[_BaseAutoModelClass]]] = {
-    "relation-extraction": (RelationExtractionPipeline, AutoModelForRelationExtraction),
-    "dependency-parsing": (DependencyParsingPipeline, AutoModelForDependencyParsing),
-}
 
 
 def register() -> None:
-    """Registers all model families, attention implementations and pipelines in Transformers. It is idempotent."""
+    """
+    Registers all model families, attention implementations and pipelines in Transformers. It is idempotent.
+
+    What Transformers imports for models and for pipelines takes longer than all else here, so these two wait until it
+    does.
+    """
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
+    for config, file, models in FAMILIES:
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+        for auto_class, names in models.items():
+            auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
+    _when_imported("transformers.modeling_utils", _register_attention)
+    _when_imported("transformers.pipelines", _register_pipelines)
+
+
+def _register_attention() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    # The first two register themselves, because checkpoints on the Hub bring them along.
+    from msattn.modeling import attention_reader, banded_attention  # noqa: F401
+    from msattn.modeling.attention_windows import with_windows
+    from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
+    from msattn.modeling.row_attention import with_rows
+
     AttentionInterface.register("received", with_windows(with_rows(received_attention_forward)))
     AttentionMaskInterface.register("received", received_attention_mask)
-    for config, models in FAMILIES:
-        AutoConfig.register(config.model_type, config, exist_ok=True)
-        for auto_class, model in models.items():
-            auto_class.register(config, model, exist_ok=True)
-    for task, (pipeline, auto_class) in PIPELINES.items():
+
+
+def _register_pipelines() -> None:
+    from transformers.pipelines import PIPELINE_REGISTRY
+
+    from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
+    from msattn.pipelines.relation_extraction import RelationExtractionPipeline
+
+    for task, pipeline, auto_class in (
+        ("relation-extraction", RelationExtractionPipeline, AutoModelForRelationExtraction),
+        ("dependency-parsing", DependencyParsingPipeline, AutoModelForDependencyParsing),
+    ):
         if task not in PIPELINE_REGISTRY.get_supported_tasks():
             PIPELINE_REGISTRY.register_pipeline(task, pipeline, pt_model=auto_class, type="text")
             # Otherwise saved pipelines would ship their code and require trust_remote_code, though they import msattn.
             del pipeline._registered_impl
+
+
+def _when_imported(name: str, action: Callable[[], None]) -> None:
+    """Calls `action` once the module is imported: now, or by the import system."""
+    if name in sys.modules:
+        action()
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, action))
+
+
+class _AfterImport(MetaPathFinder):
+    def __init__(self, name: str, action: Callable[[], None]):
+        self.name, self.action = name, action
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def run_and_act(module: ModuleType) -> None:
+            run(module)
+            self.action()
+
+        spec.loader.exec_module = run_and_act  # type: ignore[method-assign]
+        return spec

@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
+# Of these tests, and of the msattn that they test.
 ROOT = Path(__file__).parents[1]
+ROOTS = [ROOT, Path(find_spec("msattn").origin).parents[1]]
 
 
 def distributions(*roots: str) -> list[metadata.Distribution]:
@@ -41,7 +44,7 @@ def link_packages(site: Path, *roots: str) -> Path:
 def run_code(code: str, *arguments: str | Path, packages: list[Path] | None = None, **environment: str) -> str:
     """What `code` prints in a process of its own, with all packages or with those in these folders only."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    environment = {**inherited, "PYTHONPATH": os.pathsep.join(map(str, packages or [ROOT])), **environment}
+    environment = {**inherited, "PYTHONPATH": os.pathsep.join(map(str, packages or ROOTS)), **environment}
     # -S: without the packages of the environment that runs the tests.
     command = [sys.executable, *(["-S"] if packages else []), "-c", code, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

@@ -18,7 +18,8 @@ from transformers import AutoModel, PreTrainedModel
 from transformers.utils import logging
 
 from msattn.analysis.tiny_families import FAMILIES, LENGTHS, batch, randomized, tiny_encoder
-from msattn.configuration import MultiScaleConfig, PairwiseConfig
+from msattn.configuration.configuration_multiscale import MultiScaleConfig
+from msattn.configuration.configuration_pairwise import PairwiseConfig
 from msattn.errors import UserError
 from msattn.modeling.modeling_multiscale import MultiScaleForSequenceClassification
 from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn import modeling
 from msattn.analysis.arguments import load_config
-from msattn.configuration import MultiScaleBertConfig, MultiScaleConfig
+from msattn.configuration.configuration_multiscale import MultiScaleConfig
+from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import encode_relations
 from msattn.errors import UserError
+from msattn.modeling import modeling_multiscale, modeling_multiscale_bert
 from msattn.modeling.evaluation_mode import evaluating
 
 Span = tuple[int, int]
@@ -236,8 +237,12 @@ def load_fusion_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     """
     config = load_config(name)
     architecture = (config.architectures or [config.model_type])[0]
-    families = MultiScaleConfig.model_type, MultiScaleBertConfig.model_type
-    if config.model_type not in families or not hasattr(modeling, architecture):
+    files = {
+        MultiScaleConfig.model_type: modeling_multiscale,
+        MultiScaleBertConfig.model_type: modeling_multiscale_bert,
+    }
+    modeling = files.get(config.model_type)
+    if not hasattr(modeling, architecture):
         raise UserError(f"--model {name}: the model is a {architecture}, which has no fused attention.")
     return getattr(modeling, architecture).from_pretrained(name), AutoTokenizer.from_pretrained(name)
 

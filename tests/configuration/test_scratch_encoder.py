@@ -30,7 +30,6 @@ WRONG = [
     ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
     ({"vocab_size": 1.5}, "'vocab_size' expected int, got float"),
     ({"embedding_size": 0}, "embedding_size must be at least 1 or None, got 0"),
-    ({"hidden_act": "rule"}, "hidden_act must be one of"),
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a rate between 0 and 1, got 1.5"),
     ({"classifier_dropout": -0.1}, "classifier_dropout must be a rate between 0 and 1, got -0.1"),
     ({"word_dropout": 2}, "word_dropout must be a rate between 0 and 1, got 2"),

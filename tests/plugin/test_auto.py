@@ -1,35 +1,29 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
 from transformers import (
     AutoConfig,
-    AutoModel,
-    AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
 )
 
 import msattn
-from msattn import (
-    AutoModelForRelationExtraction,
-    BertForMultiScaleRE,
-    BertForMultiScaleSequenceClassification,
-    MultiScaleBertConfig,
-    MultiScaleBertModel,
-)
+from msattn import AutoModelForRelationExtraction
+from msattn.auto import FAMILIES
 from tests.tiny_models import tiny_relation_extractor
 
-AUTO_CLASSES = {
-    AutoModel: MultiScaleBertModel,
-    AutoModelForRelationExtraction: BertForMultiScaleRE,
-    AutoModelForSequenceClassification: BertForMultiScaleSequenceClassification,
-}
-
-
-SIZES = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+WAYS = [
+    pytest.param(config, auto_class, name, id=f"{name}-{auto_class.__name__}")
+    for config, _, models in FAMILIES
+    for auto_class, names in models.items()
+    for name in names.split()
+]
 
 
 @pytest.fixture
@@ -37,27 +31,18 @@ def model():
     return tiny_relation_extractor()[0]
 
 
-def test_the_configuration_is_registered(model, tmp_path):
-    assert AutoConfig.for_model("multiscale_bert") == MultiScaleBertConfig()
-    model.config.save_pretrained(tmp_path)
-    assert type(AutoConfig.from_pretrained(tmp_path)) is MultiScaleBertConfig
-
-
-@pytest.mark.parametrize("auto_class", AUTO_CLASSES, ids=lambda auto_class: auto_class.__name__)
-def test_auto_classes_build_and_load(auto_class, tmp_path):
-    built = auto_class.from_config(MultiScaleBertConfig(**SIZES))
-    assert type(built) is AUTO_CLASSES[auto_class]
-    built.save_pretrained(tmp_path)
-    assert type(auto_class.from_pretrained(tmp_path)) is AUTO_CLASSES[auto_class]
+@pytest.mark.parametrize(("config", "auto_class", "name"), WAYS)
+def test_auto_classes_build_and_load(config, auto_class, name, tmp_path):
+    own = {field: size for field, size in SIZES.items() if field in config.__dataclass_fields__}
+    settings = config(**({"encoder": {"model_type": "bert", **SIZES}} if "encoder" in config.sub_configs else own))
+    model_class = getattr(msattn, name)
+    if auto_class._model_mapping[config][0] is model_class:
+        assert type(auto_class.from_config(settings)) is model_class
+    model_class(settings).save_pretrained(tmp_path)
     # The installed class wins over the checkpoint's code.
-    assert type(auto_class.from_pretrained(tmp_path, trust_remote_code=True)) is AUTO_CLASSES[auto_class]
-
-
-def test_a_relation_extractor_stays_one_under_the_stock_auto_class(model, tmp_path):
-    model.save_pretrained(tmp_path)
-    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
-    assert type(loaded) is BertForMultiScaleRE
-    assert all(loaded.state_dict()[name].equal(weight) for name, weight in model.state_dict().items())
+    for options in ({}, {"trust_remote_code": True}):
+        assert type(auto_class.from_pretrained(tmp_path, **options)) is model_class
+    assert type(AutoConfig.from_pretrained(tmp_path)) is config
 
 
 def test_new_families_can_register():
@@ -105,7 +90,27 @@ def test_registration_can_be_repeated(caplog):
 
 def test_public_names():
     assert msattn.__version__ == version("msattn")
-    assert all(hasattr(msattn, name) for name in msattn.__all__)
+    assert all(hasattr(msattn, name) for name in {*msattn.__all__, *msattn._MODULE_OF})
     assert msattn.data.__name__ == "msattn.data"
     with pytest.raises(AttributeError, match="nothing"):
         _ = msattn.nothing
+
+
+READ = "from transformers import AttentionInterface as A; assert {'received', 'banded', 'words', 'rows'} < {*A()}"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys, msattn; assert not {'transformers.modeling_utils', 'transformers.pipelines'} & {*sys.modules}",
+        "from msattn.modeling.received_attention import AttentionRefused",
+        "from msattn.pipelines.dependency_parsing import DependencyParsingPipeline",
+        f"import msattn; {READ}",
+        f"import transformers.modeling_utils, msattn; {READ}",
+        "import msattn; from transformers.pipelines import PIPELINE_REGISTRY as P; P.check_task('dependency-parsing')",
+    ],
+)
+def test_what_takes_long_is_imported_late(code):
+    """And what depends on it is registered then, whatever is imported first."""
+    subprocess.run([sys.executable, "-c", code], check=True)
