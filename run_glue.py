@@ -22,13 +22,12 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from msattn import GuidingArguments
+from msattn import GuidingArguments, MultiScaleForSequenceClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.formats.glue import GLUE_TASKS
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.errors import UserError
 from msattn.metrics.sentences import sentence_metrics
-from msattn.modeling import MultiScaleForSequenceClassification
 from msattn.training import sentence_classification as sentences
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import (
