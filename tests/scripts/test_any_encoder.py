@@ -1,4 +1,4 @@
-"""The scripts on encoders of every kind, each with its own kind of tokenizer, and on checkpoints of version 0.1."""
+"""The scripts on encoders of every kind, each with its own kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 import torch
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoModelForSequenceClassification,
     pipeline,
 )
@@ -23,9 +21,6 @@ import run_tagging
 from msattn import (
     AutoModelForDependencyParsing,
     AutoModelForRelationExtraction,
-    BertForMultiScaleRE,
-    BertPairwiseConfig,
-    BertPairwiseParser,
     MultiScaleForRelationExtraction,
     MultiScaleForSequenceClassification,
     PairwiseForRelationClassification,
@@ -34,10 +29,8 @@ from msattn import (
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.modeling.any_encoder import encoder_class
-from msattn.training import splits
 from tests.scripts.command_line import command_line
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 from tests.tiny_tokenizers import KINDS, tiny_tokenizer_of
 
 KIND_OF = {family: kind for kind, families in KINDS.items() for family in families}
@@ -88,22 +81,18 @@ def run(tmp_path):
 
 
 @pytest.fixture
-def treebank(tmp_path) -> Path:
+def treebank(write) -> Path:
     lines = []
     for words, heads in SENTENCES:
         for number, (word, head) in enumerate(zip(words, heads, strict=True), start=1):
-            lines.append(f"{number}\t{word}\t_\t{'X' if head else 'Y'}\t_\t_\t{head}\tr{head % 2}\t_\t_")
-        lines.append("")
-    path = tmp_path / "trees.conllu"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+            lines.append(f"{number}\t{word}\t_\t{'X' if head else 'Y'}\t_\t_\t{head}\tr{head % 2}\t_\t_\n")
+        lines.append("\n")
+    return write("trees.conllu", "".join(lines))
 
 
 @pytest.fixture
-def relations(tmp_path) -> Path:
-    path = tmp_path / "relations.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in RELATIONS), encoding="utf-8")
-    return path
+def relations(write) -> Path:
+    return write("relations.jsonl", "".join(json.dumps(row) + "\n" for row in RELATIONS))
 
 
 def test_parsing(run, treebank, encoder, family):
@@ -169,48 +158,3 @@ def test_tags(run, treebank, encoder):
     text = (out / "test_predictions.conll").read_text(encoding="utf-8")
     found = [[line.split("\t")[0] for line in block.split("\n")] for block in text.strip("\n").split("\n\n")]
     assert found == [words for words, _ in SENTENCES]
-
-
-def save_old(model: Any, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
-
-
-def test_relations_of_version_01(run, relations, tmp_path):
-    """Checkpoints are trained on and used with the class that saved them."""
-    model, _ = tiny_relation_extractor(num_labels=2, id2label={0: "writes", 1: "Other"})
-    options = {"model_name_or_path": save_old(model, tmp_path / "old"), "test_file": relations}
-    out = run(run_re, "do_train", "do_predict", train_file=relations, **options)
-    assert type(AutoModelForRelationExtraction.from_pretrained(out)) is BertForMultiScaleRE
-    run(run_re, "do_predict", into="predicted", **options)
-
-
-@pytest.mark.slow
-def test_parsing_of_version_01(run, treebank, tmp_path):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    labels = {"id2label": {0: "r0", 1: "r1"}, "label2id": {"r0": 0, "r1": 1}}
-    config = BertPairwiseConfig(vocab_size=len(tiny_tokenizer()), max_position_embeddings=64, **sizes, **labels)
-    old = save_old(BertPairwiseParser(config), tmp_path / "old")
-    options = {"model_name_or_path": old, "test_file": treebank}
-    out = run(run_parsing, "do_train", "do_predict", train_file=treebank, **options)
-    assert type(AutoModel.from_pretrained(out)) is BertPairwiseParser
-    run(run_parsing, "do_predict", into="predicted", **options)
-
-
-@pytest.mark.parametrize("labels", ["classes", "scores"])
-def test_a_dataset_of_the_hub(run, tmp_path, monkeypatch, labels):
-    columns = {"idx": [0, 1, 2, 3], "text": ["dogs", "cats", "book", "house"]}
-    split = datasets.Dataset.from_dict({**columns, "label": [1, 0, 1, 0] if labels == "classes" else [0.5, 1, 2.5, 2]})
-    test = datasets.Dataset.from_dict({**columns, "label": [-1] * 4 if labels == "classes" else [0.5] * 4})
-    if labels == "classes":
-        feature = datasets.ClassLabel(names=["worse", "better"])
-        split, test = split.cast_column("label", feature), test.cast_column("label", feature)
-    data = datasets.DatasetDict({"train": split, "validation": split, "test": test})
-    monkeypatch.setattr(splits, "load_dataset", lambda *names, **options: data)
-    options = {"model_name_or_path": save_encoder("roberta", tmp_path / "encoder"), "dataset_name": "tester/reviews"}
-    out = run(run_glue, "do_train", "do_eval", "do_predict", **options)
-    config = AutoConfig.from_pretrained(out)
-    assert (config.id2label == {0: "worse", 1: "better"}) == (labels == "classes")
-    scores = json.loads((out / "all_results.json").read_text())
-    assert ("eval_accuracy" in scores) == (labels == "classes") != ("eval_mse" in scores)

@@ -19,7 +19,6 @@ from transformers import (
     RobertaConfig,
     TrainingArguments,
 )
-from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, UserError
 from msattn.configuration.max_tokens import most_tokens
@@ -81,11 +80,6 @@ def test_a_model_of_the_words_of_the_training_data():
     assert fresh.model(AutoModelForTokenClassification).config.num_labels == 2
 
 
-def test_the_overrides_win_over_the_data():
-    assert Fresh().model(sentence_pairs=True).config.sentence_pairs
-    assert not Fresh("sentence_pairs=false").model(sentence_pairs=True).config.sentence_pairs
-
-
 def test_word_vectors(vectors, caplog):
     fresh = Fresh(word_vectors=vectors)
     vocabulary = fresh.tokenizer.get_vocab()
@@ -115,7 +109,7 @@ def test_raw_text_unless_it_is_pretokenized(tmp_path):
     assert Fresh(pretokenized=True).tokenizer.tokenize("dog. dog") == ["[UNK]", "dog"]
 
 
-def test_word_dropout_needs_an_unknown_word(tmp_path):
+def test_another_tokenizer_and_word_dropout(tmp_path):
     config = Fresh("word_dropout=0.2", small=False, model_type="bilstm").model().config
     assert (config.word_dropout, config.unk_token_id) == (0.2, 1)
     tokenizer = tiny_tokenizer()
@@ -154,15 +148,6 @@ def test_another_family(vectors):
         Fresh(*bert, model_type="bert", word_vectors=vectors).model()
     with pytest.raises(ValueError, match="Unrecognized configuration class"):
         Fresh(small=False, model_type="bilstm").model(AutoModelForMaskedLM)
-
-
-def test_another_tokenizer(tmp_path):
-    tiny_tokenizer().save_pretrained(tmp_path)
-    fresh = Fresh(tokenizer_name=str(tmp_path))
-    assert fresh.tokenizer.get_vocab() == tiny_tokenizer().get_vocab()
-    # The limit is that of the new model: it has none.
-    assert tiny_tokenizer().model_max_length == 64 and fresh.tokenizer.model_max_length == VERY_LARGE_INTEGER
-    assert fresh.model().config.vocab_size == len(fresh.tokenizer)
 
 
 @pytest.mark.parametrize(
