@@ -10,7 +10,6 @@ from transformers.utils import logging
 from msattn.app.page import launch
 from msattn.app.space import write_space
 from msattn.command_line import named, parse_arguments
-from msattn.errors import UserError
 
 
 @dataclass
@@ -47,16 +46,8 @@ def main(argv: Sequence[str]) -> None:
     """
     (args,) = parse_arguments([AppArguments], named(argv, "model"), "msattn app")
     if args.space is not None:
-        if args.port or args.host or args.share:
-            raise UserError("--space writes a folder: --port, --host and --share are for the page on this machine.")
         write_space(args.space, args.model, args.lang)
         print(f"{args.space}: a Space of {', '.join(args.model)}")
         return
     logging.disable_progress_bar()
-    try:
-        launch(args.model, args.lang, server_port=args.port, server_name=args.host, share=args.share)
-    except OSError as error:
-        if "port" not in str(error):
-            raise
-        wrong = "no free port was found" if args.port is None else f"--port {args.port}: the port is in use"
-        raise UserError(f"{wrong}; give another --port.") from error
+    launch(args.model, args.lang, server_port=args.port, server_name=args.host, share=args.share)

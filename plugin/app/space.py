@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import yaml
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from msattn.errors import UserError
 
@@ -19,7 +18,7 @@ launch({arguments})
 README = """---
 {front_matter}---
 
-# {title}
+# msattn
 
 Type a paragraph and see what these checkpoints find in it: {models}. The page is
 [msattn](https://pypi.org/project/msattn)'s.
@@ -36,14 +35,10 @@ def write_space(folder: str | os.PathLike, names: Sequence[str], lang: str | Non
         lang (`str`, *optional*): See [`~msattn.app.launch`].
 
     Raises:
-        UserError: A name is that of a folder or of no repository, or the folder has other files already.
+        UserError: A name is that of a folder, or the folder has other files already.
     """
     for name in names:
-        try:
-            validate_repo_id(name)
-        except HFValidationError:
-            raise UserError(f"{name}: a Space loads its checkpoints from the Hub; push the folder first.") from None
-        if Path(name).exists():
+        if Path(name).exists() or name.count("/") > 1:
             raise UserError(f"{name}: a Space loads its checkpoints from the Hub; push the folder first.")
     path = Path(folder)
     front_matter = {
@@ -58,7 +53,7 @@ def write_space(folder: str | os.PathLike, names: Sequence[str], lang: str | Non
     arguments = f"{list(names)!r}" + ("" if lang is None else f", lang={lang!r}")
     contents = {
         "README.md": README.format(
-            front_matter=yaml.safe_dump(front_matter, sort_keys=False), title="msattn", models=", ".join(names)
+            front_matter=yaml.safe_dump(front_matter, sort_keys=False), models=", ".join(names)
         ),
         "app.py": APP.format(arguments=arguments),
         "requirements.txt": f"msattn[app]=={version('msattn')}\n",

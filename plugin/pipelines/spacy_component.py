@@ -51,7 +51,45 @@ def make_parser(nlp: Language, name: str, model: str, decode: str | None, batch_
     return SpacyParser(parse, batch_size)
 
 
-class SpacyParser:
+class SpacyComponent:
+    """
+    A component of spaCy that reads several documents at once.
+
+    Args:
+        run (`Pipeline`): The pipeline.
+        batch_size (`int`): Texts that go through the model at once.
+    """
+
+    def __init__(self, run: Any, batch_size: int):
+        self.run = run
+        self.batch_size = batch_size
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Reads a document."""
+        self.read([doc])
+        return doc
+
+    def pipe(self, docs: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """
+        Reads a stream of documents.
+
+        Args:
+            docs (`Iterable[Doc]`): The documents.
+            batch_size (`int`, *optional*, defaults to 128): Documents that are read at once.
+
+        Yields:
+            `Doc`: The same documents.
+        """
+        for group in minibatch(docs, size=batch_size):
+            self.read(group)
+            yield from group
+
+    def read(self, docs: Sequence[Doc]) -> None:
+        """Adds to documents what the pipeline finds."""
+        raise NotImplementedError
+
+
+class SpacyParser(SpacyComponent):
     """
     Sets the head (`token.head`) and the relation (`token.dep_`) of each token of a `Doc`, and with them its sentences;
     of a parser that tags also `token.pos_` (UPOS), `token.tag_` (XPOS), `token.morph` (FEATS) and `token.lemma_`.
@@ -59,43 +97,18 @@ class SpacyParser:
     Sentences are those of an earlier component, such as spaCy's `"sentencizer"`, or those of our rules. As in spaCy's
     own parsers, the relation of a root is `"ROOT"`, and a token of white space depends on the one before. White space
     has no tags, and `token.pos_` stays empty where UPOS is none of Universal Dependencies.
-
-    Args:
-        parse (`DependencyParsingPipeline`): The parser.
-        batch_size (`int`): Sentences that go through the model at once.
     """
 
-    def __init__(self, parse: Any, batch_size: int):
-        self.parse = parse
-        self.batch_size = batch_size
-
-    def __call__(self, doc: Doc) -> Doc:
-        """Parses a document."""
-        (parsed,) = self.pipe([doc])
-        return parsed
-
-    def pipe(self, docs: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """
-        Parses a stream of documents.
-
-        Args:
-            docs (`Iterable[Doc]`): The documents.
-            batch_size (`int`, *optional*, defaults to 128): Documents that are read at once.
-
-        Yields:
-            `Doc`: The same documents, parsed.
-        """
-        for group in minibatch(docs, size=batch_size):
-            sentences = [_sentences(doc) for doc in group]
-            words = [
-                {"words": [doc[i].text for i in part]}
-                for doc, parts in zip(group, sentences, strict=True)
-                for part in parts
-            ]
-            results = iter(self.parse(words, batch_size=self.batch_size))
-            for doc, parts in zip(group, sentences, strict=True):
-                _annotate(doc, parts, [next(results) for _ in parts])
-                yield doc
+    def read(self, docs: Sequence[Doc]) -> None:
+        sentences = [_sentences(doc) for doc in docs]
+        words = [
+            {"words": [doc[i].text for i in part]}
+            for doc, parts in zip(docs, sentences, strict=True)
+            for part in parts
+        ]
+        results = iter(self.run(words, batch_size=self.batch_size))
+        for doc, parts in zip(docs, sentences, strict=True):
+            _annotate(doc, parts, [next(results) for _ in parts])
 
 
 def _sentences(doc: Doc) -> list[list[int]]:

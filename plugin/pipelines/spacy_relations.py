@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch
 from transformers import pipeline
+
+from msattn.pipelines.spacy_component import SpacyComponent
 
 
 @Language.factory(
@@ -43,46 +44,22 @@ def make_relations(
     return SpacyRelations(pipeline("relation-extraction", model=model, device=device, **given), batch_size)
 
 
-class SpacyRelations:
+class SpacyRelations(SpacyComponent):
     """
     Sets `doc._.relations`: the relations between the entities `doc.ents`, best first. Each is a dictionary with `head`
     and `tail` (spans of the document), `label` and `score`. Pairs that the model cannot read are left out, with a
     warning.
-
-    Args:
-        extract (`RelationExtractionPipeline`): The relation extractor.
-        batch_size (`int`): Texts that go through the model at once.
     """
 
-    def __init__(self, extract: Any, batch_size: int):
-        self.extract = extract
-        self.batch_size = batch_size
-        if not Doc.has_extension("relations"):
-            Doc.set_extension("relations", default=[])
+    def read(self, docs: Sequence[Doc]) -> None:
+        results = self.run(list(docs), batch_size=self.batch_size, on_error="skip")
+        for doc, relations in zip(docs, results, strict=True):
+            spans = {(entity.start_char, entity.end_char): entity for entity in doc.ents}
+            doc._.relations = [
+                relation | {role: spans[relation[role]["start"], relation[role]["end"]] for role in ("head", "tail")}
+                for relation in relations
+            ]
 
-    def __call__(self, doc: Doc) -> Doc:
-        """Finds the relations of a document."""
-        (read,) = self.pipe([doc])
-        return read
 
-    def pipe(self, docs: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
-        """
-        Finds the relations of a stream of documents.
-
-        Args:
-            docs (`Iterable[Doc]`): The documents.
-            batch_size (`int`, *optional*, defaults to 128): Documents that are read at once.
-
-        Yields:
-            `Doc`: The same documents.
-        """
-        for group in minibatch(docs, size=batch_size):
-            results = self.extract(list(group), batch_size=self.batch_size, on_error="skip")
-            for doc, relations in zip(group, results, strict=True):
-                spans = {(entity.start_char, entity.end_char): entity for entity in doc.ents}
-                doc._.relations = [
-                    relation
-                    | {role: spans[relation[role]["start"], relation[role]["end"]] for role in ("head", "tail")}
-                    for relation in relations
-                ]
-                yield doc
+if not Doc.has_extension("relations"):
+    Doc.set_extension("relations", default=[])

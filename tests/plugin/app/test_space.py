@@ -32,7 +32,6 @@ def test_a_space_is_three_files(tmp_path, capsys):
     [
         (["outputs/a/b"], "outputs/a/b: a Space loads its checkpoints from the Hub"),
         (["here"], "here: a Space loads its checkpoints from the Hub"),
-        (["me/tagger", "--share"], "--space writes a folder"),
     ],
 )
 def test_a_space_of_something_else_is_a_sentence(argv, message, tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def trees(doc):
 
 def test_heads_and_relations(nlp):
     doc = nlp("The dog doesn't sleep. A cat wrote a book.")
-    parse = nlp.get_pipe("msattn_parser").parse
+    parse = nlp.get_pipe("msattn_parser").run
     words = [["The", "dog", "does", "n't", "sleep", "."], ["A", "cat", "wrote", "a", "book", "."]]
     expected = [
         [(word["word"], word["head"], word["relation"] if word["head"] else "ROOT") for word in sentence]
@@ -73,7 +73,7 @@ def test_tags(tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("msattn_parser", config={"model": saved(tmp_path, word_tags=TAGS)})
     doc = nlp("The dog  doesn't sleep in a house. A cat wrote a book of the author.")
-    parse = nlp.get_pipe("msattn_parser").parse
+    parse = nlp.get_pipe("msattn_parser").run
     sentences = [[token.text for token in sentence if not token.is_space] for sentence in doc.sents]
     words = [word for sentence in parse([{"words": words} for words in sentences]) for word in sentence]
     tokens = [token for token in doc if not token.is_space]
@@ -107,7 +107,7 @@ def test_decoder_of_the_checkpoint(tmp_path, stored, used):
     nlp = spacy.blank("en")
     nlp.add_pipe("msattn_parser", config={"model": saved(tmp_path, tree_decoder=stored)})
     doc = nlp("The dog wrote a book in the house and a cat sleeps with the author in a house.")
-    parse = nlp.get_pipe("msattn_parser").parse
+    parse = nlp.get_pipe("msattn_parser").run
     words = {"words": [token.text for token in doc]}
     heads = {decoder: [word["head"] for word in parse(words, decode=decoder)] for decoder in ("mst", "eisner", "mbr")}
     assert [token.head.i + 1 if token.head != token else 0 for token in doc] == heads[used]
