@@ -16,9 +16,6 @@ from msattn.trees.spanning_trees import best_tree, without_overflow
 
 # The head in padding.
 NO_WORD = -1
-# The library for best trees loses digits at large scores, and is slower than ours for long sentences.
-LIBRARY_SCORES = 1e6
-LIBRARY_WORDS = 80
 
 
 def decode_tree(
@@ -103,7 +100,7 @@ def repaired_heads(
     for row in np.flatnonzero(~done):
         size = int(words[row]) + 1
         arcs = without_overflow(scores[row, :size, :size])
-        tree = best_projective_tree(arcs, single_root) if projective else _best_tree(arcs, single_root)
+        tree = best_projective_tree(arcs, single_root) if projective else best_tree(arcs, single_root)
         if tree is None:
             raise no_tree_error(f"sentence {row + 1}", "projective tree" if projective else "tree", single_root)
         heads[row, : size - 1] = tree
@@ -274,41 +271,3 @@ def _lengths(scores: np.ndarray, lengths: Any) -> np.ndarray:
             f"{lengths.tolist()}."
         )
     return lengths
-
-
-def _best_tree(scores: np.ndarray, single_root: bool) -> np.ndarray | None:
-    tree = _library_tree(scores, single_root)
-    if tree is None:
-        tree = best_tree(scores, single_root=False)
-    # The best tree of all that has one root is the best of those with one root.
-    if single_root and tree is not None and (tree == 0).sum() > 1:
-        return best_tree(scores)
-    return tree
-
-
-def _library_tree(scores: np.ndarray, single_root: bool) -> np.ndarray | None:
-    """The best tree by a C++ library, if that is installed and fit for the scores; it may still have several roots."""
-    size = len(scores)
-    arcs = scores.T.copy()
-    if size > LIBRARY_WORDS + 1 or not np.abs(arcs[1:][~np.eye(size, dtype=bool)[1:]]).max() < LIBRARY_SCORES:
-        return None
-    try:
-        from ufal.chu_liu_edmonds import chu_liu_edmonds
-    except ImportError:
-        return None
-    # The library has a row a dependent, and takes NaN for an arc that cannot be. What is subtracted from all heads of
-    # a word changes no choice, and leaves small numbers.
-    np.fill_diagonal(arcs, np.nan)
-    arcs[0] = np.nan
-    arcs[1:] -= np.nanmax(arcs[1:], axis=1, keepdims=True)
-    tree = np.array(chu_liu_edmonds(arcs)[0][1:])
-    # A tree with one root that is the best while every root has a price is the best of all with one root. The price
-    # starts low: beside a large one the scores would lose their last digits.
-    roots = np.flatnonzero(tree == 0) + 1
-    price = np.abs(arcs[roots, 0] - np.nanmax(arcs[roots, 1:], axis=1)).min() if len(roots) > 1 else 0.0
-    while single_root and (tree == 0).sum() > 1 and 0 < price < LIBRARY_SCORES:
-        priced = arcs.copy()
-        priced[1:, 0] -= price
-        tree = np.array(chu_liu_edmonds(priced)[0][1:])
-        price *= 4
-    return tree

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -74,22 +72,13 @@ def test_marginals_in_parts(monkeypatch):
     assert np.array_equal(parses_of(given, word_index, "mbr").heads, expected.heads)
 
 
-def test_half_precision():
-    given, word_index = outputs([4, 2])
-    half = SimpleNamespace(**{name: value.bfloat16() for name, value in given.items()})
-    half = PairwiseParserOutput(**vars(half))
-    assert are_trees(parses_of(half, word_index).heads).all()
-
-
-@pytest.mark.parametrize("objective", ["pairs", "head_select"])
-def test_a_parser_scores_the_relations_of_its_trees_only(objective):
+def test_a_parser_scores_the_relations_of_its_trees_only():
     config = BertPairwiseConfig(
         vocab_size=30,
         hidden_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=16,
-        objective=objective,
         num_labels=4,
         initializer_range=0.5,
     )
