@@ -1,20 +1,251 @@
 #!/usr/bin/env python
-"""
-Trains a dependency parser that reads all of an encoder's attention, scores it and parses with it.
-"""
+"""Trains a dependency parser that reads all of an encoder's attention, scores it and parses with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
 
-from msattn.run import run
-from msattn.tasks.dependency_parsing import DependencyParsing
+import numpy as np
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments, set_seed
+
+from msattn import DependencyParsingPipeline, PairwiseParser
+from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
+from msattn.data.inputs.parser_windows import ParserCollator, has_root
+from msattn.data.treebanks import treebank_rows
+from msattn.errors import UserError
+from msattn.metrics.tree_confidence import tree_calibration
+from msattn.metrics.treebank_scores import score_treebank
+from msattn.streaming import predict_stream, stream_key
+from msattn.training.arguments import DataArguments, ModelArguments
+from msattn.training.checkpoints import family_class, label_fields, load_config, load_model, load_tokenizer, max_tokens
+from msattn.training.dependency_parsing import (
+    check_treebank,
+    conllu_texts,
+    fit_answers,
+    parser_labels,
+    parsing_card,
+    read_treebanks,
+)
+from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
+from msattn.training.model_card import write_model_card
+from msattn.training.parsing import ParsingTrainer
+from msattn.training.resuming import resume_point
+from msattn.training.splits import cut_splits, read_splits
+from msattn.training.unknown_tokens import warn_of_unknown
+from msattn.trees.parses import DECODERS, Parses, decoder_of, sentence_parses, temperature_of
+
+# Arguments that are fields of the parser's configuration.
+PARSER = ("features", "objective", "layer_mix", "word_state", "freeze_encoder")
+# Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
+FLAG = {"nargs": "?", "const": True}
+
+
+@dataclass
+class ParserArguments(ModelArguments):
+    """The encoder and the parser on top of it. What is left out comes from the checkpoint, or from the paper."""
+
+    features: str | None = field(
+        default=None,
+        metadata={
+            "help": "Features of a word pair: hidden states (emb), attention weights (att) or both (emb+att).",
+            "choices": ["emb", "att", "emb+att"],
+        },
+    )
+    objective: str | None = field(
+        default=None,
+        metadata={
+            "help": "Classify every word pair as a relation or none (pairs, as in the paper), or select the head of "
+            "every word (head_select).",
+            "choices": ["pairs", "head_select"],
+        },
+    )
+    layer_mix: int | None = field(
+        default=None,
+        metadata={"help": "Mix the hidden states of this many last layers, with learned weights; 1 for the last."},
+    )
+    word_state: str | None = field(
+        default=None,
+        metadata={
+            "help": "Hidden state of a word: that of its first sub-word, or the mean over its sub-words.",
+            "choices": ["first", "mean"],
+        },
+    )
+    freeze_encoder: bool | None = field(
+        default=None, metadata={"help": "Freeze the encoder and train only the layers above it.", **FLAG}
+    )
+    tag: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Also tag words: parts of speech (upos, xpos), features (feats), lemmas (lemma), or some of them. "
+            "Default: what the checkpoint tags.",
+            "choices": ["upos", "xpos", "feats", "lemma"],
+        },
+    )
+
+
+@dataclass
+class ParsingDataArguments(DataArguments):
+    """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
+
+    train_file: list[str] | None = field(
+        default=None, metadata={"help": "One or more training treebanks. Words with the head _ have no loss."}
+    )
+    validation_file: list[str] | None = field(
+        default=None,
+        metadata={"help": "One or more validation treebanks, which are scored together and each apart."},
+    )
+    test_file: str | None = field(
+        default=None,
+        metadata={"help": "Test sentences, with or without trees. A .txt file has one sentence per line."},
+    )
+    decode: str = field(
+        default="auto",
+        metadata={
+            "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
+            "heads to be expected (mbr, mbr_eisner); the best head of each word, which may be no tree (greedy); the "
+            "best of these trees on the validation data after training, or that of the checkpoint (auto).",
+            "choices": ["auto", *DECODERS],
+        },
+    )
+    max_seq_length: int | None = field(
+        default=None,
+        metadata={
+            "help": "Maximum number of tokens per input; longer sentences are read in windows that overlap by half. "
+            "Default: the limit of the encoder."
+        },
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the task."""
-    run(DependencyParsing, argv)
+    """Trains, evaluates and predicts as the command line says."""
+    # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
+    with user_mistakes():
+        model_args, data_args, mlm_args, args = parse_arguments(
+            (ParserArguments, ParsingDataArguments, MaskedLMArguments, TrainingArguments), argv
+        )
+        set_up_logging(args)
+
+        # The checkpoint and its tokenizer.
+        config = load_config(model_args)
+        tokenizer = load_tokenizer(model_args, config)
+        model_class = family_class(config, PairwiseParser)
+        max_length = max_tokens(data_args.max_seq_length, tokenizer)
+
+        # Data: the words of a sentence, their heads and relations, and its lines in the file. A test file without
+        # trees may be large, and is read later.
+        found = read_splits(lambda split: read_treebanks(split, data_args), data_args, args)
+        corpus = found.pop("test") if isinstance(found.get("test"), str) else None
+        labels, tags = parser_labels(found.get("train"), model_args.tag, config)
+        data = cut_splits(found, data_args, args)
+
+        encoded = {}
+        for prefix, treebank in data.items():
+            with args.main_process_first(desc=f"encoding {prefix}"):
+                encoded[prefix] = encode_treebank(
+                    treebank,
+                    tokenizer,
+                    label_fields(labels)["label2id"],
+                    max_length,
+                    data_args.preprocessing_num_workers,
+                    tags,
+                )
+            check_treebank(prefix, treebank, encoded[prefix], labels)
+            warn_of_unknown(prefix, encoded[prefix], tokenizer)
+
+        # Model and Trainer. The encoder may be trained on the text first.
+        if mlm_args.mlm_epochs is not None:
+            if not args.do_train:
+                raise UserError("--mlm_epochs trains on the text of the training data: give --do_train.")
+            folder = train_masked_lm(model_args, tokenizer, data["train"]["words"], mlm_args, args)
+            model_args = replace(model_args, model_name_or_path=folder, model_revision="main")
+        set_seed(args.seed)
+        model = load_model(
+            model_class,
+            model_args,
+            tokenizer,
+            root="token" if has_root(tokenizer) else "learned",
+            word_tags=tags or None,
+            **{name: value for name in PARSER if (value := getattr(model_args, name)) is not None},
+            **label_fields(labels),
+        )
+        asked = None if data_args.decode == "auto" else data_args.decode
+        if args.do_train:
+            model.config.tree_decoder = model.config.calibration_temperature = None
+        model.config.tree_decoder = asked or getattr(model.config, "tree_decoder", None)
+
+        def parses(prefix: str, predictions: np.ndarray) -> list[Parses]:
+            windows = encoded[prefix].select_columns(WINDOW_COLUMNS).to_list()
+            return sentence_parses(predictions, windows, decoder_of(model.config), [*tags])
+
+        def metrics(prefix: str, prediction: EvalPrediction) -> dict[str, float]:
+            return score_treebank(parses(prefix, prediction.predictions), data[prefix], labels, tags)
+
+        scored = [prefix for prefix in encoded if prefix != "train"]
+        development = scored[0] if scored and scored[0] != "test" else None
+        patience = data_args.early_stopping_patience
+        trainer = ParsingTrainer(
+            model,
+            args,
+            train_dataset=encoded.get("train"),
+            eval_dataset=encoded[development] if development else None,
+            processing_class=tokenizer,
+            data_collator=ParserCollator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
+            compute_metrics=partial(metrics, development),
+            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            new_layers_learning_rate=model_args.new_layers_learning_rate,
+            embedding_learning_rate=model_args.embedding_learning_rate,
+        )
+        checkpoint = resume_point(trainer, model_args, data_args, mlm_args)
+
+    # Training. The validation data then choose the decoder, and fit the temperature of its probabilities.
+    results, compared = {}, {}
+    if args.do_train:
+        output = trainer.train(resume_from_checkpoint=checkpoint)
+        if development:
+            trainer.predict(trainer.eval_dataset)
+            decoder, temperature, compared = fit_answers(trainer.scored, asked)
+            model.config.tree_decoder, model.config.calibration_temperature = decoder, temperature
+        trainer.save_model()
+        trainer.save_state()
+        results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
+
+    # Scores and predictions.
+    for prefix in scored:
+        trainer.compute_metrics = partial(metrics, prefix)
+        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
+        scores = {f"uas_{name}": score for name, score in compared.items()} if prefix == development else {}
+        if any((sentence.heads >= 0).any() for sentence in trainer.scored):
+            scores |= tree_calibration(trainer.scored, decoder_of(model.config), temperature_of(model.config))
+        scores = output.metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
+        results |= trainer.record(prefix, scores | {f"{prefix}_samples": len(encoded[prefix])})
+        if trainer.is_world_process_zero():
+            texts = conllu_texts(parses(prefix, output.predictions), data[prefix], labels, tags)
+            path = Path(args.output_dir, f"{prefix}_predictions.conllu")
+            path.write_bytes("".join(texts).encode())
+
+    # A corpus without trees is parsed block by block.
+    if corpus:
+        parse = DependencyParsingPipeline(trainer.model, tokenizer, device=args.device, max_length=max_length)
+        options = [decoder_of(model.config), temperature_of(model.config), max_length, data_args.max_predict_samples]
+        count = predict_stream(
+            islice(treebank_rows(corpus), data_args.max_predict_samples),
+            lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
+            Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
+            key=None if trainer.is_sharded else stream_key(model, corpus, *options),
+            together=trainer.is_sharded,
+        )
+        results |= trainer.record("test", {"test_samples": count})
+
+    if args.do_train and trainer.is_world_process_zero():
+        write_model_card(trainer, parsing_card(model.config, data_args), results)
+    if args.do_train and args.push_to_hub:
+        trainer.push_to_hub()
 
 
 if __name__ == "__main__":
-    main()
+    run_cli(main)

@@ -10,22 +10,24 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from bench_multiscale import add_measurement_arguments, describe, markdown, take_turns
+from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
 from msattn import PairwiseParser
-from msattn.arguments.experiment_arguments import ExperimentArguments
-from msattn.command_line import parse_arguments as parse_flags
-from msattn.data.inputs.parser_windows import has_root
+from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
+from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.data.treebanks import read_treebank
-from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.tasks.dependency_parsing import DependencyParsing, ParsingTrainer
-from msattn.tasks.experiment import Experiment
+from msattn.metrics.treebank_scores import score_treebank
+from msattn.training.dependency_parsing import conllu_texts
+from msattn.training.parsing import ParsingTrainer
+from msattn.trees.parses import sentence_parses
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -57,14 +59,24 @@ def save_parser(arguments: argparse.Namespace, folder: str) -> None:
         part.save_pretrained(folder)
 
 
-def prediction(folder: str, file: Path, device: str) -> tuple[DependencyParsing, ParsingTrainer]:
-    """What `run_parsing.py --do_predict` sets up for a saved parser, which is also the output folder, and a file."""
-    flags = f"--model_name_or_path {folder} --test_file {file} --do_predict --output_dir {folder} --report_to none"
-    flags += " --disable_tqdm true" + (" --use_cpu" if device == "cpu" else "")
-    types = (*DependencyParsing.argument_classes, TrainingArguments)
-    model_args, data_args, mlm_args, args = parse_flags(types, flags.split())
-    task = DependencyParsing(model_args, data_args, mlm_args, args, GuidingArguments())
-    return task, Experiment.of(task)._trainer(task.args, ExperimentArguments(), GuidingArguments())
+def prediction(folder: str, file: Path, device: str) -> tuple[ParsingTrainer, Callable[[], Dataset]]:
+    """The Trainer of a saved parser, and what `run_parsing.py --do_predict` does with a file once it is loaded."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = PairwiseParser.from_pretrained(folder)
+    labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
+    args = TrainingArguments(folder, use_cpu=device == "cpu", report_to="none", disable_tqdm=True)
+    trainer = ParsingTrainer(model, args, processing_class=tokenizer, data_collator=ParserCollator(tokenizer))
+
+    def predict() -> Dataset:
+        treebank = read_treebank(file)
+        encoded = encode_treebank(treebank, tokenizer, model.config.label2id, tokenizer.model_max_length)
+        windows = encoded.select_columns(WINDOW_COLUMNS).to_list()
+        parses = sentence_parses(trainer.predict(encoded).predictions, windows, "mst")
+        score_treebank(parses, treebank, labels, {})
+        Path(folder, "predictions.conllu").write_bytes("".join(conllu_texts(parses, treebank, labels, {})).encode())
+        return encoded
+
+    return trainer, predict
 
 
 def main() -> None:
@@ -75,19 +87,12 @@ def main() -> None:
         sentences = Path(folder, "sentences.conllu")
         lines = chain.from_iterable(read_treebank(arguments.file)["lines"][: arguments.sentences])
         sentences.write_text("".join(lines), encoding="utf-8", newline="")
-        task, trainer = prediction(folder, sentences, arguments.device)
-
-        def predict() -> None:
-            encoded = task.load()["test"]
-            task.write_predictions("test", trainer.predict(encoded).predictions, Path(folder))
-
-        predict()
+        trainer, predict = prediction(folder, sentences, arguments.device)
+        encoded = predict()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        encoded = task.encoded["test"]
-        inputs = encoded.select_columns(
-            [name for name in task.tokenizer.model_input_names if name in encoded.features]
-        )
-        batches = [trainer.data_collator([inputs[row] for row in rows]) for rows in trainer.batches(encoded)]
+        names = [name for name in trainer.processing_class.model_input_names if name in encoded.features]
+        inputs = encoded.select_columns(names)
+        batches = [trainer.data_collator([inputs[row] for row in rows]) for rows in trainer._batches(encoded)]
         encoder = AutoModel.from_pretrained(arguments.encoder, attn_implementation="sdpa").eval()
         encoder.to(arguments.device, getattr(torch, arguments.dtype))
 
@@ -99,7 +104,7 @@ def main() -> None:
         whole, alone = take_turns([predict, encode], arguments, "turns")
     ratio = statistics.median(a / b for a, b in zip(whole, alone, strict=True))
     seconds = [f"{statistics.median(times):.2f} s" for times in (whole, alone)]
-    print(f"{len(task.data['test'])} sentences in {len(batches)} batches. {describe(arguments)}\n")
+    print(f"{len(set(encoded['sentence']))} sentences in {len(batches)} batches. {describe(arguments)}\n")
     print(
         markdown(
             "whole prediction | encoder alone | ratio | peak of the prediction",

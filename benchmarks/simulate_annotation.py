@@ -31,8 +31,7 @@ from msattn.analysis import doubts, most_doubtful
 from msattn.analysis.pictures import COLORS, FAINT, MARKERS, MUTED, picture_style, save_picture
 from msattn.data import read_treebank
 from msattn.results import read_json, write_json
-from msattn.run import run
-from msattn.tasks.dependency_parsing import DependencyParsing
+from msattn.scripts import run_parsing
 
 WAYS = ("random", "length", "probability", "loss")
 # Ways that ask no parser. Doubt prefers long sentences: is it more than their length?
@@ -105,7 +104,7 @@ class Simulation:
             "train_file": file,
             "validation_file": arguments.validation_file,
             "objective": "head_select",
-            "scorer": "biaffine",
+            "config_overrides": "scorer=biaffine",
             "max_steps": arguments.max_steps,
             "per_device_train_batch_size": arguments.batch_size,
             "learning_rate": arguments.learning_rate,
@@ -119,7 +118,7 @@ class Simulation:
             "output_dir": self.folder / "parser",
         }
         flags = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        run(DependencyParsing, ["--do_train", "--do_eval", "--overwrite_output_dir", *flags, *arguments.flags])
+        run_parsing.main(["--do_train", "--do_eval", *flags, *arguments.flags])
         scores = read_json(self.folder / "parser" / "all_results.json")
         return {name: scores[f"eval_{name}"] for name in ("uas", "las")}
 

@@ -50,7 +50,7 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
         UserError: The file cannot be read, is malformed or empty, or a tree has a cycle, several roots or a head that
             is out of range. The message names file and line.
     """
-    return to_treebank(_rows(path))
+    return to_treebank(treebank_rows(path))
 
 
 def treebank_chunks(
@@ -70,7 +70,7 @@ def treebank_chunks(
     Raises:
         UserError: As for [`read_treebank`], when the reading comes to the line.
     """
-    rows = islice(_rows(path), most)
+    rows = islice(treebank_rows(path), most)
     while chunk := list(islice(rows, sentences)):
         yield chunk
 
@@ -91,7 +91,7 @@ def has_trees(path: str | os.PathLike) -> bool:
     Raises:
         UserError: As for [`read_treebank`].
     """
-    return not is_text_file(path) and any(_is_known(row["heads"]) for row in _rows(path))
+    return not is_text_file(path) and any(_is_known(row["heads"]) for row in treebank_rows(path))
 
 
 def _is_known(heads: Sequence[int] | None) -> bool:
@@ -103,7 +103,13 @@ def is_text_file(path: str | os.PathLike) -> bool:
     return os.fspath(path).removesuffix(".gz").endswith(".txt")
 
 
-def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    """
+    The rows of [`read_treebank`] one by one, for files that do not fit into memory.
+
+    Raises:
+        UserError: As for [`read_treebank`], when the reading comes to the line.
+    """
     rows = _text_rows(path) if is_text_file(path) else _conllu_rows(path)
     first = next(rows, None)
     if first is None:

@@ -56,7 +56,8 @@ def read_splits(
     found = {split: data for split in wanted if (data := read(split)) is not None}
     if missing := [split for split in wanted if needed[split] and split not in found]:
         raise UserError(f"the run needs {missing[0]} data: give --{missing[0]}_file{sources}.")
-    if args.do_train and data_args.test_file is not None and data_args.test_file == data_args.validation_file:
+    validation = data_args.validation_file or ()
+    if args.do_train and data_args.test_file in ([validation] if isinstance(validation, str) else validation):
         logger.warning(
             "--validation_file and --test_file are the same file: what is chosen or fitted on it makes its test "
             "scores too good."

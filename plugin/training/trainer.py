@@ -101,7 +101,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
         output = super().predict(test_dataset, *args, **kwargs)
-        back = np.argsort(list(LongestFirstSampler(test_dataset)))
+        back = np.argsort(list(self._get_eval_sampler(test_dataset)))
         labels = None if output.label_ids is None else output.label_ids[back]
         return PredictionOutput(output.predictions[back], labels, output.metrics)
 

@@ -41,7 +41,7 @@ def test_a_parser_learns_in_one_epoch(run, treebank, tmp_path):
         "do_eval",
         **treebank,
         objective="head_select",
-        scorer="biaffine",
+        config_overrides="scorer=biaffine",
         max_steps=-1,
         num_train_epochs=1,
         per_device_train_batch_size=32,

@@ -6,7 +6,7 @@ import pytest
 
 from msattn import BertPairwiseConfig, MultiScaleBertConfig
 from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS
-from msattn.arguments.parsing_arguments import PARSER_FIELDS
+from msattn.training.dependency_parsing import PARSER_FIELDS
 from msattn.training.used_fields import used_fields
 
 
