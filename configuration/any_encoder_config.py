@@ -7,6 +7,8 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
+from .own_fields import OwnFields
+
 #: Families of this package that put new layers on an encoder of their own: they are no encoders of another model.
 COMPOSED_FAMILIES = ("multiscale", "multiscale_bert", "pairwise", "bert_pairwise")
 
@@ -18,7 +20,7 @@ def _of_encoder(name: str) -> Any:
     )
 
 
-class AnyEncoderConfig(PreTrainedConfig):
+class AnyEncoderConfig(OwnFields, PreTrainedConfig):
     r"""
     A configuration with the encoder's own inside, as `encoder`. `from_pretrained` also reads the checkpoint of an
     encoder and wraps it.
@@ -90,18 +92,16 @@ class AnyEncoderConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
-        new = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)} - {"encoder"}
-        own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
         encoder, changes = config_dict.get("encoder") or {}, kwargs.pop("encoder", None) or {}
         if isinstance(changes, PreTrainedConfig):
             encoder, changes = changes.to_dict(), {}
         elif isinstance(encoder, PreTrainedConfig):
             encoder = encoder.to_dict()
         known = _encoder_config(encoder | changes)
-        its = [name for name in kwargs if not hasattr(PreTrainedConfig, name) and hasattr(known, name)]
+        own = {*dir(PreTrainedConfig), *(field.name for field in fields(cls))}
+        its = [name for name in kwargs if name not in own and hasattr(known, name)]
         changes = changes | {name: kwargs.pop(name) for name in its}
-        return super().from_dict(config_dict | own | {"encoder": encoder | changes}, **kwargs)
+        return super().from_dict(config_dict | {"encoder": encoder | changes}, **kwargs)
 
 
 def _encoder_config(values: dict[str, Any]) -> PreTrainedConfig:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from transformers import BertConfig
 
+from .own_fields import OwnFields
 
-class BertFamilyConfig(BertConfig):
+
+class BertFamilyConfig(OwnFields, BertConfig):
     """
     A [`BertConfig`] with more fields. `from_pretrained` also reads the checkpoint of a plain BERT.
 
@@ -15,12 +15,10 @@ class BertFamilyConfig(BertConfig):
         ValueError: `from_pretrained` reads a checkpoint whose `model_type` is neither `"bert"` nor that of the class.
     """
 
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
-        new = {field.name for field in fields(cls)} - {field.name for field in fields(BertConfig)}
-        own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
-        return super().from_dict(config_dict | own, **kwargs)
+    def validate_attention(self):
+        """Part of the `@strict` validation, which runs on construction."""
+        if self.is_decoder:
+            raise ValueError("is_decoder must be False: attention goes both ways")
 
     @classmethod
     def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):

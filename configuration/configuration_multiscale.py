@@ -15,12 +15,29 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
     r"""
     Configuration of a [`MultiScaleModel`]: an encoder of any family followed by multi-scale fusion self-attention.
 
-    The fields of the fusion layers are those of [`MultiScaleBertConfig`]: `scales`, `mask_mode`, `mask_temperature`,
-    `conv_alignment`, `fusion_heads`, `fusion_layers`, `fusion_residual` and `renormalize`.
+    The defaults and equations are those of the paper ("Multi-scale fusion self attention mechanism", 2021).
 
     Args:
         encoder (`PreTrainedConfig` or `dict`, *optional*):
             Configuration of the encoder; a dictionary names its family in `model_type`. BERT by default.
+        scales (`tuple[int, ...]`, *optional*, defaults to `(3,)`):
+            Phrase lengths k in words, one convolution each (Eq. 3 and 4). Empty for words only.
+        mask_mode (`str`, *optional*, defaults to `"hard"`):
+            How the word mask of Eq. 13 is computed: `"hard"` (the paper; its query and key get no gradient), `"ste"`
+            (the same values with a straight-through gradient), `"sigmoid"`, `"entmax"`, or `"none"` (no mask). See
+            [`MultiScaleFusion`].
+        mask_temperature (`float`, *optional*, defaults to 0.1):
+            Temperature of `"ste"` and `"sigmoid"`, in units of the uniform attention level 1/n.
+        conv_alignment (`str`, *optional*, defaults to `"causal"`):
+            Whether phrase j ends at word j (`"causal"`, Eq. 3) or is centred on it (`"same"`).
+        fusion_heads (`int`, *optional*, defaults to 1):
+            Heads of the fusion attention; the paper has one.
+        fusion_layers (`int`, *optional*, defaults to 1):
+            Fusion layers on top of the encoder; 0 is the plain encoder with the same classifier.
+        fusion_residual (`bool`, *optional*, defaults to `False`):
+            Whether to add the input of each fusion layer to its output.
+        renormalize (`bool`, *optional*, defaults to `False`):
+            Whether to scale every row of the masked attention (Eq. 17) back to a sum of 1.
         pooling (`str`, *optional*):
             What the classifier reads: the `"mean"` or `"max"` over real tokens, the first real token (`"cls"`, not for
             causal encoders), the `"last"` real token, or the two start markers, concatenated (`"entity_start"`).

@@ -5,33 +5,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .local_pipelines import LocalPipelines
-
 
 @dataclass(kw_only=True, init=False, repr=False, eq=False)
-class FusionSettings(LocalPipelines):
-    r"""
-    The fields of the fusion layers and their checks. A configuration derives from it first, then from its own base.
+class FusionSettings:
+    """
+    The fields of the fusion layers and their checks. [`MultiScaleConfig`] documents them.
 
-    Args:
-        scales (`tuple[int, ...]`, *optional*, defaults to `(3,)`):
-            Phrase lengths k in words, one convolution each (Eq. 3 and 4). Empty for words only.
-        mask_mode (`str`, *optional*, defaults to `"hard"`):
-            How the word mask of Eq. 13 is computed: `"hard"` (the paper; its query and key get no gradient), `"ste"`
-            (the same values with a straight-through gradient), `"sigmoid"`, `"entmax"`, or `"none"` (no mask). See
-            [`MultiScaleFusion`].
-        mask_temperature (`float`, *optional*, defaults to 0.1):
-            Temperature of `"ste"` and `"sigmoid"`, in units of the uniform attention level 1/n.
-        conv_alignment (`str`, *optional*, defaults to `"causal"`):
-            Whether phrase j ends at word j (`"causal"`, Eq. 3) or is centred on it (`"same"`).
-        fusion_heads (`int`, *optional*, defaults to 1):
-            Heads of the fusion attention; the paper has one.
-        fusion_layers (`int`, *optional*, defaults to 1):
-            Fusion layers on top of the encoder; 0 is the plain encoder with the same classifier.
-        fusion_residual (`bool`, *optional*, defaults to `False`):
-            Whether to add the input of each fusion layer to its output.
-        renormalize (`bool`, *optional*, defaults to `False`):
-            Whether to scale every row of the masked attention (Eq. 17) back to a sum of 1.
+    A configuration derives from it first, then from its own base.
     """
 
     scales: tuple[int, ...] | list[int] = (3,)
@@ -45,8 +25,6 @@ class FusionSettings(LocalPipelines):
 
     def __post_init__(self, **kwargs):
         self.scales = tuple(self.scales)  # JSON has only lists
-        # Where two models share an Auto class, Transformers iterates over `architectures`.
-        self.architectures: list[str] = self.architectures or []
         super().__post_init__(**kwargs)  # type: ignore[misc]
 
     def validate_fusion(self):

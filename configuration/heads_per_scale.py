@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from itertools import accumulate
 
-DECAYS = ("1/l", "linear")
-
 
 def heads_per_scale(
     alpha: float, num_scales: int, num_heads: int, num_layers: int, decay: str = "1/l"
@@ -35,7 +33,7 @@ def heads_per_scale(
         `list[list[int]]`: The number of heads of each scale, for each layer.
 
     Raises:
-        ValueError: `num_scales`, `num_heads` or `num_layers` is below 1, `alpha` is not finite, or `decay` is unknown.
+        ValueError: `alpha` is not finite.
 
     Example:
 
@@ -44,19 +42,12 @@ def heads_per_scale(
     [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]
     ```
     """
-    for name, number in (("num_scales", num_scales), ("num_heads", num_heads), ("num_layers", num_layers)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
     if not math.isfinite(alpha):
         raise ValueError(f"alpha must be a finite number, got {alpha}")
-    if decay not in DECAYS:
-        raise ValueError(f"decay must be one of {', '.join(DECAYS)}, got {decay!r}")
     layers = []
     for layer in range(1, num_layers + 1):
-        if layer == num_layers:
-            step = 0.0
-        else:
-            step = alpha * (1 / layer if decay == "1/l" else (num_layers - layer) / (num_layers - 1))
+        fading = {"1/l": 1 / layer, "linear": (num_layers - layer) / max(num_layers - 1, 1)}
+        step = alpha * fading[decay] if layer < num_layers else 0.0
         largest = num_scales - 1 if step > 0 else 0
         weights = [math.exp(step * (rank - largest)) for rank in reversed(range(num_scales))]
         shares = [num_heads * weight / sum(weights) for weight in weights]

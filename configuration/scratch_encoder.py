@@ -2,12 +2,12 @@
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 
-from dataclasses import fields
-
 from transformers import PreTrainedConfig
 
+from .own_fields import OwnFields
 
-class ScratchEncoderConfig(PreTrainedConfig):
+
+class ScratchEncoderConfig(OwnFields, PreTrainedConfig):
     """
     The fields that [`WordEmbeddings`] and the classifiers of `encoder_classifiers` read.
 
@@ -27,11 +27,6 @@ class ScratchEncoderConfig(PreTrainedConfig):
     pad_token_id: int | None = 0
     unk_token_id: int = 1
 
-    def __post_init__(self, **kwargs):
-        # Where several models may share an Auto class, Transformers iterates over `architectures`.
-        self.architectures: list[str] = self.architectures or []
-        super().__post_init__(**kwargs)
-
     def validate_encoder(self):
         """Part of the `@strict` validation, which runs on construction."""
         self._check_sizes("vocab_size", "hidden_size")
@@ -50,10 +45,3 @@ class ScratchEncoderConfig(PreTrainedConfig):
         for name in names:
             if not 0 <= (getattr(self, name) or 0) <= 1:
                 raise ValueError(f"{name} must be a rate between 0 and 1, got {getattr(self, name)}")
-
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
-        new = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
-        own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
-        return super().from_dict(config_dict | own, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from transformers import AutoConfig, BertConfig, RobertaConfig
+from transformers import BertConfig, RobertaConfig
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, MultiScaleBertConfig, MultiScaleBertModel
 
@@ -25,22 +25,6 @@ def test_a_plain_bert_is_read_as_a_member(family, tmp_path):
     assert type(config) is family and config.model_type == family.model_type
     assert (config.hidden_size, config.num_attention_heads, config.num_labels) == (64, 4, 5)
     assert {name: getattr(config, name) for name in FAMILIES[family]} != FAMILIES[family]
-
-
-def test_arguments_win_over_the_checkpoint(family, tmp_path):
-    family(**FAMILIES[family], hidden_size=64, num_attention_heads=4).save_pretrained(tmp_path)
-    default = {name: getattr(family(), name) for name in FAMILIES[family]}
-    for load in (family.from_pretrained, AutoConfig.from_pretrained):
-        assert {name: getattr(load(tmp_path), name) for name in FAMILIES[family]} == FAMILIES[family]
-        changed = load(tmp_path, **default, hidden_size=32)
-        assert {name: getattr(changed, name) for name in default} == default and changed.hidden_size == 32
-
-
-def test_unknown_arguments_come_back(family, tmp_path):
-    BertConfig().save_pretrained(tmp_path)
-    config, unused = family.from_pretrained(tmp_path, return_unused_kwargs=True, other=1, **FAMILIES[family])
-    assert unused == {"other": 1}
-    assert {name: getattr(config, name) for name in FAMILIES[family]} == FAMILIES[family]
 
 
 @pytest.mark.parametrize("loaded", [MultiScaleBertConfig, MultiScaleBertModel, BertPairwiseConfig, BertPairwiseParser])

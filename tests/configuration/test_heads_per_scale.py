@@ -53,18 +53,3 @@ def test_decays():
     slow, fast = (heads_per_scale(1.0, 5, 100, 6, decay) for decay in ("linear", "1/l"))
     assert slow[0] == fast[0] and slow[-1] == fast[-1] == [20] * 5
     assert all(one[0] > other[0] for one, other in zip(slow[1:-2], fast[1:-2], strict=True))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"num_scales": 0}, "num_scales must be at least 1, got 0"),
-        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ({"num_layers": -1}, "num_layers must be at least 1, got -1"),
-        ({"alpha": float("nan")}, "alpha must be a finite number, got nan"),
-        ({"decay": "1/n"}, "decay must be one of 1/l, linear, got '1/n'"),
-    ],
-)
-def test_wrong_numbers(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        heads_per_scale(**NUMBERS | wrong)

@@ -21,7 +21,7 @@ SOURCES = {
     "fusion_classifiers.py",
     "fusion_settings.py",
     "hub_export.py",
-    "local_pipelines.py",
+    "own_fields.py",
     "modeling_multiscale_bert.py",
     "multiscale_fusion.py",
 }
@@ -34,7 +34,7 @@ SOURCES |= {
     "entity_pieces.py",
     "errors.py",
     "heads_per_scale.py",
-    "length_sorted.py",
+    "text_pipeline.py",
     "max_tokens.py",
     "negative_label.py",
     "plain_numbers.py",

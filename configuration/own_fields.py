@@ -1,0 +1,37 @@
+"""What all configurations of this package add to those of Transformers."""
+
+from dataclasses import fields
+from typing import Any
+
+
+class OwnFields:
+    """
+    Comes before a configuration class of Transformers. New fields are checked where `from_pretrained` is given them,
+    and the pipelines that a checkpoint brings along (`custom_pipelines`) are hidden where this package is installed:
+    `pipeline` would ask for `trust_remote_code=True` otherwise, although the package has the same pipelines.
+    """
+
+    def __post_init__(self, **kwargs):
+        # Where several models share an Auto class, Transformers iterates over `architectures`.
+        self.architectures: list[str] = self.architectures or []
+        super().__post_init__(**kwargs)  # type: ignore[misc]
+
+    @property
+    def custom_pipelines(self) -> dict[str, Any]:
+        is_remote = __name__.startswith("transformers_modules.")
+        return vars(self).get("custom_pipelines", {}) if is_remote else {}
+
+    @custom_pipelines.setter
+    def custom_pipelines(self, pipelines: dict[str, Any]) -> None:
+        vars(self)["custom_pipelines"] = pipelines
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
+        base = next(one for one in cls.__mro__ if one.__module__.startswith("transformers."))
+        new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}
+        own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
+        return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
+
+
+__all__ = ["OwnFields"]
