@@ -22,7 +22,6 @@ ROOMS = {
     "command_line": "errors writing argument_values plain_numbers",
     "data.files": "errors plain_numbers",
     "data.formats": "errors plain_numbers data.files",
-    "data.corpora": "errors argument_values command_line data.files data.formats data",
     "data.inputs": "errors data.files",
     "data": "errors plain_numbers data.formats data.files data.inputs",
     "trees": "errors modeling",

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from msattn.data.files.word_vectors import read_word_vectors
     from msattn.data.formats.glue import GLUE_TASKS, read_glue
     from msattn.data.formats.mtl16 import MTL16_DOMAINS, read_mtl16
-    from msattn.data.formats.sentiment_trees import read_sentiment_trees
-    from msattn.data.formats.snli import read_snli
     from msattn.data.inputs.entity_markers import (
         ENTITY_MARKERS,
         add_entity_markers,
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
     from msattn.data.ranking import read_ranking, read_trec_ranking
     from msattn.data.relations import read_relations, relation_labels, to_relations
-    from msattn.data.sentences import read_sentences
+    from msattn.data.sentences import read_sentences, to_sentences
     from msattn.data.tagged_words import read_tagged_words, to_tagged_words
     from msattn.data.treebanks import read_treebank
 
@@ -44,14 +42,13 @@ _LAZY = {
     "read_ranking": "ranking",
     "read_relations": "relations",
     "read_sentences": "sentences",
-    "read_sentiment_trees": "formats.sentiment_trees",
-    "read_snli": "formats.snli",
     "read_tagged_words": "tagged_words",
     "read_trec_ranking": "ranking",
     "read_treebank": "treebanks",
     "read_word_vectors": "files.word_vectors",
     "relation_labels": "relations",
     "to_relations": "relations",
+    "to_sentences": "sentences",
     "to_tagged_words": "tagged_words",
     "train_word_tokenizer": "inputs.word_tokenizer",
 }
@@ -83,14 +80,13 @@ __all__ = [
     "read_ranking",
     "read_relations",
     "read_sentences",
-    "read_sentiment_trees",
-    "read_snli",
     "read_tagged_words",
     "read_trec_ranking",
     "read_treebank",
     "read_word_vectors",
     "relation_labels",
     "to_relations",
+    "to_sentences",
     "to_tagged_words",
     "train_word_tokenizer",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from datasets import Dataset, Features, Value
 from transformers.utils import logging
 
-from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.arrow_tables import Located, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import text_lines
@@ -93,8 +93,7 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
         UserError: A row lacks the query, the candidates or a text, an id or label is invalid, an id is repeated with
             different content, or only some candidates have labels. The message names file and line.
     """
-    rows = READERS[_json_format(path)](path)
-    return ranking_data(query_rows(rows), os.fspath(path))
+    return _ranking_data(_located_pairs(READERS[_json_format(path)](path)), os.fspath(path))
 
 
 def read_trec_ranking(
@@ -131,30 +130,30 @@ def read_trec_ranking(
     run = read_run(run_file)
     relevant = read_qrels(qrels_files, relevance_level)
     labelled = not relevant.keys().isdisjoint(run)
-    missed = {
-        query: {document: where for document, where in relevant.get(query, {}).items() if document not in documents}
-        for query, documents in run.items()
-    }
+    missed = {query: {*relevant.get(query, {})} - {*documents} for query, documents in run.items()}
     if add_relevant:
-        run = {query: {**documents, **missed[query]} for query, documents in run.items()}
+        run = {query: documents | relevant.get(query, {}) for query, documents in run.items()}
         missed = {}
-    queries = read_texts(
-        queries_files, {query: next(iter(documents.values())) for query, documents in run.items()}, "query"
-    )
+    # Where an id is asked for, first of all.
+    asked = {query: next(iter(documents.values())) for query, documents in run.items()}
+    queries = read_texts(queries_files, asked, "query")
     wanted = {document: where for documents in reversed(run.values()) for document, where in documents.items()}
     texts = read_texts(collection_files, wanted, "document")
     pairs = (
-        {
-            "query_id": query,
-            "candidate_id": document,
-            "query": queries[query],
-            "text": texts[document],
-            "label": int(document in relevant.get(query, {})) if labelled else None,
-        }
+        (
+            where,
+            {
+                "query_id": query,
+                "candidate_id": document,
+                "query": queries[query],
+                "text": texts[document],
+                "label": int(document in relevant.get(query, {})) if labelled else None,
+            },
+        )
         for query, documents in run.items()
-        for document in documents
+        for document, where in documents.items()
     )
-    return replace(ranking_data(pairs, os.fspath(run_file)), missed={query: set(ids) for query, ids in missed.items()})
+    return replace(_ranking_data(pairs, os.fspath(run_file)), missed=missed)
 
 
 def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
@@ -176,21 +175,8 @@ def sample_negatives(data: RankingData, most: int, seed: int) -> RankingData:
     return replace(data, pairs=data.pairs.select(sorted(kept)))
 
 
-def ranking_data(pairs: Iterable[dict[str, Any]], source: str) -> RankingData:
-    """
-    Builds a [`RankingData`] from rows of query and candidate.
-
-    Args:
-        pairs (`Iterable[dict[str, Any]]`): Rows with the columns of `RANKING_FEATURES`.
-        source (`str`): The name of the data in error messages.
-
-    Raises:
-        UserError: There are no rows.
-    """
-    dataset = rows_to_dataset(pairs, RANKING_FEATURES)
-    if not len(dataset):
-        raise UserError(f"{source}: there is no query in it.")
-    return RankingData(dataset if dataset[0]["label"] is not None else dataset.remove_columns("label"))
+def _ranking_data(pairs: Located, source: str) -> RankingData:
+    return RankingData(without_empty(rows_to_dataset(pairs, RANKING_FEATURES, source, "label"), "label"))
 
 
 def _json_format(path: str | os.PathLike) -> str:
@@ -204,58 +190,46 @@ def _json_format(path: str | os.PathLike) -> str:
     return guess_format(path) or "jsonl"
 
 
-def query_rows(rows: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+def query_rows(rows: Located) -> Iterator[dict[str, Any]]:
     """
     Pairs of query and candidate, with the columns of `RANKING_FEATURES`, from the rows of [`read_ranking`].
 
     Args:
-        rows (`Iterable[tuple[str, Any]]`): Pairs of location and row.
+        rows (`Located`): Locations and rows.
 
     Raises:
         UserError: A row is not as [`read_ranking`] wants it.
     """
+    return (pair for _, pair in _located_pairs(rows))
+
+
+def _located_pairs(rows: Located) -> Located:
     seen: dict[str, str] = {}
-    labelled = None
-    repeated = 0
     for number, (where, row) in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
         query = filled_text(row.get("query"), where, 'the row has no text in "query"')
         query_id = _identifier(row.get("id"), where) or str(number)
-        if query_id in seen:
+        if seen.setdefault(query_id, where) != where:
             raise UserError(f"{where}: the query id {query_id!r} is also that of {seen[query_id]}.")
-        seen[query_id] = where
         pairs: dict[str, dict[str, Any]] = {}
         for position, candidate in enumerate(_candidates(row, where), start=1):
+            if not isinstance(candidate, Mapping):
+                raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
             text = filled_text(candidate.get("text"), where, f'candidate {position} has no text in "text"')
             label = candidate.get("label")
-            if label is not None and label not in (0, 1):
+            if label not in (None, 0, 1):
                 raise UserError(f"{where}: the label of candidate {position} must be 0 or 1, not {label!r}.")
-            if labelled is None:
-                labelled = label is not None
-            if labelled != (label is not None):
-                has = "no label" if labelled else "a label"
-                raise UserError(f"{where}: candidate {position} has {has}, unlike those before it.")
             identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
-            pair = {
-                "query_id": query_id,
-                "candidate_id": identifier,
-                "query": query,
-                "text": text,
-                "label": None if label is None else int(label),
-            }
+            pair = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
+            pair["label"] = None if label is None else int(label)
             if pairs.setdefault(identifier, pair) != pair:
                 raise UserError(f"{where}: candidate {position} comes twice, with different texts or labels.")
-            repeated += pairs[identifier] is not pair
-        yield from pairs.values()
-    if repeated:
-        logger.warning(f"{repeated} candidates came twice for the same query and count once.")
+        yield from ((where, pair) for pair in pairs.values())
 
 
-def _candidates(row: Mapping, where: str) -> list[Mapping]:
+def _candidates(row: Mapping, where: str) -> list:
     candidates = row.get("candidates")
-    if candidates is not None and row.get("positive") is not None:
-        raise UserError(f'{where}: the row has both "candidates" and "positive": give one of them.')
     if row.get("positive") is not None:
         if odd := next((name for name in row if name.startswith("negative") and name != "negative"), None):
             raise UserError(f'{where}: there is a field {odd!r}; give all negatives as a list in "negative".')
@@ -268,9 +242,6 @@ def _candidates(row: Mapping, where: str) -> list[Mapping]:
         raise UserError(
             f'{where}: the row needs "candidates", a list with at least one, or "positive" and "negative".'
         )
-    for position, candidate in enumerate(candidates, start=1):
-        if not isinstance(candidate, Mapping):
-            raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
     return candidates
 
 

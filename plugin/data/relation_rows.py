@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from msattn.data.files.checked_text import check_cell, check_text
 from msattn.errors import UserError, shown
-from msattn.plain_numbers import plain_float
 
 TAG = re.compile(r"(</?e[12]>)")
 BOUNDS = re.compile(r"[\[(]\s*([\d.]+)\s*,\s*([\d.]+)\s*[\])]")
@@ -59,24 +57,22 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
             f'{where}: an example needs "text" or "sentence" (a string), or "token" (a list of strings); {_seen(row)}.'
         )
 
-    head, tail = _span_field(row, "head"), _span_field(row, "tail")
+    (head, head_type), (tail, tail_type) = _entity(row, "head"), _entity(row, "tail")
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
     head = character_span(head, "head", tokens, text, where)
     tail = character_span(tail, "tail", tokens, text, where)
     if head == tail:
         raise UserError(f"{where}: both entities are at characters {head}; a relation is between two.")
-    check_text(text, where)
-    cells = {
-        "id": row.get("id"),
-        "head type": _type_field(row, "head"),
-        "tail type": _type_field(row, "tail"),
-        "label": _first(row, "relation", "label"),
+    return {
+        "text": check_text(text, where),
+        "head": head,
+        "tail": tail,
+        "id": string_cell(row.get("id"), "id", where),
+        "head_type": string_cell(head_type, "head type", where),
+        "tail_type": string_cell(tail_type, "tail type", where),
+        "label": string_cell(_first(row, "relation", "label"), "label", where),
     }
-    found = {name: string_cell(value, name, where) for name, value in cells.items()}
-    for name, value in found.items():
-        check_cell(value, name, where)
-    return {"text": text, "head": head, "tail": tail} | {name.replace(" ", "_"): each for name, each in found.items()}
 
 
 def _seen(row: Mapping) -> str:
@@ -93,34 +89,34 @@ def string_cell(value: Any, name: str, where: str) -> str | None:
     A label, type or id as a string; `None` if it is empty or missing.
 
     Raises:
-        UserError: It is neither a string nor a whole number.
+        UserError: It is neither a string nor a whole number, or has a tab or a line end.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where}: the {name} must be a string, not {shown(value)}.")
-    return value or None
+    return check_cell(value, name, where) or None
 
 
-def _span_field(row: Mapping, role: str) -> Any:
-    """The span of `"head"` or `"tail"` as `[start, end)`, unwrapped but not validated."""
+def _entity(row: Mapping, role: str) -> tuple[Any, Any]:
+    """The span of `"head"` or `"tail"`, unwrapped but not validated, and the type."""
     value, tacred = _first(row, role[0], role), TACRED_ROLES[role]
-    if value is None and (f"{role}_start" in row or f"{role}_end" in row):
-        return [row.get(f"{role}_start"), row.get(f"{role}_end")]
+    kind = _first(row, f"{role}_type", f"{tacred}_type")
     if value is None and f"{tacred}_start" in row:
-        return _through(row[f"{tacred}_start"], row.get(f"{tacred}_end"))
-    if isinstance(value, Mapping):
-        if "start" in value:
-            return [value["start"], value.get("end")]
+        value = _through(row[f"{tacred}_start"], row.get(f"{tacred}_end"))
+    elif value is None and (f"{role}_start" in row or f"{role}_end" in row):
+        value = [row.get(f"{role}_start"), row.get(f"{role}_end")]
+    elif isinstance(value, Mapping):
+        kind = _first(value, "type", "label")
         # Without a span, the object itself goes into the error message.
-        value = _first(value, "pos", "indices") or value
+        value = [value["start"], value.get("end")] if "start" in value else _first(value, "pos", "indices") or value
     elif isinstance(value, str) and (bounds := BOUNDS.fullmatch(value.strip())):
-        return list(bounds.groups())
+        value = list(bounds.groups())
     elif isinstance(value, list) and len(value) == 3:
-        value = value[:2] if isinstance(value[2], str) else value[2]
+        value, kind = (value[:2], value[2]) if isinstance(value[2], str) else (value[2], kind)
     if isinstance(value, list) and value and isinstance(value[0], list) and value[0]:
-        return _through(value[0][0], value[0][-1])
-    return value
+        value = _through(value[0][0], value[0][-1])
+    return value, kind
 
 
 def _through(first: Any, last: Any) -> list:
@@ -129,15 +125,6 @@ def _through(first: Any, last: Any) -> list:
         return [first, _whole(last) + 1]
     except (TypeError, ValueError, OverflowError):
         return [first, last]
-
-
-def _type_field(row: Mapping, role: str) -> Any:
-    value = _first(row, role[0], role)
-    if isinstance(value, Mapping):
-        return _first(value, "type", "label")
-    if isinstance(value, list) and len(value) == 3 and isinstance(value[2], str):
-        return value[2]
-    return _first(row, f"{role}_type", f"{TACRED_ROLES[role]}_type")
 
 
 def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
@@ -177,14 +164,10 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
 
 def _whole(bound: Any) -> int:
     """A bound as a whole number: 4, 4.0, "4" or "4.0"."""
-    if isinstance(bound, bool):
-        raise TypeError
-    if isinstance(bound, (str, float)):
-        number = plain_float(bound) if isinstance(bound, str) else bound
-        if number != int(number):
-            raise ValueError
-        return int(number)
-    return operator.index(bound)
+    number = float(bound)
+    if isinstance(bound, bool) or number != int(number):
+        raise ValueError
+    return int(number)
 
 
 def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[int]]:

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-from datasets import ClassLabel, Dataset, Features, Value
-from datasets import Sequence as SequenceFeature
-from datasets.utils import tqdm
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers.utils import logging
 
-from msattn.data.files.arrow_tables import rows_to_dataset
-from msattn.data.files.records import Located, csv_rows, guess_format, json_file, json_lines, parquet_rows, tsv_rows
+from msattn.data.entity_pairs import has_entities, pair_rows
+from msattn.data.files.arrow_tables import (
+    Located,
+    is_cell,
+    is_text,
+    located_rows,
+    named_table,
+    parquet_dataset,
+    rows_to_dataset,
+)
+from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
 from msattn.data.files.text_lines import text_lines
+from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.negatives import Negatives, entities_of, pair_rows, random_pair
+from msattn.data.negatives import Negatives, entities_of, random_pair, with_word_pairs
 from msattn.data.relation_rows import relation_row
-from msattn.errors import UserError, shown
+from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
@@ -28,8 +39,8 @@ RELATION_FEATURES = Features(
     {
         "id": Value("string"),
         "text": Value("string"),
-        "head": SequenceFeature(Value("int32")),
-        "tail": SequenceFeature(Value("int32")),
+        "head": List(Value("int32")),
+        "tail": List(Value("int32")),
         "head_type": Value("string"),
         "tail_type": Value("string"),
         "label": Value("string"),
@@ -57,7 +68,7 @@ def read_relations(
         path (`str` or `os.PathLike`): The file, in UTF-8.
         file_format (`str`, *optional*, defaults to `"auto"`):
             The format, with the fields of [`~msattn.data.relation_rows.relation_row`] or of
-            [`~msattn.data.negatives.pair_rows`]:
+            [`~msattn.data.entity_pairs.pair_rows`]:
 
             - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
             - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
@@ -92,13 +103,15 @@ def read_relations(
     """
     if file_format == "auto":
         file_format = _guess_format(path)
+    if file_format == "parquet":
+        return to_relations(parquet_dataset(path), os.fspath(path), labels, label_names, negatives)
     if file_format not in READERS:
-        raise UserError(f"file_format must be one of {', '.join(['auto', *READERS])}, not {file_format!r}.")
-    return _relations(_with_fewrel(READERS[file_format](path)), os.fspath(path), labels, label_names, negatives)
+        raise UserError(f"file_format must be one of {', '.join(['auto', 'parquet', *READERS])}, not {file_format!r}.")
+    return _by_rows(READERS[file_format](path), os.fspath(path), labels, label_names, negatives)
 
 
 def to_relations(
-    dataset: Iterable,
+    dataset: Dataset | IterableDataset,
     source: str = "dataset",
     labels: Sequence[str] | None = None,
     label_names: Mapping[str, str] | None = None,
@@ -110,7 +123,7 @@ def to_relations(
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`):
             Rows with the fields of [`~msattn.data.relation_rows.relation_row`] or of
-            [`~msattn.data.negatives.pair_rows`]. Ids of a `ClassLabel` are replaced by its names.
+            [`~msattn.data.entity_pairs.pair_rows`]. Ids of a `ClassLabel` are replaced by its names.
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
@@ -123,23 +136,11 @@ def to_relations(
         UserError: The dataset is empty, a row is invalid, or only some rows have labels. The message names the row.
         UnknownLabelError: A row has a label that is not in `labels`.
     """
-    class_labels = {
-        name: feature.names
-        for name, feature in (getattr(dataset, "features", None) or {}).items()
-        if isinstance(feature, ClassLabel)
-    }
-
-    def located() -> Iterator[tuple[str, Any]]:
-        for number, row in enumerate(tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False), start=1):
-            where = f"{source}, row {number}"
-            if isinstance(row, Mapping):
-                row = {
-                    **row,
-                    **{name: _class_name(row.get(name), names, where) for name, names in class_labels.items()},
-                }
-            yield where, row
-
-    return _relations(located(), source, labels, label_names, negatives)
+    if isinstance(dataset, Dataset) and not negatives and not label_names:
+        found = _by_columns(dataset, labels)
+        if found is not None:
+            return found
+    return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives)
 
 
 def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
@@ -180,51 +181,78 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
             entities = entities_of(examples)
             yield from (random_pair(example, entities, draw) for example in examples)
 
-    pairs = (pair for pair in each() if pair is not None)
-    found = rows_to_dataset(islice(pairs, most), RELATION_FEATURES)
-    return found if len(found) else None
+    pairs = list(islice((pair for pair in each() if pair is not None), most))
+    return Dataset.from_list(pairs, RELATION_FEATURES) if pairs else None
 
 
-def _class_name(value: Any, names: Sequence[str], where: str) -> str | None:
-    """The name of a `ClassLabel` id; `None` for -1, by which datasets on the Hub say "no label"."""
-    if value in (None, -1):
-        return None
-    if not isinstance(value, int) or not 0 <= value < len(names):
-        raise UserError(f"{where}: {shown(value)} is not the id of a class; there are 0 to {len(names) - 1}.")
-    return names[value]
-
-
-def _relations(
+def _by_rows(
     rows: Located,
     source: str,
     labels: Sequence[str] | None,
     label_names: Mapping[str, str] | None,
     negatives: Negatives | None,
 ) -> Dataset:
-    examples = _checked(pair_rows(rows, negatives), None if labels is None else set(labels), label_names or {})
-    dataset = rows_to_dataset(examples, RELATION_FEATURES)
-    if not len(dataset):
-        raise UserError(f"{source}: there is no example in it.")
-    return dataset
+    rows = iter(fewrel_rows(rows))
+    first = list(islice(rows, 1))
+    several = any(has_entities(row) for _, row in first)
+    rows = pair_rows(chain(first, rows), negatives)
+    examples: Located = ((where, relation_row(row, where)) for where, row in rows)
+    if negatives and negatives.words and not several:
+        examples = with_word_pairs(examples, negatives)
+    return rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
 
 
-def _checked(
-    rows: Located, labels: Collection[str] | None, label_names: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    labelled = None
-    for number, (where, row) in enumerate(rows, start=1):
-        example = relation_row(row, where)
-        example["id"] = example["id"] or str(number)
-        label = example["label"] = label_names.get(example["label"], example["label"])
-        if labelled is None:
-            labelled = label is not None
-        if labelled != (label is not None):
-            raise UserError(f"{where}: the example has {'no' if labelled else 'a'} label, unlike those before it.")
+def _checked(examples: Located, labels: Collection[str] | None, label_names: Mapping[str, str]) -> Located:
+    for number, (where, example) in enumerate(examples, start=1):
+        label = label_names.get(example["label"], example["label"])
         if labels is not None and label is not None and label not in labels:
             raise UnknownLabelError(
                 f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}."
             )
-        yield example
+        yield where, {**example, "id": example["id"] or str(number), "label": label}
+
+
+def _by_columns(dataset: Dataset, labels: Collection[str] | None) -> Dataset | None:
+    """
+    The examples of a dataset with the columns of [`read_relations`], checked by whole columns.
+
+    Returns:
+        `datasets.Dataset` or `None`: The examples; `None` if the columns are others, or if anything is wrong, which a
+        look at the single rows then names.
+    """
+    if not len(dataset) or not {"text", "head", "tail"} <= set(dataset.column_names) <= set(RELATION_FEATURES):
+        return None
+    table = named_table(dataset)
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    columns.setdefault("id", pa.array(range(1, len(table) + 1)))
+    for name in ("head_type", "tail_type", "label"):
+        columns.setdefault(name, pa.nulls(len(table)))
+    texts, head, tail = columns["text"], _bounds(columns["head"]), _bounds(columns["tail"])
+    cells = [columns[name] for name in ("id", "head_type", "tail_type", "label")]
+    if not is_text(texts) or head is None or tail is None or not all(is_cell(cell) for cell in cells):
+        return None
+    known = set(columns["label"].unique().to_pylist())
+    if columns["id"].null_count or (None in known and len(known) > 1) or (labels and not known - {None} <= {*labels}):
+        return None
+    size = pc.utf8_length(texts).to_numpy()
+    for span in (head, tail):
+        start, end = span.T
+        entities = (text[slice(*bounds)] for text, bounds in zip(texts.to_pylist(), span.tolist(), strict=True))
+        if not ((start >= 0) & (start < end) & (end <= size)).all() or not all(map(str.strip, entities)):
+            return None
+    if (head == tail).all(axis=1).any():
+        return None
+    schema = RELATION_FEATURES.arrow_schema
+    return Dataset(pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema))
+
+
+def _bounds(spans: pa.Array) -> np.ndarray | None:
+    """`(rows, 2)`: the bounds of spans; `None` if they are not two whole numbers each."""
+    if spans.null_count or not pa.types.is_list(spans.type) or not pa.types.is_integer(spans.type.value_type):
+        return None
+    bounds = spans.flatten()
+    two_each = not bounds.null_count and pc.all(pc.equal(pc.list_value_length(spans), 2)).as_py()
+    return bounds.to_numpy().reshape(-1, 2) if two_each else None
 
 
 def _guess_format(path: str | os.PathLike) -> str:
@@ -234,31 +262,6 @@ def _guess_format(path: str | os.PathLike) -> str:
         raise UserError(f"{where}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}.")
     # SemEval files have tabs, but not the extension .tsv.
     return "semeval" if file_format == "tsv" and Path(path).suffix.lower() != ".tsv" else file_format
-
-
-def _with_fewrel(rows: Located) -> Located:
-    """Expands FewRel objects, which list the examples of each relation, to one row per example."""
-    for where, row in rows:
-        if not _is_fewrel(row):
-            yield where, row
-            continue
-        for name, examples in row.items():
-            for number, example in enumerate(examples, start=1):
-                of_name = f"{where}, example {number} of {name}"
-                if own := {"relation", "label"} & example.keys():
-                    raise UserError(f"{of_name}: it has a {min(own)} of its own; give a file of such examples only.")
-                yield of_name, {"relation": name, **example}
-
-
-def _is_fewrel(row: Any) -> bool:
-    return (
-        isinstance(row, dict)
-        and bool(row)
-        and all(
-            isinstance(examples, list) and examples and all(isinstance(example, dict) for example in examples)
-            for examples in row.values()
-        )
-    )
 
 
 def _relation_tsv_rows(path: str | os.PathLike) -> Located:
@@ -278,5 +281,4 @@ READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "json": json_file,
     "csv": csv_rows,
     "tsv": _relation_tsv_rows,
-    "parquet": parquet_rows,
 }

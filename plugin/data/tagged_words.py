@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from datasets import Dataset, Features, Value
-from datasets import Sequence as SequenceFeature
-from datasets.utils import tqdm
+from datasets import Dataset, Features, IterableDataset, List, Value
 
-from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.arrow_tables import Located, class_names, located_rows, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 
-FEATURES = Features({"words": SequenceFeature(Value("string")), "tags": SequenceFeature(Value("string"))})
+FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
 WORD_COLUMNS = ("tokens", "words")
 # Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
 COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
 HEADING = re.compile(r"(word|token|form|pos|chunk|tag|label|ner|ner_tag)s?", re.IGNORECASE)
-
-Row = dict[str, list[str] | None]
 
 
 def read_tagged_words(
@@ -56,12 +52,17 @@ def read_tagged_words(
     conllu = name.lower().removesuffix(".gz").endswith(".conllu")
     if conllu and word_column is not None:
         raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
+    if conllu and word_column is not None:
+        raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
     rows = _conllu_rows(path, tag_column) if conllu else _column_rows(path, word_column, tag_column)
     return _dataset(rows, name)
 
 
 def to_tagged_words(
-    dataset: Iterable, source: str = "dataset", word_column: str | None = None, tag_column: str | None = None
+    dataset: Dataset | IterableDataset,
+    source: str = "dataset",
+    word_column: str | None = None,
+    tag_column: str | None = None,
 ) -> Dataset:
     """
     Converts a dataset, such as one from the Hub, to the columns of [`read_tagged_words`].
@@ -79,54 +80,40 @@ def to_tagged_words(
     Raises:
         UserError: A column is missing, `tag_column` is ambiguous, or words and tags of a row differ in number.
     """
-    features = getattr(dataset, "features", None) or {}
-    if word_column is None:
-        word_column = next((name for name in WORD_COLUMNS if name in features), "tokens")
-    classes = {name: names for name, feature in features.items() if (names := _class_names(feature))}
+    features = dataset.features or {}
+    word_column = word_column or next((name for name in WORD_COLUMNS if name in features), WORD_COLUMNS[0])
     if tag_column is None:
+        classes = [name for name, feature in features.items() if class_names(feature) and isinstance(feature, List)]
         if len(classes) > 1:
             raise UserError(f"{source}: the column of the tags has to be named; there are {', '.join(classes)}.")
-        tag_column = next(iter(classes), "tags")
+        tag_column = classes[0] if classes else "tags"
     for column in (word_column, tag_column):
         if column not in features:
             raise UserError(f"{source}: there is no column {column!r}; there are {', '.join(features) or 'none'}.")
-    rows = tqdm(dataset, desc=f"Reading {source}", delay=2, leave=False)
-    return _dataset(_hub_rows(rows, source, word_column, tag_column, classes.get(tag_column)), source)
+    return _dataset(_hub_rows(located_rows(dataset, source), word_column, tag_column), source)
 
 
-def _dataset(rows: Iterable[Row], source: str) -> Dataset:
-    dataset = rows_to_dataset(_checked(rows, source), FEATURES)
-    if not len(dataset):
-        raise UserError(f"{source}: there is no sentence in it.")
-    return dataset.remove_columns("tags") if dataset[0]["tags"] is None else dataset
+def _dataset(rows: Located, source: str) -> Dataset:
+    return without_empty(rows_to_dataset(rows, FEATURES, source, "tags"), "tags")
 
 
-def _checked(rows: Iterable[Row], source: str) -> Iterator[Row]:
-    tagged = None
-    for number, row in enumerate(rows, start=1):
-        tagged = row["tags"] is not None if tagged is None else tagged
-        if tagged != (row["tags"] is not None):
-            raise UserError(f"{source}: sentence {number} has {'no ' * tagged}tags, unlike those before it.")
-        yield row
-
-
-def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Iterator[Row]:
+def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Located:
     column = tag_column or CONLLU_TAGS[0]
     if column not in CONLLU_TAGS:
         raise UserError(f"{os.fspath(path)}: the tags of CoNLL-U are {' or '.join(CONLLU_TAGS)}, not {column!r}.")
-    for _, tokens, _ in conllu_sentences(path):
+    for where, tokens, _ in conllu_sentences(path):
         words = [token.cells for token in tokens if not token.end]
-        yield {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
+        yield where, {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
 
 
-def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> Iterator[Row]:
+def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> Located:
     word_at = 0 if word_column is None else _column_number(word_column)
     tag_at = None if tag_column is None else _column_number(tag_column)
     words: list[str] = []
     tags: list[str] = []
     width = 0
     # An extra empty line ends the last sentence, as files may lack it.
-    for where, line in chain(text_lines(path), [("", "")]):
+    for where, line in chain(text_lines(path), [(f"{os.fspath(path)}, at its end", "")]):
         line = line.rstrip("\n")
         # Splits at the white space of the format only: a no-break space may be a word.
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
@@ -134,7 +121,7 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
                 before = f"{os.fspath(path)}: the first column counts the words of a sentence"
                 raise UserError(f"{before}; name the column of the words, such as 2 (--word_column).")
             if words:
-                yield {"words": words, "tags": tags if width > 1 else None}
+                yield where, {"words": words, "tags": tags if width > 1 else None}
             words, tags = [], []
             continue
         if not words and COMMENT.match(line):
@@ -161,36 +148,24 @@ def _column_number(column: str) -> int:
     return int(column) - 1
 
 
-def _hub_rows(
-    rows: Iterable[Mapping[str, Any]], source: str, word_column: str, tag_column: str, names: Sequence[str] | None
-) -> Iterator[Row]:
-    for number, row in enumerate(rows, start=1):
-        where = f"{source}, row {number}"
+def _hub_rows(rows: Located, word_column: str, tag_column: str) -> Located:
+    for where, row in rows:
         words, tags = row[word_column], row[tag_column]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{where}: {word_column!r} is not a list of words.")
         if not isinstance(tags, list) or len(tags) != len(words):
             raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
-        for word in words:
-            check_cell(word, "word", where)
+        check_cell(" ".join(words), "text", where)
         if words:
-            yield {"words": words, "tags": _tags(tags, names, where)}
+            yield where, {"words": words, "tags": _tags(tags, where)}
 
 
-def _tags(tags: Sequence[Any], names: Sequence[str] | None, where: str) -> list[str] | None:
-    """The tags of a row as strings; `None` if all are None or, of `ClassLabel` ids, -1, which say "no tag"."""
-    missing = (None, "") if names is None else (None, -1)
-    if all(tag in missing for tag in tags):
+def _tags(tags: Sequence[Any], where: str) -> list[str] | None:
+    """The tags of a row as strings; `None` if all are missing."""
+    if all(tag in (None, "") for tag in tags):
         return None
     for number, tag in enumerate(tags, start=1):
-        if isinstance(tag, bool) or not isinstance(tag, (str, int)) or tag in missing:
+        if isinstance(tag, bool) or not isinstance(tag, (str, int)) or tag == "":
             raise UserError(f"{where}: word {number} has the tag {shown(tag)}; every word needs one.")
-        if names is not None and (isinstance(tag, str) or not 0 <= tag < len(names)):
-            raise UserError(f"{where}: word {number} has the tag {shown(tag)}; the ids are 0 to {len(names) - 1}.")
-        check_cell(str(tag), "tag", where)
-    return [str(tag) if names is None else names[tag] for tag in tags]
-
-
-def _class_names(feature: Any) -> list[str] | None:
-    """The class names of a list of `ClassLabel`; `None` for other features."""
-    return getattr(getattr(feature, "feature", None), "names", None)
+    check_cell(" ".join(map(str, tags)), "list of tags", where)
+    return [str(tag) for tag in tags]

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from datasets import Dataset, Features, Value
-from datasets import Sequence as SequenceFeature
+from datasets import Dataset, Features, List, Value
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import ConlluToken, conllu_sentences
@@ -19,10 +18,10 @@ from msattn.errors import UserError, shown
 
 FEATURES = Features(
     {
-        "words": SequenceFeature(Value("string")),
-        "heads": SequenceFeature(Value("int32")),
-        "relations": SequenceFeature(Value("string")),
-        "lines": SequenceFeature(Value("string")),
+        "words": List(Value("string")),
+        "heads": List(Value("int32")),
+        "relations": List(Value("string")),
+        "lines": List(Value("string")),
         "where": Value("string"),
     }
 )
@@ -50,7 +49,23 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
         UserError: The file cannot be read, is malformed or empty, or a tree has a cycle, several roots or a head that
             is out of range. The message names file and line.
     """
-    return to_treebank(treebank_rows(path))
+    return to_treebank(treebank_rows(path), os.fspath(path))
+
+
+def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    """
+    Reads the sentences of a treebank one by one.
+
+    Args:
+        path (`str` or `os.PathLike`): As for [`read_treebank`].
+
+    Yields:
+        `dict[str, Any]`: The columns of [`read_treebank`]; plain sentences have no `heads` and `relations`.
+
+    Raises:
+        UserError: As for [`read_treebank`], when the reading comes to the line.
+    """
+    return _text_rows(path) if is_text_file(path) else _conllu_rows(path)
 
 
 def treebank_chunks(
@@ -75,9 +90,18 @@ def treebank_chunks(
         yield chunk
 
 
-def to_treebank(rows: Iterable[dict[str, Any]]) -> Dataset:
-    """The dataset of [`read_treebank`] from its rows."""
-    dataset = rows_to_dataset(rows, FEATURES)
+def to_treebank(rows: Iterable[dict[str, Any]], source: str = "treebank") -> Dataset:
+    """
+    The dataset of [`read_treebank`] from some of the rows.
+
+    Args:
+        rows (`Iterable[dict[str, Any]]`): From [`treebank_rows`].
+        source (`str`, *optional*, defaults to `"treebank"`): The name of the treebank in the message.
+
+    Raises:
+        UserError: There is no row.
+    """
+    dataset = rows_to_dataset(((row["where"], row) for row in rows), FEATURES, source)
     return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
 
 
@@ -101,21 +125,6 @@ def _is_known(heads: Sequence[int] | None) -> bool:
 def is_text_file(path: str | os.PathLike) -> bool:
     """Whether a file holds plain sentences, by its name."""
     return os.fspath(path).removesuffix(".gz").endswith(".txt")
-
-
-def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    """
-    The rows of [`read_treebank`] one by one, for files that do not fit into memory.
-
-    Raises:
-        UserError: As for [`read_treebank`], when the reading comes to the line.
-    """
-    rows = _text_rows(path) if is_text_file(path) else _conllu_rows(path)
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"{os.fspath(path)}: there is no sentence in it.")
-    yield first
-    yield from rows
 
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
@@ -145,7 +154,7 @@ def _heads(words: Sequence[ConlluToken]) -> list[int]:
         if head == "_":
             heads.append(UNKNOWN)
             continue
-        if not _is_index(head) or int(head) > len(words) or int(head) == number:
+        if not re.fullmatch("[0-9]{1,9}", head) or int(head) > len(words) or int(head) == number:
             raise UserError(
                 f"{where}: the head of word {number} has to be 0 or the number of another of the {len(words)} words, "
                 f"or _ if it is unknown, not {shown(head)}."
@@ -157,24 +166,18 @@ def _heads(words: Sequence[ConlluToken]) -> list[int]:
     return heads
 
 
-def _is_index(text: str) -> bool:
-    # No sentence has a number of ten digits, and Python refuses one of 4,301.
-    return text.isascii() and text.isdecimal() and len(text) < 10
-
-
 def _refuse_cycle(words: Sequence[ConlluToken], heads: Sequence[int]) -> None:
     # Words that are known to lead to the root, or to a word without a head, need no second visit.
     reached = {0, UNKNOWN}
     for start in range(1, len(heads) + 1):
-        way: dict[int, int] = {}
+        way: list[int] = []
         number = start
-        while number not in reached:
-            if number in way:
-                cycle = list(way)[way[number] :]
-                raise UserError(
-                    f"{words[number - 1].where}: word {number} is its own head, by way of "
-                    f"{', '.join(str(other) for other in cycle[1:])}; a tree has no cycle."
-                )
-            way[number] = len(way)
+        while number not in reached and number not in way:
+            way.append(number)
             number = heads[number - 1]
+        if number in way:
+            cycle = ", ".join(str(other) for other in way[way.index(number) + 1 :])
+            raise UserError(
+                f"{words[number - 1].where}: word {number} is its own head, by way of {cycle}; a tree has no cycle."
+            )
         reached.update(way)

@@ -125,7 +125,7 @@ LIMITS = {
     "probe": "--max_pairs 200 --n_estimators 10",
     "importance": "--max_eval_samples 16",
     "windows": "--max_eval_samples 16 --max_fit_samples 16",
-    "msattn.data.corpora.sts_ranking": "--negatives 9",
+    "papers/guiding/sts_ranking.py": "--negatives 9",
     "effective-scale": "--epochs 1 --samples 256 --test_samples 32 --pairs 1 2",
     "benchmarks/bench_multiscale.py": f"{BENCH} --shape minilm --tokens 16 --scales 3 --batch 1",
     "benchmarks/bench_guiding.py": f"{BENCH} --shape minilm --tokens 16 --batch-tokens 32",

@@ -1,29 +1,156 @@
-"""Datasets from an iterator of rows."""
+"""Rows with their locations, from Parquet files and datasets, and back to datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features
+import pyarrow.compute as pc
+import pyarrow.parquet
+from datasets import Dataset, Features, IterableDataset
+from datasets.utils import tqdm
+
+from msattn.errors import UserError, shown
+
+#: Pairs of location (`"file:line"`, for error messages) and row.
+Located = Iterable[tuple[str, Any]]
+BATCH = 1000
 
 
-def rows_to_dataset(rows: Iterable[dict[str, Any]], features: Features) -> Dataset:
+def parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """
-    Collects rows into a dataset in memory, in batches of 1000.
+    Reads the rows of a Parquet file in batches.
+
+    Raises:
+        UserError: The file cannot be read, or two columns have the same name.
+    """
+    return located_rows(parquet_dataset(path), os.fspath(path))
+
+
+def parquet_dataset(path: str | os.PathLike) -> Dataset:
+    """
+    A Parquet file as a dataset, without a copy in the cache.
+
+    Raises:
+        UserError: The file cannot be read, or two columns have the same name.
+    """
+    try:
+        table = pa.parquet.read_table(path, partitioning=None)
+        # Of bytes that are not UTF-8, nothing else would say so.
+        table.validate(full=True)
+        return Dataset(table)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise UserError(f"{os.fspath(path)}: the Parquet file cannot be read ({error}).") from None
+
+
+def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """
+    The rows of a dataset, with names in place of the ids of a `ClassLabel`, and `None` for -1, which says "no label".
+
+    Args:
+        dataset (`datasets.Dataset` or `datasets.IterableDataset`): The dataset.
+        source (`str`): Its name in locations, `"source, row 1"`.
+
+    Raises:
+        UserError: An id is not one of a class.
+    """
+    names_of = _classes(dataset)
+    batches = dataset.with_format("arrow").iter(BATCH)
+    rows = (row for table in batches for row in table.to_pylist())
+    for number, row in enumerate(tqdm(rows, desc=f"Reading {source}", delay=2, leave=False), start=1):
+        where = f"{source}, row {number}"
+        for name, names in names_of.items():
+            row[name] = _named(row[name], names, where)
+        yield where, row
+
+
+def named_table(dataset: Dataset) -> pa.Table:
+    """
+    The table of a dataset, with names in place of the ids of a `ClassLabel`, and null for those that have no name.
+
+    Columns of lists of ids stay as they are.
+    """
+    table = dataset.with_format("arrow")[:]
+    for name, names in _classes(dataset).items():
+        if pa.types.is_integer(table[name].type):
+            numbers = table[name].fill_null(-1).to_numpy()
+            known = pa.array(np.where((numbers < 0) | (numbers >= len(names)), len(names), numbers))
+            table = table.set_column(table.column_names.index(name), name, pa.array([*names, None]).take(known))
+    return table
+
+
+def is_text(column: pa.Array) -> bool:
+    """Whether all values of a column are strings."""
+    return not column.null_count and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def is_cell(column: pa.Array) -> bool:
+    """Whether all values of a column can be written as a cell: null, whole numbers, and strings without a line end."""
+    if pa.types.is_null(column.type) or pa.types.is_integer(column.type):
+        return True
+    odd = pc.match_substring_regex(column, r"^$|[\t\r\n]") if is_text(column.drop_null()) else pa.array([True])
+    return not pc.any(odd).as_py()
+
+
+def _classes(dataset: Dataset | IterableDataset) -> dict[str, list[str]]:
+    """The names of classes by column of a `ClassLabel`, or of lists of them."""
+    features = (dataset.features or {}).items()
+    return {name: names for name, feature in features if (names := class_names(feature))}
+
+
+def class_names(feature: Any) -> list[str] | None:
+    """The names of a `ClassLabel` or of a list of them; `None` for other features."""
+    return getattr(getattr(feature, "feature", feature), "names", None)
+
+
+def _named(value: Any, names: Sequence[str], where: str) -> Any:
+    if isinstance(value, list):
+        return [_named(each, names, where) for each in value]
+    if value in (None, -1):
+        return None
+    if not 0 <= value < len(names):
+        raise UserError(f"{where}: {shown(value)} is not the id of a class; there are 0 to {len(names) - 1}.")
+    return names[value]
+
+
+def rows_to_dataset(rows: Located, features: Features, source: str, label: str | None = None) -> Dataset:
+    """
+    Collects rows into a dataset in memory.
 
     Unlike `Dataset.from_generator`, it does not write to the cache, which could become stale when a file changes, and
     does not wrap exceptions of the iterator.
 
     Args:
-        rows (`Iterable[dict[str, Any]]`): The rows. Missing columns become `None`.
+        rows (`Located`): Locations and rows. Missing columns become `None`.
         features (`datasets.Features`): The columns and their types.
+        source (`str`): The name of the data in error messages.
+        label (`str`, *optional*): A column that all rows have or none.
 
-    Returns:
-        `datasets.Dataset`: The dataset.
+    Raises:
+        UserError: There is no row, or only some rows have the `label`.
     """
-    iterator, schema = iter(rows), features.arrow_schema
-    batches = iter(lambda: list(islice(iterator, 1000)), [])
-    return Dataset(pa.Table.from_batches([pa.RecordBatch.from_pylist(batch, schema) for batch in batches], schema))
+    schema, iterator = features.arrow_schema, iter(_uniform(rows, label) if label else (row for _, row in rows))
+    batches = iter(lambda: list(islice(iterator, BATCH)), [])
+    table = pa.Table.from_batches([pa.RecordBatch.from_pylist(batch, schema) for batch in batches], schema)
+    if not len(table):
+        raise UserError(f"{source}: there is no example in it.")
+    return Dataset(table)
+
+
+def _uniform(rows: Located, label: str) -> Iterator[dict[str, Any]]:
+    labelled = None
+    for where, row in rows:
+        found = row.get(label) is not None
+        if labelled not in (None, found):
+            raise UserError(f"{where}: the example has {'no' if labelled else 'a'} {label}, unlike those before it.")
+        labelled = found
+        yield row
+
+
+def without_empty(dataset: Dataset, column: str) -> Dataset:
+    """The dataset without a column that holds only `None`."""
+    return dataset.remove_columns(column) if dataset.data[column].null_count == len(dataset) else dataset

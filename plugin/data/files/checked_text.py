@@ -28,9 +28,9 @@ def check_text(text: str, where: str) -> str:
     return text
 
 
-def check_cell(text: str | None, name: str, where: str) -> None:
+def check_cell(text: str | None, name: str, where: str) -> str | None:
     """
-    Checks an id or a label, which files of predictions hold in a column.
+    Returns an id or a label, which files of predictions hold in a column, if a column can hold it.
 
     Args:
         text (`str` or `None`): The text.
@@ -40,9 +40,11 @@ def check_cell(text: str | None, name: str, where: str) -> None:
     Raises:
         UserError: The text has a tab, a line end or a lone surrogate.
     """
-    if text is not None and any(sign in text for sign in "\t\r\n"):
+    if text is None:
+        return None
+    if any(sign in text for sign in "\t\r\n"):
         raise UserError(f"{where}: the {name} {shown(text)} has a tab or a line end, which its column cannot hold.")
-    check_text(text or "", where)
+    return check_text(text, where)
 
 
 def filled_text(value: Any, where: str, problem: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,15 @@ import datasets
 from datasets import ClassLabel, DatasetDict, Features, Value
 from transformers.utils import logging
 
-from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.arrow_tables import Located, rows_to_dataset
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
-from msattn.plain_numbers import plain_float
 
 logger = logging.get_logger(__name__)
 
-# The range of STS-B, the only task with scores.
-SCORES = (0, 5)
-COLA_HEADER = ("source", "label", "mark", "sentence")
+# The highest score of STS-B, the only task with scores. The lowest is 0.
+HIGHEST = 5
+COLA_HEADER = ["source", "label", "mark", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,6 @@ class GlueTask:
         labels (`tuple[str, ...]` or `None`): Class names in the order of the Hub; `None` for regression.
         label_column (`str`, *optional*, defaults to `"label"`): Header of the label in the official files.
         evaluation (`tuple[tuple[str, str], ...]`, *optional*): Pairs of split and file stem, without `train`.
-        headerless (`tuple[str, ...]`, *optional*, defaults to `()`):
-            Splits without a header, with the columns of CoLA.
-        has_broken_rows (`bool`, *optional*, defaults to `False`):
-            Whether the official files have rows with missing columns. They are skipped, as on the Hub, and counted in
-            a warning.
     """
 
     folder: str
@@ -47,8 +41,6 @@ class GlueTask:
     labels: tuple[str, ...] | None
     label_column: str = "label"
     evaluation: tuple[tuple[str, str], ...] = (("validation", "dev"), ("test", "test"))
-    headerless: tuple[str, ...] = ()
-    has_broken_rows: bool = False
 
     @property
     def files(self) -> dict[str, str]:
@@ -59,12 +51,7 @@ class GlueTask:
 SENTENCES = {"sentence1": "sentence1", "sentence2": "sentence2"}
 
 GLUE_TASKS: dict[str, GlueTask] = {
-    "cola": GlueTask(
-        "CoLA",
-        {"sentence": "sentence"},
-        ("unacceptable", "acceptable"),
-        headerless=("train", "validation"),
-    ),
+    "cola": GlueTask("CoLA", {"sentence": "sentence"}, ("unacceptable", "acceptable")),
     "sst2": GlueTask("SST-2", {"sentence": "sentence"}, ("negative", "positive")),
     "mrpc": GlueTask(
         "MRPC",
@@ -77,7 +64,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
         {"question1": "question1", "question2": "question2"},
         ("not_duplicate", "duplicate"),
         label_column="is_duplicate",
-        has_broken_rows=True,
     ),
     "stsb": GlueTask("STS-B", SENTENCES, None, label_column="score"),
     "mnli": GlueTask(
@@ -100,10 +86,7 @@ GLUE_TASKS: dict[str, GlueTask] = {
 
 
 def read_glue(
-    task: str,
-    glue_dir: str | os.PathLike | None = None,
-    splits: Sequence[str] | None = None,
-    cache_dir: str | None = None,
+    task: str, glue_dir: str | os.PathLike | None = None, splits: Sequence[str] | None = None
 ) -> DatasetDict:
     """
     Reads a GLUE task.
@@ -114,15 +97,14 @@ def read_glue(
             Folder with the official task folders (`CoLA`, `SST-2`, ...) and their TSV files. Default: `nyu-mll/glue`
             on the Hub.
         splits (`Sequence[str]`, *optional*): The required splits. Default: all that exist.
-        cache_dir (`str`, *optional*): Cache folder for downloads from the Hub.
 
     Returns:
         `datasets.DatasetDict`: `train`, `validation` and `test` (for `mnli`, the last two with `_matched` and
         `_mismatched`), with the columns of the Hub: the text columns, `label` (-1 if unlabelled) and `idx`.
 
     Raises:
-        UserError: The task or a split is unknown, the Hub cannot be reached, a required file is missing, or a file is
-            malformed. The message names file and line.
+        UserError: The task or a split is unknown, a required file is missing, or a file is malformed. The message
+            names file and line.
 
     Example:
 
@@ -135,79 +117,57 @@ def read_glue(
     """
     if task not in GLUE_TASKS:
         raise UserError(f"task must be one of {', '.join(GLUE_TASKS)}, not {task!r}.")
-    spec = GLUE_TASKS[task]
+    files = GLUE_TASKS[task].files
     for split in splits or ():
-        if split not in spec.files:
-            raise UserError(f"{task} has the splits {', '.join(spec.files)}, not {split!r}.")
+        if split not in files:
+            raise UserError(f"{task} has the splits {', '.join(files)}, not {split!r}.")
     if glue_dir is None:
-        try:
-            loaded = datasets.load_dataset("nyu-mll/glue", task, cache_dir=cache_dir)
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"nyu-mll/glue cannot be loaded from the Hub ({error}); give a folder with GLUE's TSV files."
-            ) from None
+        loaded = datasets.load_dataset("nyu-mll/glue", task)
         return DatasetDict({split: loaded[split] for split in splits or loaded})
-
-    folder = Path(glue_dir) / spec.folder
-    if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder; it should hold the TSV files of {task}.")
-    found = {split: folder / name for split, name in spec.files.items() if (folder / name).exists()}
-    for split in splits or ():
-        if split not in found:
-            raise UserError(f"{folder / spec.files[split]}: there is no such file, and the {split} split needs it.")
+    folder = Path(glue_dir) / GLUE_TASKS[task].folder
+    found = splits or [split for split, name in files.items() if (folder / name).exists()]
     if not found:
-        raise UserError(f"{folder}: none of the files {', '.join(spec.files.values())} is there.")
-    return DatasetDict({split: _read_split(spec, split, found[split]) for split in splits or found})
+        raise UserError(f"{folder}: none of the files {', '.join(files.values())} is there.")
+    return DatasetDict({split: _read_split(task, split, folder / files[split]) for split in found})
 
 
-def _read_split(spec: GlueTask, split: str, path: Path) -> datasets.Dataset:
-    features = Features(
-        {
-            **dict.fromkeys(spec.columns, Value("string")),
-            "label": Value("float32") if spec.labels is None else ClassLabel(names=list(spec.labels)),
-            "idx": Value("int32"),
-        }
-    )
-    dataset = rows_to_dataset(_rows(spec, split, path), features)
-    if not len(dataset):
-        raise UserError(f"{path}: there is no example in it.")
-    return dataset
+def _read_split(task: str, split: str, path: Path) -> datasets.Dataset:
+    spec = GLUE_TASKS[task]
+    label = Value("float32") if spec.labels is None else ClassLabel(names=list(spec.labels))
+    features = Features({**dict.fromkeys(spec.columns, Value("string")), "label": label, "idx": Value("int32")})
+    return rows_to_dataset(_rows(task, split, path), features, str(path))
 
 
-def _rows(spec: GlueTask, split: str, path: Path) -> Iterator[dict[str, Any]]:
+def _rows(task: str, split: str, path: Path) -> Located:
+    spec, labelled, broken = GLUE_TASKS[task], not split.startswith("test"), 0
     # Not the csv module: quotation marks are part of the text.
     lines = ((where, line.rstrip("\n").split("\t")) for where, line in text_lines(path) if line != "\n")
-    header = list(COLA_HEADER) if split in spec.headerless else next(lines, ("", []))[1]
-    labelled = not split.startswith("test")
+    header = COLA_HEADER if task == "cola" and labelled else next(lines, ("", []))[1]
     for name in [*spec.columns.values(), *([spec.label_column] if labelled else [])]:
         if name not in header:
             raise UserError(f"{path}:1: the header lacks the column {name!r} of {spec.folder}.")
-    texts = {column: header.index(name) for column, name in spec.columns.items()}
-    broken = 0
     for number, (where, fields) in enumerate(lines):
-        if len(fields) < len(header) and spec.has_broken_rows:
+        if len(fields) < len(header) and task == "qqp":
             broken += 1
             continue
         if len(fields) != len(header):
             raise UserError(f"{where}: the row has {len(fields)} columns, but {spec.folder} has {len(header)} here.")
-        row: dict[str, Any] = {column: fields[position] for column, position in texts.items()}
-        label = fields[header.index(spec.label_column)] if labelled else None
-        yield {**row, "label": _label(spec, label, where), "idx": number}
+        row = dict(zip(header, fields, strict=True))
+        texts = {column: row[name] for column, name in spec.columns.items()}
+        yield where, {**texts, "label": _label(spec, row[spec.label_column], where) if labelled else -1, "idx": number}
     if broken:
+        # The official files have such rows, and the Hub has left them out, too.
         logger.warning(f"{path}: {broken} rows lack columns and were left out.")
 
 
-def _label(spec: GlueTask, value: str | None, where: str) -> int | float:
-    if value is None:
-        return -1
+def _label(spec: GlueTask, value: str, where: str) -> Any:
     if spec.labels is None:
-        low, high = SCORES
         try:
-            score = plain_float(value)
+            score = float(value)
         except ValueError:
             raise UserError(f"{where}: the score {shown(value)} is not a number.") from None
-        if not low <= score <= high:
-            raise UserError(f"{where}: the score {value} is out of range; {spec.folder} has {low} to {high}.")
+        if not 0 <= score <= HIGHEST:
+            raise UserError(f"{where}: the score {value} is out of range; {spec.folder} has 0 to {HIGHEST}.")
         return score
     if value in spec.labels:
         return spec.labels.index(value)

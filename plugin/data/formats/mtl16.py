@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from transformers.utils import logging
 
-from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.arrow_tables import Located
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
@@ -36,15 +34,35 @@ MTL16_DOMAINS = (
     "MR",
 )
 """The names of the 16 domains of MTL-16."""
-FEATURES = Features({"sentence": Value("string"), "label": ClassLabel(names=["negative", "positive"])})
+POLARITIES = ("negative", "positive")
+
+
+def review_rows(path: str | os.PathLike) -> Located:
+    """
+    Reads a file of one domain, such as `books.task.train`, with one `label TAB text` per line.
+
+    Lines that are not UTF-8 are decoded as Windows-1252; the movie reviews have some.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
+
+    Yields:
+        `tuple[str, dict[str, str]]`: The location, and a row with `sentence`, which may be empty, and `label`.
+
+    Raises:
+        UserError: The file cannot be read, or a line is malformed. The message names file and line.
+    """
+    for where, line in text_lines(path, newline="\n", fallback="cp1252"):
+        label, tab, text = line.rstrip("\r\n").partition("\t")
+        if not tab or label not in ("0", "1"):
+            raise UserError(f"{where}: the line has to be 0 or 1, a tab and the review, not {line[:40].rstrip()!r}.")
+        yield where, {"sentence": text.strip(" "), "label": POLARITIES[int(label)]}
 
 
 def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
     """
-    Reads a domain from `<domain>.task.train` and `<domain>.task.test`, with one `label TAB text` per line.
-
-    Lines that are not UTF-8 are decoded as Windows-1252; the movie reviews have some. Test reviews that also occur in
-    the training data, with the same label, are counted in a warning.
+    Reads a domain from `<domain>.task.train` and `<domain>.task.test`. Test reviews that also occur in the training
+    data, with the same label, are counted in a warning.
 
     Args:
         folder (`str` or `os.PathLike`): The folder of the files.
@@ -59,7 +77,11 @@ def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
     """
     if domain not in MTL16_DOMAINS:
         raise UserError(f"domain must be one of {', '.join(MTL16_DOMAINS)}, not {domain!r}.")
-    train, test = (read_reviews(Path(folder) / f"{domain}.task.{part}") for part in ("train", "test"))
+    features = Features({"sentence": Value("string"), "label": ClassLabel(names=list(POLARITIES))})
+    train, test = (
+        Dataset.from_list([row for _, row in review_rows(Path(folder) / f"{domain}.task.{part}")], features)
+        for part in ("train", "test")
+    )
     seen = set(zip(train["sentence"], train["label"], strict=True))
     in_train = [review in seen for review in zip(test["sentence"], test["label"], strict=True)]
     if any(in_train):
@@ -68,30 +90,3 @@ def read_mtl16(folder: str | os.PathLike, domain: str) -> DatasetDict:
             "in_train."
         )
     return DatasetDict({"train": train, "test": test.add_column("in_train", in_train)})
-
-
-def read_reviews(path: str | os.PathLike) -> Dataset:
-    """
-    Reads one file of an MTL-16 domain; see [`read_mtl16`].
-
-    Args:
-        path (`str` or `os.PathLike`): The file, in UTF-8 or Windows-1252.
-
-    Returns:
-        `datasets.Dataset`: The columns `sentence` and `label`.
-
-    Raises:
-        UserError: The file cannot be read, is empty, or a line is malformed. The message names file and line.
-    """
-    dataset = rows_to_dataset(_rows(path), FEATURES)
-    if not len(dataset):
-        raise UserError(f"{os.fspath(path)}: there is no review in it.")
-    return dataset
-
-
-def _rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    for where, line in text_lines(path, newline="\n", fallback="cp1252"):
-        label, tab, text = line.rstrip("\r\n").partition("\t")
-        if not tab or label not in ("0", "1"):
-            raise UserError(f"{where}: the line has to be 0 or 1, a tab and the review, not {line[:40].rstrip()!r}.")
-        yield {"sentence": text.strip(" "), "label": int(label)}

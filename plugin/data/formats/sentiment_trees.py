@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from typing import Any
 
-from datasets import ClassLabel, Dataset, Features, Value
-
-from msattn.data.files.arrow_tables import rows_to_dataset
+from msattn.data.files.arrow_tables import Located
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
@@ -19,7 +15,7 @@ SYMBOL = re.compile(r"[()]|[^() \t\n]+")
 ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
-def read_sentiment_trees(path: str | os.PathLike, phrases: bool = False) -> Dataset:
+def sentiment_tree_rows(path: str | os.PathLike, phrases: bool = False) -> Located:
     r"""
     Reads an SST-5 file: one bracketed tree per line, with a label from 0 to 4 at every node.
 
@@ -30,26 +26,17 @@ def read_sentiment_trees(path: str | os.PathLike, phrases: bool = False) -> Data
         phrases (`bool`, *optional*, defaults to `False`):
             Whether to read all phrases of a sentence, in post-order: single words first, the full sentence last.
 
-    Returns:
-        `datasets.Dataset`: `sentence`, with spaces between words, and `label`.
+    Yields:
+        `tuple[str, dict[str, str]]`: The location, and a row with `sentence`, with spaces between words, and `label`.
 
     Raises:
-        UserError: The file cannot be read or is empty, or a line is not a labelled tree. The message names file and
-            line.
+        UserError: The file cannot be read, or a line is not a labelled tree. The message names file and line.
     """
-    features = Features({"sentence": Value("string"), "label": ClassLabel(names=list(SENTIMENTS))})
-    dataset = rows_to_dataset(_rows(path, phrases), features)
-    if not len(dataset):
-        raise UserError(f"{os.fspath(path)}: there is no tree in it.")
-    return dataset
-
-
-def _rows(path: str | os.PathLike, phrases: bool) -> Iterator[dict[str, Any]]:
     for where, line in text_lines(path):
         if line.strip():
             words, nodes = _tree(line, where)
             for label, first, end in nodes if phrases else nodes[-1:]:
-                yield {"sentence": " ".join(words[first:end]), "label": label}
+                yield where, {"sentence": " ".join(words[first:end]), "label": SENTIMENTS[label]}
 
 
 def _tree(line: str, where: str) -> tuple[list[str], list[tuple[int, int, int]]]:

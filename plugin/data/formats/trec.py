@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msattn.data.files.checked_text import filled_text
-from msattn.data.files.records import parse_json
+from msattn.data.files.records import json_lines
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
-from msattn.plain_numbers import plain_int
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 
@@ -46,7 +45,7 @@ def read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict
             if beir and number == 0:
                 continue
             try:
-                relevance = plain_int(fields[-1])
+                relevance = int(fields[-1])
             except ValueError:
                 raise UserError(f"{where}: the relevance {shown(fields[-1])} is not a whole number.") from None
             query, document = fields[0], fields[-2]
@@ -74,20 +73,16 @@ def read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], wh
 
 
 def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
-    if Path(path).suffix.lower() != ".jsonl":
-        for where, line in text_lines(path):
-            fields = line.rstrip("\n").split("\t")
-            if line.strip() and len(fields) != 2:
-                raise UserError(f"{where}: the line has {len(fields)} columns, expected an id, a TAB and the text.")
-            if line.strip():
-                yield where, fields[0], fields[1]
+    if Path(path).suffix.lower() == ".jsonl":
+        for where, row in json_lines(path):
+            parts = [row.get("title") or "", row.get("text")] if isinstance(row, dict) and "_id" in row else [None]
+            if not all(isinstance(part, str) for part in parts):
+                raise UserError(f'{where}: the line is not a JSON object with "_id" and "text".')
+            yield where, str(row["_id"]), " ".join(filter(None, parts))
         return
     for where, line in text_lines(path):
-        if not line.strip():
-            continue
-        row = parse_json(line.strip(), where)
-        try:
-            identifier, parts = row["_id"], [row.get("title") or "", row.get("text") or ""]
-            yield where, str(identifier), " ".join(filter(None, parts))
-        except (KeyError, TypeError, AttributeError):
-            raise UserError(f'{where}: the line is not a JSON object with "_id" and "text".') from None
+        fields = line.rstrip("\n").split("\t")
+        if line.strip() and len(fields) != 2:
+            raise UserError(f"{where}: the line has {len(fields)} columns, expected an id, a TAB and the text.")
+        if line.strip():
+            yield where, fields[0], fields[1]

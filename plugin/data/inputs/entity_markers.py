@@ -305,7 +305,7 @@ def _marked(
 
 def _encodings(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[EncodingFast]:
     """Tokenizes texts without special tokens: "[SEP]" inside a text becomes ordinary tokens."""
-    return tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False).encodings
+    return tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False).encodings
 
 
 def _parts_of(

@@ -75,12 +75,11 @@ WRONG_ROWS = {
     "empty candidates": (with_candidates(), 'the row needs "candidates"'),
     "candidate without text": (with_candidates({"label": 1}), 'candidate 1 has no text in "text"'),
     "candidate that is a string": (with_candidates("the cat"), "candidate 1 must be an object"),
-    "two lists": ({**ROW, "positive": "b"}, 'the row has both "candidates" and "positive"'),
     "negatives of another type": ({"query": "a", "positive": "b", "negative": 3}, '"negative" must be a string or a'),
     "negatives in columns": ({"query": "a", "positive": "b", "negative_1": "c"}, "there is a field 'negative_1'"),
     "label out of range": (with_candidates({"text": "b", "label": 2}), "candidate 1 must be 0 or 1, not 2"),
     "label in words": (with_candidates({"text": "b", "label": "yes"}), "must be 0 or 1, not 'yes'"),
-    "label missing": (with_candidates({"text": "b"}), "candidate 1 has no label, unlike those before it"),
+    "label missing": (with_candidates({"text": "b"}), "the example has no label, unlike those before it"),
     "two labels": (
         with_candidates({"text": "b", "label": 1}, {"text": "b", "label": 0}),
         "candidate 2 comes twice, with different texts or labels",
@@ -167,7 +166,7 @@ def test_beir_files(read, write):
 WRONG_FILES = {
     "half a run line": ({"run": "q1 Q0 d1 1\n"}, "run.trec:1: the line has 4 fields, expected 6: query Q0 document"),
     "twice in the run": ({"run": RUN + "q1 Q0 d1 3 1 x\n"}, "run.trec:5: the query q1 has the document d1 twice"),
-    "empty run": ({"run": ""}, "run.trec: there is no query in it"),
+    "empty run": ({"run": ""}, "run.trec: there is no example in it"),
     "unknown document": ({"run": "q1 Q0 d9 1 1 x\n"}, "run.trec:1: the document d9 is not in "),
     "unknown query": ({"run": RUN + "q9 Q0 d1 1 1 x\n"}, "run.trec:5: the query q9 is not in "),
     "document without text": ({"run": "q1 Q0 d5 1 1 x\n"}, "collection.tsv:5: the document d5 has no text"),

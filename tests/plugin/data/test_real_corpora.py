@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,16 @@ from msattn.data import (
     add_entity_markers,
     encode_relation_dataset,
     encode_relations,
+    encode_tagged_words,
     read_glue,
     read_relations,
+    read_sentences,
+    read_tagged_words,
+    read_word_vectors,
     relation_labels,
+    train_word_tokenizer,
 )
+from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -38,6 +46,37 @@ GLUE = {
     "stsb": (5749, 1500, 1379),
     "rte": (2490, 277, 3000),
     "wnli": (635, 71, 146),
+}
+
+SST5 = {
+    "train": [1092, 2218, 1624, 2322, 1288],
+    "dev": [139, 289, 229, 279, 165],
+    "test": [279, 633, 389, 510, 399],
+}
+# Training reviews, and how many of the 400 test reviews are among them.
+MTL16 = {
+    "MR": (1600, 0),
+    "apparel": (1600, 6),
+    "baby": (1500, 14),
+    "books": (1600, 7),
+    "camera_photo": (1597, 72),
+    "dvd": (1600, 14),
+    "electronics": (1598, 12),
+    "health_personal_care": (1600, 30),
+    "imdb": (1600, 0),
+    "kitchen_housewares": (1600, 9),
+    "magazines": (1570, 169),
+    "music": (1600, 9),
+    "software": (1515, 62),
+    "sports_outdoors": (1600, 28),
+    "toys_games": (1600, 8),
+    "video": (1600, 99),
+}
+# Sentences and words, and entities of WNUT.
+WNUT17 = {
+    "wnut17train.conll": (3394, 62730, 1975),
+    "emerging.dev.conll": (1009, 15733, 836),
+    "emerging.test.annotated": (1287, 23394, 1079),
 }
 
 
@@ -169,5 +208,79 @@ def test_glue(data, task):
 def test_glue_qnli_has_no_training_part(data):
     rows = read_glue("qnli", data / "glue")
     assert {split: len(part) for split, part in rows.items()} == {"validation": 5463, "test": 5463}
-    with pytest.raises(UserError, match="train.tsv: there is no such file"):
+    with pytest.raises(UserError, match="train.tsv: the file cannot be read"):
         read_glue("qnli", data / "glue", splits=["train", "validation"])
+
+
+@pytest.mark.parametrize("split", SST5)
+def test_sst5(data, split):
+    rows = read_sentences(data / "sst5" / f"{split}.txt")
+    counts = Counter(rows["label"])
+    assert [counts[label] for label in SENTIMENTS] == SST5[split]
+    # A tree of n words has 2n - 1 phrases.
+    words = sum(len(sentence.split(" ")) for sentence in rows["sentence"])
+    assert len(read_sentences(data / "sst5" / f"{split}.txt", phrases=True)) == 2 * words - len(rows)
+    text = " ".join(rows["sentence"])
+    assert not any(escape in text for escape in ("-LRB-", "-RRB-", "\\/"))
+    assert split != "train" or sum("\xa0" in sentence for sentence in rows["sentence"]) == 3
+
+
+@pytest.mark.parametrize("domain", MTL16)
+def test_mtl16(data, domain):
+    train, test = (read_sentences(data / "mtl16" / f"{domain}.task.{part}").to_list() for part in ("train", "test"))
+    assert len(test) == 400
+    reviews = {(row["sentence"], row["label"]) for row in train}
+    assert (len(train), sum((row["sentence"], row["label"]) in reviews for row in test)) == MTL16[domain]
+    texts = [row["sentence"] for row in (*train, *test)]
+    assert texts.count("") == (domain == "sports_outdoors")
+    if domain in ("MR", "dvd"):
+        assert not any(0x80 <= ord(sign) < 0xA0 for text in texts for sign in text)
+    if domain == "books":  # the makers' 5,941 count the label
+        assert max(len(text.split()) for text in texts) == 5940
+
+
+def test_snli(data, caplog):
+    files = data / "snli/original_format_subset"
+    assert len(read_sentences(files / "snli_1.0_dev.partA.jsonl")) == 1289 - 16
+    assert len(read_sentences(files / "snli_1.0_dev.partB.jsonl")) == 1277 - 23
+    assert "16 pairs have the label -" in caplog.text and "23 pairs have the label -" in caplog.text
+    assert len(read_sentences(data / "snli/re2_format/dev.txt")) == 9842
+    assert len(read_sentences(data / "snli/re2_format/test.txt")) == 9824
+
+
+@pytest.mark.parametrize("name", WNUT17)
+def test_wnut17(data, name):
+    rows = read_tagged_words(data / "wnut17" / name)
+    tags = [*chain(*rows["tags"])]
+    assert (len(rows), len(tags), sum(tag.startswith("B-") for tag in tags)) == WNUT17[name]
+    assert len(set(tags)) == 13
+
+
+def test_tags_of_a_treebank(data):
+    path = data / "ud_english_ewt/en_ewt-ud-train.conllu.gz"
+    rows = read_tagged_words(path)
+    assert len({*chain(*rows["tags"])}) == 17 and [*chain(*rows["words"])].count("_") == 5
+    assert len({*chain(*read_tagged_words(path, tag_column="xpos")["tags"])}) == 49
+
+
+def test_every_word_of_wnut17_has_one_token_and_a_label(data):
+    rows = read_tagged_words(data / "wnut17/wnut17train.conll")
+    tokenizer = train_word_tokenizer(rows["words"], lower_case=True)
+    labels = {tag: number for number, tag in enumerate(sorted({*chain(*rows["tags"])}))}
+    encoded, cut = encode_tagged_words(rows, tokenizer, labels)
+    assert cut == 0
+    for row, ids, starts in zip(rows, encoded["input_ids"], encoded["word_starts"], strict=True):
+        assert len(ids) == len(row["words"]) + 2 and starts == [*range(1, len(row["words"]) + 1)]
+    assert sum(ids.count(tokenizer.unk_token_id) for ids in encoded["input_ids"]) == 0
+
+
+def test_glove_covers_sst5(data):
+    tokenizer = train_word_tokenizer(read_sentences(data / "sst5/train.txt")["sentence"], min_frequency=2)
+    path = data / "glove/glove.6B.50d.first9k.txt"
+    vocabulary = tokenizer.get_vocab()
+    matrix = read_word_vectors(path, vocabulary)
+    assert matrix.shape == (len(vocabulary), 50)
+    assert matrix[vocabulary["the"]][:2] == pytest.approx([0.418, 0.24968])
+    # The most frequent words are all there.
+    known = {line.split(" ", 1)[0] for line in path.read_text(encoding="utf-8").split("\n")}
+    assert set(sorted(vocabulary, key=vocabulary.__getitem__)[4:54]) <= known

@@ -117,8 +117,8 @@ def row(number: int, head: str) -> str:
         (row(1, "2") + row(2, "3") + row(3, "1"), ":1: word 1 is its own head, by way of 2, 3; a tree has no cycle"),
         (row(1, "0") + row(2, "3") + row(3, "4") + row(4, "3"), ":3: word 3 is its own head, by way of 4"),
         ("1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ":1: the sentence has a multi-word token, and no word"),
-        ("# only a comment\n\n", ": there is no sentence in it"),
-        ("", ": there is no sentence in it"),
+        ("# only a comment\n\n", ": there is no example in it"),
+        ("", ": there is no example in it"),
     ],
 )
 def test_what_is_no_tree_is_refused(write, content, message):
@@ -128,7 +128,7 @@ def test_what_is_no_tree_is_refused(write, content, message):
 
 
 def test_a_file_of_empty_lines(write):
-    with pytest.raises(UserError, match="raw.txt: there is no sentence in it"):
+    with pytest.raises(UserError, match="raw.txt: there is no example in it"):
         read_treebank(write("\n \n", "raw.txt"))
 
 

@@ -125,6 +125,14 @@ def test_all_splits(write, tmp_path):
         ("sst2", "dev", "sentence\tlabel\na\t2\n", 2, "'2' is not a label of SST-2; it has negative, positive"),
         ("rte", "train", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n", 2, "'neutral' is not a label"),
         ("stsb", "dev", f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\thigh\n", 2, "'high' is not a number"),
+        (
+            "stsb",
+            "dev",
+            f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\t5.1\n",
+            2,
+            "5.1 is out of range; STS-B has 0 to 5",
+        ),
+        ("stsb", "dev", f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\tnan\n", 2, "nan is out of range"),
         ("qqp", "test", "id\tquestion1\tquestion2\n0\ta\tb\tc\n", 2, "4 columns"),
     ],
 )
@@ -144,10 +152,8 @@ def test_not_utf8(write, tmp_path):
 
 
 def test_missing_parts_are_named(write, tmp_path):
-    with pytest.raises(UserError, match="QNLI: there is no such folder"):
-        read_glue("qnli", tmp_path)
     path = write("qnli", "dev", "index\tquestion\tsentence\tlabel\n")
-    with pytest.raises(UserError, match="QNLI/train.tsv: there is no such file, and the train split needs it"):
+    with pytest.raises(UserError, match="QNLI/train.tsv: the file cannot be read"):
         read_glue("qnli", tmp_path, splits=["train", "validation"])
     with pytest.raises(UserError, match="no example"):
         read_glue("qnli", tmp_path)
@@ -170,23 +176,11 @@ def test_short_rows_of_qqp_are_counted(write, tmp_path, caplog):
 
 def test_hub(monkeypatch):
     split = Dataset.from_dict({"sentence": ["a"], "label": [1], "idx": [0]})
-    asked = []
-
-    def load_dataset(*names, cache_dir):
-        asked.append((*names, cache_dir))
-        return DatasetDict({"train": split, "validation": split, "test": split})
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *names: DatasetDict(train=split, validation=split, test=split)
+    )
     assert set(read_glue("cola")) == {"train", "validation", "test"}
-    assert set(read_glue("cola", splits=["validation"], cache_dir="kept")) == {"validation"}
-    assert asked == [("nyu-mll/glue", "cola", None), ("nyu-mll/glue", "cola", "kept")]
-
-    def unreachable(*names, **options):
-        raise ConnectionError("offline")
-
-    monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(UserError, match=r"cannot be loaded from the Hub \(offline\); give a folder"):
-        read_glue("cola")
+    assert set(read_glue("cola", splits=["validation"])) == {"validation"}
 
 
 def test_label_names_are_those_of_the_files():

@@ -1,1 +1,0 @@
-"""Readers for published corpora and local files."""
