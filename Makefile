@@ -10,7 +10,7 @@ VENV := .venv
 RUN = "$(VENV)/bin/python"
 LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
 # The editable package is a tree of links to these files: another list of them is another tree.
-FILES := $(shell find configuration model_cards modeling plugin -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
+FILES := $(shell find configuration model_cards modeling plugin run_*.py -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
 # Models as small as those of the tests and the demo gain nothing from a second thread.
 # A file stays in one process: it shares what is dear to build. What their processes import is compiled once, also where
 # the environment says PYTHONDONTWRITEBYTECODE.
@@ -63,7 +63,7 @@ test-slow: .venv/.tools .venv/.links-$(FILES) ## run the tests on real data (DAT
 test-faults: .venv/.tools .venv/.links-$(FILES) ## kill runs at ten moments and resume them, fill the disk
 	@$(PYTEST) tests/faults tests/plugin/test_writing.py
 
-test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files, inputs and arguments in ten thousand ways (SEED=number)
+test-fuzz: .venv/.tools .venv/.links-$(FILES) ## damage files and inputs in ten thousand ways (SEED=number)
 	@MSATTN_FUZZ_CASES=10000 MSATTN_FUZZ_SEED=$(SEED) $(PYTEST) --dist load tests/fuzz
 
 test-notebooks: .venv/.tools .venv/.links-$(FILES) ## run the notebooks on small data

@@ -25,9 +25,10 @@ PACKAGES = {
 }
 
 
+SCRIPTS = ("run_re.py", "run_glue.py", "run_tagging.py", "run_parsing.py", "run_ranking.py")
 SOURCES = (
     *("setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE"),
-    "msattn_command.py",
+    *("msattn_command.py", *SCRIPTS),
 )
 # What Transformers itself imports depends on its release.
 CHEAP_IMPORT = (
@@ -68,7 +69,7 @@ def test_the_wheel_holds_msattn_and_nothing_else(sources, wheel):
         for folder, package in PACKAGES.items()
         for file in (sources / folder).rglob("*")
         if file.is_file()
-    } | {"msattn_command.py"}
+    } | {"msattn_command.py", *(f"msattn/scripts/{name}" for name in SCRIPTS)}
     # The cards of the reference models and their recipes stay in the repository.
     expected = {name for name in expected if not CARDS.match(name)}
     names = set(zipfile.ZipFile(wheel).namelist())
