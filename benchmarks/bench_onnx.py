@@ -20,10 +20,11 @@ from bench_multiscale import add_measurement_arguments, describe, markdown, take
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn import onnx
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.auto import auto_class_of
 from msattn.errors import UserError
 from msattn.onnx.exporter import random_inputs
+from msattn.training.arguments import ModelArguments
+from msattn.training.checkpoints import load_config, load_model, load_tokenizer
 
 
 def step(model: Any, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
@@ -38,7 +39,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     source = ModelArguments(model_name_or_path=name)
     config = load_config(source)
     tokenizer = load_tokenizer(source, config)
-    return load_model(auto_class_of(config, name), source, len(tokenizer)).eval(), tokenizer
+    return load_model(auto_class_of(config, name), source, tokenizer).eval(), tokenizer
 
 
 def parse_on_cpu(parser: argparse.ArgumentParser) -> argparse.Namespace:

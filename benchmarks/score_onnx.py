@@ -12,11 +12,12 @@ from bench_multiscale import markdown
 from transformers import pipeline
 
 from msattn import AutoModelForDependencyParsing, onnx
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.auto import auto_class_of
 from msattn.data.relations import read_relations
 from msattn.data.treebanks import read_treebank
 from msattn.metrics import score_semeval, score_trees
+from msattn.training.arguments import ModelArguments
+from msattn.training.checkpoints import load_config, load_model, load_tokenizer
 
 
 def parse(model: Any, tokenizer: Any, path: str) -> dict[str, float]:
@@ -49,7 +50,7 @@ def main() -> None:
     config = load_config(source)
     tokenizer = load_tokenizer(source, config)
     auto_class = auto_class_of(config, arguments.model)
-    model = load_model(auto_class, source, len(tokenizer)).eval()
+    model = load_model(auto_class, source, tokenizer).eval()
     score = parse if auto_class is AutoModelForDependencyParsing else relate
     scores = {"torch": score(model, tokenizer, arguments.file)}
     with TemporaryDirectory() as folder:

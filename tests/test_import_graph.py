@@ -19,20 +19,15 @@ ROOMS = {
     "modeling": "configuration",
     "results": "errors writing",
     "streaming": "errors writing",
-    "command_line": "errors writing argument_values plain_numbers",
+    "command_line": "errors writing",
     "data.files": "errors plain_numbers",
     "data.formats": "errors plain_numbers data.files",
     "data.inputs": "errors data.files",
     "data": "errors plain_numbers data.formats data.files data.inputs",
     "trees": "errors modeling",
-    "guiding": "errors argument_values modeling data.files data.inputs",
+    "guiding": "errors modeling data.files data.inputs",
     "metrics": "errors data.files data.inputs trees",
-    "trainers": "errors writing modeling data.inputs guiding",
     "arguments": "errors argument_values configuration modeling data.formats trees",
-    "tasks": (
-        "errors writing plain_numbers results command_line configuration modeling data.files data.formats data "
-        "data.inputs trees guiding metrics trainers arguments"
-    ),
     "training": (
         "errors configuration modeling data.files data.formats data data.inputs trees guiding metrics command_line"
     ),
@@ -47,9 +42,8 @@ ROOMS = {
     "predict": "errors command_line data.files data data.inputs auto loading streaming",
     "export": "errors command_line onnx loading",
     "app": "errors command_line data.inputs pipelines analysis auto loading",
-    "run": "command_line guiding arguments tasks analysis",
-    "demo": "data tasks run",
-    "": "errors configuration modeling data trees guiding metrics trainers pipelines analysis auto onnx",
+    "demo": "data",
+    "": "errors configuration modeling data trees guiding metrics training pipelines analysis auto onnx",
 }
 
 

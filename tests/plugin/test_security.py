@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import TrainingArguments
+from transformers import PreTrainedConfig, TrainingArguments
 
 from msattn import UserError
-from msattn.arguments.multiscale_arguments import MultiScaleArguments
-from msattn.arguments.pretrained import ModelArguments, load_config, load_model, load_tokenizer
 from msattn.data import read_relations, read_treebank
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
-from msattn.tasks.model_card import ModelCardFacts, code_block, markdown_text, write_model_card
-from msattn.trainers.fine_tuning_trainer import FineTuningTrainer
+from msattn.training.arguments import ModelArguments
+from msattn.training.checkpoints import load_config, load_model, load_tokenizer
+from msattn.training.model_card import ModelCardFacts, code_block, markdown_text, write_model_card
+from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
 
@@ -53,8 +53,10 @@ def test_the_evil_pickle_works(mark):
 def test_pickled_weights_run_no_code(checkpoint, mark):
     (checkpoint / "model.safetensors").unlink()
     torch.save(Evil(mark), checkpoint / "pytorch_model.bin")
-    with pytest.raises(UserError, match=str(checkpoint)):
-        load_model(BertForMultiScaleRE, MultiScaleArguments(str(checkpoint)), 0)
+    args = ModelArguments(str(checkpoint))
+    tokenizer = load_tokenizer(args, load_config(args))
+    with pytest.raises(pickle.UnpicklingError):
+        load_model(BertForMultiScaleRE, args, tokenizer)
     assert not mark.exists()
 
 
@@ -70,13 +72,17 @@ def test_the_pickled_state_of_a_training_runs_no_code(tmp_path, mark):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("load", [load_config, load_tokenizer], ids=["config", "tokenizer"])
+def load_tokenizer_alone(args: ModelArguments) -> None:
+    load_tokenizer(args, PreTrainedConfig())
+
+
+@pytest.mark.parametrize("load", [load_config, load_tokenizer_alone], ids=["config", "tokenizer"])
 def test_the_code_of_a_checkpoint_is_not_run_unasked(load, checkpoint, mark):
     evil = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoTokenizer": ["evil.Words", None]}
     (checkpoint / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": evil}))
     (checkpoint / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Words", "auto_map": evil}))
     (checkpoint / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()")
-    with pytest.raises(UserError, match="trust_remote_code"):
+    with pytest.raises(ValueError, match="trust_remote_code"):
         load(ModelArguments(str(checkpoint)))
     assert not mark.exists()
 
@@ -114,7 +120,7 @@ def test_a_card_shows_evil_text_as_text(tmp_path):
         lambda name: f"use({name!r})",
         f"A model of {EVIL}.",
     )
-    text = write_model_card(tmp_path, trainer, facts, {"eval_f1": 1.0}).read_text(encoding="utf-8")
+    text = write_model_card(trainer, facts, {"eval_f1": 1.0}).read_text(encoding="utf-8")
     body = text.split("\n---\n", 1)[1]
     assert "<script>" not in body and "&lt;script&gt;" in body
     assert "{{ 7 * 7 }}" in body and "49 [" not in body

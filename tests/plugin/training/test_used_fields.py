@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from msattn import BertPairwiseConfig, MultiScaleBertConfig
-from msattn.arguments.multiscale_arguments import MULTISCALE_FIELDS
 from msattn.training.dependency_parsing import PARSER_FIELDS
+from msattn.training.relation_extraction import FUSION_FIELDS
 from msattn.training.used_fields import used_fields
 
 
@@ -38,12 +38,12 @@ def test_fields_of_parsers(fields, unused):
         ({}, {"mask_temperature"}),
         ({"mask_mode": "ste"}, set()),
         ({"scales": ()}, {"mask_temperature", "conv_alignment"}),
-        ({"fusion_layers": 0}, {*MULTISCALE_FIELDS} - {"fusion_layers", "pooling"}),
+        ({"fusion_layers": 0}, {*FUSION_FIELDS} - {"fusion_layers", "pooling"}),
     ],
 )
 def test_fields_of_multi_scale_models(fields, unused):
     config = MultiScaleBertConfig(pooling="cls", **fields)
-    assert used_fields(config, MULTISCALE_FIELDS).keys() == {*MULTISCALE_FIELDS} - unused
+    assert used_fields(config, FUSION_FIELDS).keys() == {*FUSION_FIELDS} - unused
 
 
 def test_none_is_not_used():
