@@ -32,7 +32,8 @@ HELP = """usage: msattn COMMAND ...
 
   train       train, score and predict: msattn train relations --help
   predict     apply a checkpoint to a file: msattn predict MODEL FILE
-  analysis    pictures and measures of attention; msattn analysis lists them
+  plot        draw attention, trees, relations, errors: msattn plot --help
+  doubt       write sentences worth annotating: msattn doubt MODEL FILE
   app         show what checkpoints find in a text, in the browser: msattn app MODEL [MODEL ...]
   export      write a checkpoint in another format: msattn export onnx MODEL FOLDER
   demo        train, score and use a small relation extractor, in about a minute
@@ -53,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(version("msattn"))
     elif name == "train":
         _train(*(rest or ["--help"]))
+    elif name in ("plot", "doubt"):
+        _run("msattn.plots.command", name, rest)
     elif name == "analysis":
-        _run("msattn.analysis.__main__", "main", rest, "msattn analysis")
+        print(f"error: msattn analysis is gone; {_moved(*rest[:1])}.", file=sys.stderr)
+        sys.exit(2)
     elif name == "predict":
         _run("msattn.predict", "main", rest)
     elif name == "app":
@@ -64,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "demo":
         demo()
     else:
-        _refuse("command", name, ("train", "predict", "analysis", "app", "export", "demo"))
+        _refuse("command", name, ("train", "predict", "plot", "doubt", "app", "export", "demo"))
 
 
 def train(task: str, argv: Sequence[str]) -> None:
@@ -82,6 +86,18 @@ def train(task: str, argv: Sequence[str]) -> None:
 def demo() -> None:
     """Runs the demonstration."""
     _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
+
+
+def _moved(kind: str = "") -> str:
+    """Where a command of `msattn analysis` went."""
+    plots = {"fused": "fused", "errors": "errors", "map": "maps", "distances": "heads", "windows": "windows"}
+    if kind in plots:
+        return f"use msattn plot {plots[kind]}"
+    return (
+        "use msattn doubt"
+        if kind == "doubt"
+        else "pictures: msattn plot; studies: the scripts in papers/ of the source"
+    )
 
 
 def _train(task: str, *rest: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msattn import auto
 
 if TYPE_CHECKING:
-    from msattn import analysis, data, metrics, onnx
+    from msattn import data, metrics, onnx, plots
     from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
     from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
     from msattn.configuration.configuration_bilstm import BiLSTMConfig
@@ -111,7 +111,7 @@ _NAMES = {
     "trees.tree_decoding": "decode_tree decode_trees",
     "trees.tree_marginals": "tree_marginals",
 }
-_ROOMS = ("analysis", "data", "metrics", "onnx")
+_ROOMS = ("data", "metrics", "onnx", "plots")
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 auto.register()
@@ -153,7 +153,6 @@ __all__ = [
     "RelationExtractionPipeline",
     "UserError",
     "__version__",
-    "analysis",
     "attention_statistics",
     "data",
     "decode_tree",
@@ -167,6 +166,7 @@ __all__ = [
     "onnx",
     "pattern_loss",
     "pdg_loss",
+    "plots",
     "read_attention",
     "received_attention",
     "scale_aware_attention",

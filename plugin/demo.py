@@ -13,6 +13,7 @@ import datasets
 from transformers.utils import logging
 
 from msattn.data.demo_corpus import DEMO_SENTENCE, write_demo
+from msattn.plots.command import plot
 
 FOLDER = Path("outputs/demo")
 # Runs in a separate process, to show that the saved model works on its own.
@@ -49,8 +50,7 @@ def run_demo(train: Callable[[Sequence[str]], None]) -> None:
     code = USE.format(model=str(model), sentence=DEMO_SENTENCE)
     subprocess.run([sys.executable, "-c", code], check=True)
     for output in (picture, picture.with_suffix(".html")):
-        fused = ["fused", "--model", str(model), "--text", DEMO_SENTENCE, "--output", str(output)]
-        subprocess.run([sys.executable, "-m", "msattn.analysis", *fused], check=True, capture_output=True)
+        plot(["fused", str(model), "--text", DEMO_SENTENCE, "--output", str(output)])
     print(f"\nWhat it attends to: {picture}, or {picture.with_suffix('.html')} to explore. The model: {model}")
 
 

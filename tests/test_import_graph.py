@@ -32,18 +32,15 @@ ROOMS = {
         "errors configuration modeling data.files data.formats data data.inputs trees guiding metrics command_line"
     ),
     "pipelines": "errors configuration modeling data.files data.formats data data.inputs trees",
-    "analysis": (
-        "errors results argument_values command_line configuration modeling data.files data.formats data "
-        "data.inputs trees arguments pipelines"
-    ),
+    "plots": "errors configuration modeling data data.files data.inputs trees pipelines auto",
     "auto": "errors configuration modeling pipelines",
     "onnx": "errors configuration modeling",
     "loading": "errors command_line auto onnx training",
     "predict": "errors command_line data.files data data.inputs auto loading streaming",
     "export": "errors command_line onnx loading",
-    "app": "errors command_line data.inputs pipelines analysis auto loading",
-    "demo": "data",
-    "": "errors configuration modeling data trees guiding metrics training pipelines analysis auto onnx",
+    "app": "errors command_line data.inputs pipelines plots auto loading",
+    "demo": "data plots",
+    "": "errors configuration modeling data trees guiding metrics training pipelines plots auto onnx",
 }
 
 

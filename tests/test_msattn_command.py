@@ -20,7 +20,7 @@ def test_the_commands_are_listed(argv, capsys):
     listed = capsys.readouterr().out
     assert listed.startswith("usage: msattn COMMAND")
     assert [line.split()[0] for line in listed.splitlines()[2:]] == [
-        *("train", "predict", "analysis", "app", "export", "demo", "--version")
+        *("train", "predict", "plot", "doubt", "app", "export", "demo", "--version")
     ]
 
 
@@ -55,11 +55,15 @@ def test_help_imports_nothing_but_the_standard_library():
     ("argv", "message"),
     [
         (["trian"], "error: there is no command trian; did you mean train?"),
-        (["x"], "error: there is no command x; there are train, predict, analysis, app, export, demo."),
+        (["x"], "error: there is no command x; there are train, predict, plot, doubt, app, export, demo."),
         (["train", "relation"], "error: there is no task relation; did you mean relations?"),
         (["train", "relations", "--head", "x"], "error: argument --head: invalid choice"),
         (["predict", "model"], "error: the following arguments are required: --file"),
-        (["analysis", "x"], "error: msattn analysis: there is no command x; there are fused"),
+        (["analysis", "map"], "error: msattn analysis is gone; use msattn plot maps."),
+        (
+            ["analysis", "probe"],
+            "error: msattn analysis is gone; pictures: msattn plot; studies: the scripts in papers/",
+        ),
         (["app"], "error: the following arguments are required: --model"),
         (["export", "tflite"], "error: there is no format tflite; there is onnx."),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 import griffe
 
 # Whose public names have a page in docs/api/. Of two rooms that share a name, the first has it.
-ROOMS = ("msattn", "msattn.data", "msattn.metrics", "msattn.analysis", "msattn.onnx", "msattn.app")
+ROOMS = ("msattn", "msattn.data", "msattn.metrics", "msattn.plots", "msattn.onnx", "msattn.app")
 TITLES = {"Args": "Parameters"}
 SECTION = re.compile(
     r"^(Args|Attributes|Raises|Returns|Yields|Example):\n((?:(?: .*)?\n)*(?: .*)?)", flags=re.MULTILINE

@@ -10,20 +10,20 @@ from typing import Any
 
 from transformers import Pipeline
 
-from msattn.analysis import (
-    FusedAttention,
-    arc_diagram,
-    attention_distances,
-    distance_table,
-    fused_attention_html,
-    plot_distances,
-    relation_graph,
-)
-from msattn.analysis.arguments import encoder_of, short_names
-from msattn.analysis.pictures import picture_style
 from msattn.app.checkpoints import Checkpoint
 from msattn.app.entities import Entity, check_length
 from msattn.errors import UserError
+from msattn.plots import (
+    FusedAttention,
+    arc_diagram,
+    attention_distances,
+    fused_attention_html,
+    plot_heads,
+    relation_graph,
+)
+from msattn.plots.encoders import encoder_of, short_names
+from msattn.plots.heads import distance_table
+from msattn.plots.style import picture_style
 
 MOST_CHARACTERS = 5000
 # A relation model reads every ordered pair of entities.
@@ -164,7 +164,7 @@ def head_reach(checkpoints: Sequence[Checkpoint], text: str) -> tuple[str, str, 
     if not found:
         raise UserError(" ".join(refused))
     buffer = BytesIO()
-    figure = plot_distances(found, titles=names)
+    figure = plot_heads(found, titles=names)
     with picture_style():
         figure.savefig(buffer, format="svg")
     data = base64.b64encode(buffer.getvalue()).decode("ascii")

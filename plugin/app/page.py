@@ -9,11 +9,11 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from msattn.analysis.arguments import short_names
 from msattn.app import answers
 from msattn.app.checkpoints import Checkpoint, load_checkpoints
 from msattn.app.entities import Entity, finds_entities, found, mark, marked_still, merged, unmark
 from msattn.app.panels import Reading, answered, build_panels, empty_note, highlighted
+from msattn.plots.encoders import short_names
 
 TEXT = "Steve Jobs founded Apple in California. The flood was caused by the heavy rain."
 # The visitor's own fonts: Gradio's default theme loads some from another server.

@@ -329,7 +329,7 @@ class DependencyParsingPipeline(TextPipeline):
         """
         Converts results to the input of spaCy's `displacy.render(..., style="dep", manual=True)`.
 
-        displaCy draws no arc for the root. [`~msattn.analysis.arc_diagram`] does, and works without spaCy.
+        displaCy draws no arc for the root. [`~msattn.plots.arc_diagram`] does, and works without spaCy.
 
         Args:
             sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.

@@ -58,6 +58,13 @@ class DataArguments:
         default=42, metadata={"help": "Random seed for --validation_split_percentage, apart from --seed."}
     )
     max_train_samples: int | None = field(default=None, metadata={"help": "Maximum number of training examples."})
+    train_fraction: float | None = field(
+        default=None,
+        metadata={
+            "help": "Train on a random part of the training data, from 0 to 1, by --split_seed. Smaller parts lie "
+            "inside larger ones."
+        },
+    )
     max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of validation examples."})
     max_predict_samples: int | None = field(default=None, metadata={"help": "Maximum number of test examples."})
     preprocessing_num_workers: int | None = field(

@@ -82,7 +82,7 @@ def cut_splits(
 
     Args:
         found (`Mapping[str, Any]`): What [`read_splits`] returned.
-        data_args (`DataArguments`): `validation_split_percentage` and `max_*_samples`.
+        data_args (`DataArguments`): `validation_split_percentage`, `max_*_samples` and `train_fraction`.
         args (`TrainingArguments`): Whether the run trains: training data that were only read to be held out are left
             away.
         labels (`Callable`, *optional*): The labels of a dataset, for a stratified split.
@@ -104,7 +104,10 @@ def cut_splits(
         data.pop("train", None)
     if not evaluated(args):
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
-    return {prefix: _limited(prefix, each, data_args, labels) for prefix, each in data.items()}
+    data = {prefix: _limited(prefix, each, data_args, labels) for prefix, each in data.items()}
+    if data_args.train_fraction is not None and "train" in data:
+        data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed)
+    return data
 
 
 def split_names(data_args: DataArguments) -> dict[str, str]:
@@ -143,6 +146,20 @@ def held_out(
     rows = np.random.default_rng(seed).permutation(len(labels))
     is_held = np.isin(rows, held)
     return dataset.select(rows[~is_held]), dataset.select(rows[is_held])
+
+
+def part_of(data: Any, fraction: float, seed: int) -> Any:
+    """
+    A random part of the examples, or of the queries with all their candidates; smaller parts lie inside larger ones.
+
+    Raises:
+        UserError: Nothing would be left.
+    """
+    order = np.random.default_rng(seed).permutation(len(data))
+    kept = round(fraction * len(data))
+    if kept < 1:
+        raise UserError(f"--train_fraction {fraction} leaves none of the {len(data)} training examples.")
+    return data.select(np.sort(order[:kept]))
 
 
 def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from transformers import Trainer
 ROOT = Path(__file__).parents[2]
 SITE = runpy.run_path(str(ROOT / "docs/site/docstrings.py"))
 ROOMS, markdown = SITE["ROOMS"], SITE["markdown"]
-MODULES = {"analysis", "data", "metrics", "onnx"}  # They are public names of msattn, and have pages of their own.
+MODULES = {"data", "metrics", "onnx", "plots"}  # They are public names of msattn, and have pages of their own.
 
 
 def public_names() -> Iterator[tuple[str, str]]:

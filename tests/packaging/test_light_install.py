@@ -21,7 +21,7 @@ import sys
 from importlib.util import find_spec
 assert not [name for name in %r.split() if find_spec(name)]
 
-for extra, module in {"analysis": "msattn.analysis", "train": "msattn.metrics.tagging"}.items():
+for extra, module in {"train": "msattn.metrics.tagging"}.items():
     try:
         __import__(module)
     except ImportError as error:

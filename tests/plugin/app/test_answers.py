@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from msattn.analysis import attention_distances
-from msattn.analysis.arguments import encoder_of
 from msattn.app import answers
 from msattn.app.entities import mark
 from msattn.errors import UserError
+from msattn.plots import attention_distances
+from msattn.plots.encoders import encoder_of
 
 TEXT = "the author wrote a book in the house ."
 PAIR = mark(TEXT, mark(TEXT, [], (4, 10)), (19, 23))

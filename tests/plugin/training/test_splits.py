@@ -103,3 +103,14 @@ def test_limits(tmp_path):
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
     with pytest.raises(UserError, match="train: at least one example has to be left, not 0"):
         cut_splits(found, DataArguments(max_train_samples=0), run)
+
+
+def test_parts_lie_inside_each_other(tmp_path):
+    found, run = {"train": data(), "eval": data()}, args(tmp_path, do_train=True, do_eval=True)
+    small, large = (cut_splits(found, DataArguments(train_fraction=part), run) for part in (0.2, 0.5))
+    numbers = large["train"]["number"][:]
+    assert [len(part["train"]) for part in (small, large)] == [round(0.2 * len(data())), round(0.5 * len(data()))]
+    assert numbers == sorted(numbers) and set(small["train"]["number"][:]) < set(numbers)
+    assert len(large["eval"]) == len(data())
+    with pytest.raises(UserError, match="--train_fraction 0.001 leaves none of the"):
+        cut_splits(found, DataArguments(train_fraction=0.001), run)

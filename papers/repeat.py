@@ -1,0 +1,212 @@
+"""
+Repeats a script over settings, seeds and parts of the training data, and writes a table of means.
+
+A study is a YAML file:
+
+    script: run_re.py
+    arguments:                 # of every run; $NAMES of the environment and {setting} are replaced
+      train_file: $MSATTN_DATA/semeval2010_task8/TRAIN_FILE.TXT
+      do_train: true
+    settings:                  # what each adds
+      entity-start: {head: entity-start}
+      pairwise: {head: pairwise}
+    seeds: [1, 2, 3]
+    fractions: [0.1, 1.0]      # optional: --train_fraction, nested parts of the training data, the same for all seeds
+    average: true              # optional: also the mean over the settings, such as domains
+    otherwise: {test_unseen_accuracy: test_accuracy}   # optional: what stands for a missing score
+
+Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority. A finished run has `run.json` and
+is skipped; one that was stopped resumes from its last checkpoint. What the script writes stays, such as predictions.
+`table.md` and `table.csv` are written after each run: mean and sample standard deviation over n seeds, and for the
+first score the mean difference from the first setting over common seeds, with the p-value of a paired t-test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from scipy.stats import ttest_rel
+
+from msattn.plots.style import markdown_table
+
+ROOT = Path(__file__).parents[1]
+NO_SCORES = ("_runtime", "_samples", "_per_second", "_model_preparation_time", "_epoch")
+
+
+class Run(NamedTuple):
+    """A finished run: what it is, and its results."""
+
+    setting: str
+    fraction: float
+    seed: int
+    results: dict[str, Any]
+    folder: Path
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="the YAML file")
+    parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="arguments that replace those of the file")
+    parser.add_argument("--output_dir", type=Path, help="folder of the runs (default: outputs/ and the file's name)")
+    parser.add_argument("--settings", nargs="+", help="only these")
+    parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the file")
+    args = parser.parse_args(argv)
+    study = yaml.safe_load(args.study.read_text(encoding="utf-8"))
+    study["arguments"] |= {name: yaml.safe_load(value) for name, value in (one.split("=", 1) for one in args.changes)}
+    study["seeds"] = args.seeds or study["seeds"]
+    if unknown := {*(args.settings or ())} - {*study["settings"]}:
+        parser.error(f"--settings: there is no {', '.join(unknown)} in {args.study}")
+    folder = args.output_dir or Path("outputs") / args.study.stem
+    failed = 0
+    for setting, fraction, seed in points(study):
+        if args.settings is None or setting in args.settings:
+            failed += not repeat(study, setting, fraction, seed, folder)
+            write_tables(study, folder)
+    if (folder / "table.md").exists():
+        print((folder / "table.md").read_text(encoding="utf-8"))
+    if failed:
+        sys.exit(f"error: {failed} runs failed; the last line of each log is above.")
+
+
+def points(study: dict[str, Any]) -> list[tuple[str, float, int]]:
+    """Setting, fraction and seed of each run. A seed is complete before the next begins."""
+    parts = product(study["seeds"], study["settings"], study.get("fractions", [1.0]))
+    return [(setting, fraction, seed) for seed, setting, fraction in parts]
+
+
+def place(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> Path:
+    """The folder of a run."""
+    return folder / setting / (f"fraction-{fraction:g}" if "fractions" in study else "") / f"seed-{seed}"
+
+
+def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> bool:
+    """Starts the script, unless the run is finished; whether the run is finished now."""
+    output = place(study, setting, fraction, seed, folder)
+    given = {**study["arguments"], **(study["settings"][setting] or {}), "seed": seed, "output_dir": str(output)}
+    given = {name: replaced(value, setting) for name, value in given.items()}
+    if fraction < 1:
+        given["train_fraction"] = fraction
+    finished = output / "run.json"
+    if finished.exists():
+        before = json.loads(finished.read_text(encoding="utf-8"))["arguments"]
+        changed = [name for name in {**before, **given} if before.get(name) != given.get(name)]
+        if changed:
+            sys.exit(f"error: {output} holds a run with another {', '.join(changed)}; give another --output_dir.")
+        return True
+    output.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(ROOT / study["script"]), *flags(given)]
+    if any(output.glob("checkpoint-*")):
+        command += ["--resume_from_checkpoint", "last"]
+    print(f"{output} ...", flush=True)
+    start = time.perf_counter()
+    with open(output / "log.txt", "a", encoding="utf-8") as log:
+        code = subprocess.run(["nice", *command], stdout=log, stderr=subprocess.STDOUT).returncode
+    if code:
+        lines = (output / "log.txt").read_text(encoding="utf-8").strip().splitlines()
+        print(f"{output}: exit code {code}: {lines[-1] if lines else ''}", flush=True)
+        return False
+    results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
+    content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
+    finished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return True
+
+
+def replaced(value: Any, setting: str) -> Any:
+    """A value of an argument with `$NAMES` and `{setting}` replaced."""
+    if isinstance(value, list):
+        return [replaced(one, setting) for one in value]
+    return os.path.expandvars(value).replace("{setting}", setting) if isinstance(value, str) else value
+
+
+def flags(arguments: dict[str, Any]) -> list[str]:
+    """The command line of arguments: `true` is a flag alone, a list has several values, `null` is left out."""
+    words: list[str] = []
+    for name, value in arguments.items():
+        if value is not None:
+            words += [f"--{name}", *([] if value is True else map(str, value if isinstance(value, list) else [value]))]
+    return words
+
+
+def read_runs(study: dict[str, Any], folder: Path) -> list[Run]:
+    """The finished runs of a study."""
+    found = []
+    for setting, fraction, seed in points(study):
+        output = place(study, setting, fraction, seed, folder)
+        if (output / "run.json").exists():
+            results = json.loads((output / "run.json").read_text(encoding="utf-8"))["results"]
+            for name, other in study.get("otherwise", {}).items():
+                results.setdefault(name, results.get(other))
+            found.append(Run(setting, fraction, seed, results, output))
+    return found
+
+
+def score_names(runs: list[Run]) -> list[str]:
+    """The scores that all runs have, losses last."""
+    names = [
+        name
+        for name, value in (runs[0].results if runs else {}).items()
+        if name.startswith(("eval_", "dev_", "test_")) and not name.endswith(NO_SCORES)
+        if isinstance(value, (int, float)) and all(isinstance(run.results.get(name), (int, float)) for run in runs)
+    ]
+    return sorted(names, key=lambda name: name.endswith("_loss"))
+
+
+def write_tables(study: dict[str, Any], folder: Path) -> None:
+    """Writes `table.md` and `table.csv` of the finished runs."""
+    runs = read_runs(study, folder)
+    names = score_names(runs)
+    rows: dict[tuple[str, float], dict[int, list[float]]] = {}
+    for run in runs:
+        rows.setdefault((run.setting, run.fraction), {})[run.seed] = [run.results[name] for name in names]
+    if study.get("average") and len(study["settings"]) > 1:
+        for fraction in study.get("fractions", [1.0]):
+            # Of a seed that all settings have.
+            own = [rows.get((setting, fraction), {}) for setting in study["settings"]]
+            seeds = [seed for seed in study["seeds"] if all(seed in found for found in own)]
+            means = {seed: np.mean([found[seed] for found in own], axis=0).tolist() for seed in seeds}
+            rows |= {(f"average of {len(own)}", fraction): means} if means else {}
+    table, lines = [], []
+    for (setting, fraction), found in rows.items():
+        means = [statistics.fmean(values) for values in zip(*found.values(), strict=True)]
+        spreads = [statistics.stdev(v) if len(v) > 1 else None for v in zip(*found.values(), strict=True)]
+        lines.append(
+            [setting, fraction, len(found), *(one for pair in zip(means, spreads, strict=True) for one in pair)]
+        )
+        cells = [f"{m:.4g}" + ("" if s is None else f" ± {s:.2g}") for m, s in zip(means, spreads, strict=True)]
+        first = rows.get((next(iter(study["settings"])), fraction), {})
+        table.append([setting, f"{fraction:g}", len(found), *cells, *difference(found, first)])
+    header = ["setting", "fraction", "n", *names, "difference", "p"]
+    (folder / "table.md").write_text(markdown_table(header, table) + "\n", encoding="utf-8")
+    with open(folder / "table.csv", "w", encoding="utf-8", newline="") as file:
+        header = ["setting", "fraction", "n", *(one for name in names for one in (name, f"{name}_std"))]
+        csv.writer(file, lineterminator="\n").writerows([header, *lines])
+
+
+def difference(found: dict[int, list[float]], first: dict[int, list[float]]) -> tuple[str, str]:
+    """The mean difference of the first score over common seeds, and the p-value of a paired t-test."""
+    common = [seed for seed in found if seed in first]
+    if found is first or not common or not found[common[0]]:
+        return "", ""
+    pairs = [(found[seed][0], first[seed][0]) for seed in common]
+    differences = [one - other for one, other in pairs]
+    is_test = len(common) > 1 and np.ptp(differences) > 1e-9 * max(map(abs, np.ravel(pairs)))
+    return (
+        f"{statistics.fmean(differences):+.2g}",
+        f"{ttest_rel(*zip(*pairs, strict=True)).pvalue:.2g}" if is_test else "",
+    )
+
+
+if __name__ == "__main__":
+    main()

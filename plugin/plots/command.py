@@ -1,0 +1,127 @@
+"""The commands `msattn plot` and `msattn doubt`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from transformers import AutoModelForSequenceClassification, pipeline
+
+from msattn import plots
+from msattn.data.relation_rows import TAG, relation_row
+from msattn.errors import UserError
+from msattn.plots.doubt import write_doubtful
+from msattn.plots.encoders import load_encoder, load_model, load_predictor, read_texts, short_names
+from msattn.plots.heads import distance_table
+from msattn.plots.windows import labelled_texts, windows_table
+
+
+def draw_fused(args: argparse.Namespace) -> None:
+    """the words and phrases that a multi-scale model attends to in a sentence (.png, .svg, .html)"""
+    model, tokenizer = load_predictor(args.model)
+    row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    attention = plots.FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
+    if args.output.endswith(".html"):
+        plots.fused_attention_html(attention, args.output)
+    else:
+        query = [int(part) if part.isdecimal() else part for part in args.query] if args.query else None
+        plots.plot_fused_attention(attention, query, args.output)
+
+
+def draw_errors(args: argparse.Namespace) -> None:
+    """a page to browse the errors of a multi-scale relation model, with its attention (.html)"""
+    print(f"{args.output}: {plots.error_browser(args.file, args.output, *load_predictor(args.model))} errors")
+
+
+def draw_trees(args: argparse.Namespace) -> None:
+    """the dependency trees of a text (.svg)"""
+    plots.arc_diagram(pipeline("dependency-parsing", model=args.model)(args.text), args.output)
+
+
+def draw_relations(args: argparse.Namespace) -> None:
+    """the relation of the entities <e1>..</e1> and <e2>..</e2> in a text (.svg)"""
+    plots.relation_graph([pipeline("relation-extraction", model=args.model)(args.text)], args.output)
+
+
+def draw_maps(args: argparse.Namespace) -> None:
+    """the mean attention of encoders in a sentence or a pair, side by side (.png, .svg)"""
+    found = [plots.attention_maps(*load_encoder(name), *args.text) for name in args.model]
+    layers, heads = (slice(None) if place is None else [place] for place in (args.layer, args.head))
+    try:
+        means = [maps[layers][:, heads].mean(dim=(0, 1)).cpu() for maps, _ in found]
+    except IndexError as error:
+        raise UserError(f"--layer or --head: {error}.") from error
+    plots.plot_attention_maps(means, [tokens for _, tokens in found], args.output, short_names(args.model))
+
+
+def draw_heads(args: argparse.Namespace) -> None:
+    """the mean distance at which each head of encoders looks (.png, .svg)"""
+    texts, titles = read_texts(args.file), short_names(args.model)
+    found = [plots.attention_distances(*load_encoder(name), texts) for name in args.model]
+    print(distance_table(found, titles))
+    plots.plot_heads(found, args.output, titles)
+
+
+def draw_windows(args: argparse.Namespace) -> None:
+    """how far the heads of a classifier look, and its accuracy with windows (.png, .svg)"""
+    model, tokenizer = load_model(AutoModelForSequenceClassification, args.model)
+    texts, labels = labelled_texts(model, args.file, args.text_column_names, args.label_column_name)
+    fitting = read_texts(args.fit_file, args.text_column_names) if args.fit_file else None
+    found = plots.window_costs(model, tokenizer, texts, labels, args.mass, fitting)
+    print(windows_table(*found))
+    plots.plot_windows(*found, args.output)
+
+
+MODEL = {"help": "a local folder or a name on the Hub"}
+MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
+TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
+PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
+# Function and arguments of each kind, all of which have --output.
+KINDS = {
+    "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--query": {"nargs": "+", "help": "attending words"}}),
+    "errors": (draw_errors, {"model": MODEL, "--file": {"required": True, "help": "test_predictions.jsonl"}}),
+    "trees": (draw_trees, {"model": MODEL, "--text": TEXT}),
+    "relations": (draw_relations, {"model": MODEL, "--text": TEXT}),
+    "maps": (draw_maps, {"model": MODELS, "--text": {**TEXT, "nargs": "+"}, "--layer": PLACE, "--head": PLACE}),
+    "heads": (draw_heads, {"model": MODELS, "--file": {"required": True, "help": "sentences, or a table of them"}}),
+    "windows": (
+        draw_windows,
+        {
+            "model": MODEL,
+            "--file": {"required": True, "help": "labelled sentences, to measure the accuracy"},
+            "--fit_file": {"help": "sentences that windows are fitted to (default: --file)"},
+            "--mass": {"type": float, "nargs": "+", "default": [0.9, 0.95, 0.99], "help": "attention to keep"},
+            "--text_column_names": {"nargs": "+", "help": "one or two columns of texts"},
+            "--label_column_name": {"default": "label"},
+        },
+    ),
+}
+
+
+def plot(argv: Sequence[str] | None = None) -> None:
+    """Draws a picture: `msattn plot KIND MODEL ...`."""
+    parser = argparse.ArgumentParser("msattn plot", description="Draw a picture.", allow_abbrev=False)
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    for name, (draw, arguments) in KINDS.items():
+        kind = kinds.add_parser(name, help=draw.__doc__, description=draw.__doc__, allow_abbrev=False)
+        kind.set_defaults(draw=draw)
+        for argument, options in arguments.items():
+            kind.add_argument(argument, **options)
+        kind.add_argument("--output", required=True, help="the file to write")
+    args = parser.parse_args(argv)
+    args.draw(args)
+
+
+def doubt(argv: Sequence[str] | None = None) -> None:
+    """Writes sentences worth annotating: `msattn doubt MODEL FILE`."""
+    text = "Write the sentences that a parser is least sure of, with its sure arcs, for annotation."
+    parser = argparse.ArgumentParser("msattn doubt", description=text, allow_abbrev=False)
+    parser.add_argument("model", help="parser: a folder of run_parsing.py, or a name on the Hub")
+    parser.add_argument("file", help="sentences in CoNLL-U, or raw text (.txt); those with heads are left out")
+    parser.add_argument("--output", required=True, help="the .conllu file to write")
+    parser.add_argument("--top", type=int, default=50, help="number of sentences (default: 50)")
+    parser.add_argument("--by", choices=["probability", "loss"], default="probability", help="of the tree, or errors")
+    parser.add_argument("--sure", type=float, default=0.95, help="fill in arcs at least so probable (default: 0.95)")
+    parser.add_argument("--similarity", type=float, default=0.5, help="most words that two sentences share, 0 to 1")
+    parser.add_argument("--lang", help="language of the rules that split raw text, such as en")
+    print(write_doubtful(**vars(parser.parse_args(argv))))

@@ -1,0 +1,144 @@
+"""Encoders and texts of pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.auto import auto_class_of
+from msattn.configuration.any_encoder_config import AnyEncoderConfig
+from msattn.configuration.max_tokens import most_tokens
+from msattn.data.files.text_lines import text_lines
+from msattn.data.sentences import read_sentences
+from msattn.errors import UserError
+from msattn.modeling.attention_readings import Reading, read_attention
+from msattn.modeling.evaluation_mode import evaluating
+from msattn.modeling.received_attention import AttentionRefused
+
+# A sentence, or a pair of sentences.
+Text = tuple[str, ...]
+
+
+def load_model(model_class: Any, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """
+    A model in float32 and evaluation mode, on a GPU if there is one, and its tokenizer.
+
+    Args:
+        model_class (`type`): An Auto class.
+        name (`str`): A local folder or a name on the Hub.
+
+    Raises:
+        UserError: There is no such model.
+    """
+    try:
+        model, tokenizer = model_class.from_pretrained(name, dtype="float32"), AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from error
+    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def load_predictor(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A checkpoint with its task head, and its tokenizer; see [`load_model`]."""
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from error
+    return load_model(auto_class_of(config, name), name)
+
+
+def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The encoder of a checkpoint, without its task head, and its tokenizer; see [`load_model`]."""
+    model, tokenizer = load_model(AutoModel, name)
+    return encoder_of(model), tokenizer
+
+
+def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The encoder inside of a model: without task heads, our layers and the decoder."""
+    if model.config.is_encoder_decoder:
+        return model.get_encoder()
+    return model.base_model.encoder if isinstance(model.config, AnyEncoderConfig) else model.base_model
+
+
+def encode(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text]) -> BatchEncoding:
+    """Texts as lists of token ids, truncated to the limit of the model, with `special_tokens_mask`."""
+    limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
+    columns = map(list, zip(*texts, strict=True))
+    return tokenizer(*columns, truncation=True, max_length=limit, return_special_tokens_mask=True)
+
+
+def batches(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
+) -> Iterator[tuple[list[int], BatchEncoding]]:
+    """The rows and the padded inputs of batches of texts on the device of the model, longest texts first."""
+    encoded = encode(model, tokenizer, texts)
+    order = sorted(range(len(texts)), key=lambda row: -len(encoded["input_ids"][row]))
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        features = [{name: values[row] for name, values in encoded.items()} for row in rows]
+        yield rows, tokenizer.pad(features, return_tensors="pt").to(model.device)
+
+
+@torch.no_grad()
+def read(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], **options: Any) -> list[Reading]:
+    """The readings of all layers by [`read_attention`], in evaluation mode; none of a model that cannot be read."""
+    try:
+        with evaluating(model), read_attention(model, (), **options) as readings:
+            model(**inputs)
+    except AttentionRefused:  # outside the attention interface of Transformers
+        return []
+    return readings
+
+
+@torch.no_grad()
+def returned_maps(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """
+    The attention maps that a model returns, `(batch, heads, N, N)` a layer.
+
+    Raises:
+        UserError: It returns none.
+    """
+    with evaluating(model):
+        outputs = model(**inputs, output_attentions=True)
+    if not getattr(outputs, "attentions", None):
+        raise UserError(f"{type(model).__name__} returns no attentions.")
+    return [layer.float() for layer in outputs.attentions]
+
+
+def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
+    """
+    Reads a text a line, or one or two columns of a table.
+
+    Args:
+        path (`str`): The file. Tables are those of [`~msattn.data.read_sentences`].
+        columns (`Sequence[str]`, *optional*): The columns of a table.
+
+    Raises:
+        UserError: The file cannot be read or has no text.
+    """
+    if columns is None and Path(path).suffix.lower() == ".txt":
+        lines = [line.strip() for _, line in text_lines(path) if line.strip()]
+        if not lines:
+            raise UserError(f"{path}: the file is empty.")
+        if "\t" not in lines[0]:
+            return [(line,) for line in lines]
+    dataset = read_sentences(path, columns)
+    return list(zip(*(dataset[name] for name in dataset.column_names if name != "label"), strict=True))
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Shortens paths to the parts that differ, without common beginnings and ends; equal paths to the last part."""
+    paths = [Path(os.path.abspath(name)).parts for name in names]
+    if len(set(paths)) == 1:
+        return [path[-1] for path in paths]
+    begin, end = (
+        len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*sides, strict=False))))
+        for sides in (paths, [path[::-1] for path in paths])
+    )
+    found = ["/".join(path[begin : len(path) - end] or path[-1:]) for path in paths]
+    return found if len(set(found)) == len(set(paths)) else list(names)

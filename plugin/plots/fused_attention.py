@@ -1,0 +1,185 @@
+"""The attention of a multi-scale fusion layer for one sentence: from words to words and phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from msattn.configuration.max_tokens import most_tokens
+from msattn.data.inputs.entity_markers import encode_relations
+from msattn.errors import UserError
+from msattn.modeling.evaluation_mode import evaluating
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FusedAttention:
+    """
+    The attention of every token of a sentence to all tokens and phrases, averaged over heads.
+
+    The weights are those of Eq. 17 of the multi-scale fusion paper.
+
+    Args:
+        tokens (`list[str]`): The N tokens.
+        words (`np.ndarray` of shape `(N, N)`): Attention weights `[query, token]`.
+        phrases (`dict[int, np.ndarray]`): Attention weights `[query, phrase]` of shape `(N, N)`, by scale.
+        alignment (`str`, *optional*, defaults to `"causal"`):
+            Whether phrase j ends at token j (`"causal"`) or is centred on it (`"same"`).
+        head (`tuple[int, int]`, *optional*): The span `[start, end)` of the head entity in tokens, with its markers.
+        tail (`tuple[int, int]`, *optional*): The span of the tail entity.
+        label (`str`, *optional*): The predicted label of the sentence.
+
+    Raises:
+        UserError: The weights are not of as many tokens.
+
+    Example:
+
+    ```python
+    >>> from msattn.plots import FusedAttention, plot_fused_attention
+
+    >>> attention = FusedAttention.from_model(model, tokenizer, "A cat sat.")
+    >>> plot_fused_attention(attention, "cat", "attention.png")
+    ```
+    """
+
+    tokens: list[str]
+    words: np.ndarray
+    phrases: dict[int, np.ndarray]
+    alignment: str = "causal"
+    head: Span | None = None
+    tail: Span | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        for weights in (self.words, *self.phrases.values()):
+            if weights.shape != (len(self.tokens),) * 2:
+                raise UserError(f"weights of {len(self.tokens)} tokens cannot have the shape {weights.shape}.")
+
+    @classmethod
+    def from_model(
+        cls,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        text: str,
+        head: Span | None = None,
+        tail: Span | None = None,
+        types: tuple[str | None, str | None] = (None, None),
+    ) -> FusedAttention:
+        """
+        Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
+
+        Args:
+            model (`PreTrainedModel`): A model of the family `multiscale` or `multiscale_bert`.
+            tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the model.
+            text (`str`): The sentence, truncated to the limit of the model.
+            head (`tuple[int, int]`, *optional*):
+                The span `[start, end)` of the head entity in characters, for relation extraction.
+            tail (`tuple[int, int]`, *optional*): The span of the tail entity.
+            types (`tuple[str, str]`, *optional*): The types of head and tail, for a model whose markers name them.
+
+        Raises:
+            UserError: The model has no fusion layer, entities are missing for relation extraction, the entities do not
+                fit into the limit of the model, or its markers name types and `types` does not.
+        """
+        if not getattr(model.config, "fusion_layers", 0):
+            raise UserError("The model has no fusion layer, so there is no fused attention to show.")
+        if head is None and getattr(model, "pooling", None) == "entity_start":
+            raise UserError(
+                "The model extracts relations: say which two entities of the text, head and tail, it reads."
+            )
+        limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
+        if head is not None and tail is not None:
+            style = getattr(model.config, "entity_markers", None) or "plain"
+            columns = encode_relations(tokenizer, [text], [head], [tail], limit, style=style, types=[types])
+            encoded = {name: values[0] for name, values in columns.items()}
+            if encoded["input_ids"] is None:
+                raise UserError(f"The entities are too far apart: both must fit into {limit} tokens.")
+        else:
+            encoded = dict(tokenizer(text, truncation=True, max_length=limit))
+        starts = encoded.pop("entity_starts", None)
+        inputs: dict[str, Any] = {k: torch.tensor([v], device=model.device) for k, v in encoded.items()}
+        if getattr(model, "pooling", None) == "entity_start":
+            inputs["entity_starts"] = torch.tensor([starts], device=model.device)
+
+        with torch.no_grad(), evaluating(model):
+            outputs = model(**inputs, output_attentions=True, return_dict=True)
+
+        tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        entities: list[Span | None] = [None, None]
+        if head is not None and tail is not None:
+            entities = [
+                (start, _closing(tokens, start, tokenizer.tokenize(text[slice(*span)])) + 1)
+                for start, span in zip(starts, (head, tail), strict=True)
+            ]
+        scales = model.config.scales
+        mean = outputs.fusion_attentions[-1][0].double().mean(dim=0).cpu().numpy()
+        words, *phrases = np.split(mean, 1 + len(scales), axis=1)
+        label = _predicted_label(model, outputs)
+        return cls(
+            tokens, words, dict(zip(scales, phrases, strict=True)), model.config.conv_alignment, *entities, label
+        )
+
+    @property
+    def entities(self) -> list[Span]:
+        """The spans of the given entities, head first."""
+        return [span for span in (self.head, self.tail) if span is not None]
+
+    def phrase(self, scale: int, position: int) -> Span:
+        """The span `[start, end)` of tokens that phrase `position` of a scale covers."""
+        start = position - (scale - 1 if self.alignment == "causal" else scale // 2)
+        return max(start, 0), min(start + scale, len(self.tokens))
+
+    def positions(self, query: int | str | Sequence[int | str] | None = None) -> list[int]:
+        """
+        Resolves a query to token positions.
+
+        Args:
+            query (`int`, `str` or a sequence of them, *optional*):
+                Positions or words. A word matches merged sub-words, ignoring case. Default: the first token of each
+                entity, or all tokens without entities.
+
+        Raises:
+            UserError: The position is out of range, or the word is not in the sentence.
+        """
+        if query is None:
+            return [start for start, _ in self.entities] or list(range(len(self.tokens)))
+        if not isinstance(query, (int, str)):
+            return list(dict.fromkeys(position for part in query for position in self.positions(part)))
+        if isinstance(query, int):
+            if not 0 <= query < len(self.tokens):
+                raise UserError(f"There is no token {query}: the sentence has the tokens 0 to {len(self.tokens) - 1}.")
+            return [query]
+        merged: list[tuple[str, list[int]]] = []
+        for position, token in enumerate(self.tokens):
+            if token.startswith("##") and merged:
+                merged[-1] = (merged[-1][0] + token[2:], [*merged[-1][1], position])
+            else:
+                merged.append((token, [position]))
+        found = [position for word, positions in merged if word.lower() == query.lower() for position in positions]
+        if not found:
+            raise UserError(f"There is no word {query!r} in the sentence: {' '.join(word for word, _ in merged)}")
+        return found
+
+
+def _closing(tokens: list[str], start: int, entity: list[str]) -> int:
+    """The position of the marker that closes an entity: `[/E1]`, `[/E1:PER]`, or the sign that has opened it."""
+    opening = tokens[start]
+    if opening.startswith("[E"):
+        return tokens.index(f"[/{opening[1:]}", start)
+    # Typed punctuation; the entity itself may hold the sign.
+    signs = [position for position in range(start + 1, len(tokens)) if tokens[position] == opening]
+    return signs[entity.count(opening)]
+
+
+def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:
+    """The predicted class of a single-label classifier; `None` for other models."""
+    logits = getattr(outputs, "logits", None)
+    if logits is None or model.config.num_labels < 2 or model.config.problem_type == "multi_label_classification":
+        return None
+    return model.config.id2label[int(logits[0].argmax())]

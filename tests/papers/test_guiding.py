@@ -1,0 +1,150 @@
+"""The scripts of papers/guiding, against references."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from diversity import diversity, map_similarity, received_entropy
+from heads import head_vectors
+from heads import main as draw_heads
+from importance import importances, removal_order
+from importance import main as measure_importance
+from sts_ranking import main as write_ranking
+from sts_ranking import sts_ranking
+from torch.nn.functional import cross_entropy
+from transformers import BertConfig, BertForSequenceClassification
+
+from msattn.data import read_ranking
+from msattn.plots import attention_maps
+from tests.plugin.plots.tiny_encoders import SIZES, tiny_encoder
+from tests.tiny_models import tiny_tokenizer
+
+TEXTS = [("the dog",), ("the author wrote the book",), ("a house",), ("the house the dog",), ("book",)]
+LABELS = [0, 1, 1, 0, 1]
+
+
+def measures(maps: np.ndarray) -> list[float]:
+    """Cosine and entropy of maps `(maps, tokens)`, pair by pair."""
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in permutations(maps, 2)]
+    shares = maps / maps.sum(axis=1, keepdims=True)
+    bits = -(shares * np.log2(shares)).sum(axis=1).mean()
+    return [float(np.mean(cosines)), bits, bits / np.log2(maps.shape[1])]
+
+
+def test_diversity_against_the_reference():
+    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    expected = []
+    for text in TEXTS:
+        received = attention_maps(model, tokenizer, *text)[0].double().sum(dim=-2).numpy()
+        expected.append([measures(received.reshape(-1, received.shape[-1])), *map(measures, received)])
+    np.testing.assert_allclose(diversity(model, tokenizer, TEXTS), np.mean(expected, axis=0), rtol=1e-5)
+
+
+def test_extremes_of_diversity():
+    alike, apart = torch.ones(1, 4, 4), torch.eye(4)[None]
+    assert map_similarity(alike).item() == pytest.approx(1) and map_similarity(apart).item() == pytest.approx(0)
+    assert received_entropy(alike)[0].tolist() == [2.0] * 4 and not received_entropy(apart).any()
+    assert map_similarity(torch.ones(1, 1, 4)).isnan().all()
+
+
+def test_vectors_of_heads_are_received_attention(tmp_path):
+    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    vectors = head_vectors(model, tokenizer, TEXTS)
+    parts = [attention_maps(model, tokenizer, *text)[0].sum(dim=-2).numpy() for text in TEXTS]
+    parts.sort(key=lambda part: -part.shape[-1])
+    np.testing.assert_allclose(vectors, np.concatenate(parts, axis=-1), atol=1e-5)
+    for name, seed in (("one", 0), ("two", 1)):
+        tiny_encoder(seed=seed).save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    (tmp_path / "texts.txt").write_text("the dog\na house\n")
+    models = [str(tmp_path / name) for name in ("one", "two")]
+    draw_heads(["--model", *models, "--file", str(tmp_path / "texts.txt"), "--output", str(tmp_path / "heads.svg")])
+    text = (tmp_path / "heads.svg").read_text()
+    assert all(f">{word}<" in text for word in ("one", "two", "layer"))
+
+
+def classifier(**changes) -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    return BertForSequenceClassification(BertConfig(**SIZES, **changes)).eval()
+
+
+def test_importance_is_the_mean_of_absolute_gradients():
+    """Against columns of the output projection, one text and one head at a time."""
+    model, tokenizer = classifier(), tiny_tokenizer()
+    expected = np.zeros((2, 4))
+    for text, label in zip(TEXTS, LABELS, strict=True):
+        inputs = tokenizer(*text, return_tensors="pt")
+        for layer, head in np.ndindex(2, 4):
+            weight = model.bert.encoder.layer[layer].attention.output.dense.weight
+            columns = slice(8 * head, 8 * head + 8)
+            (gradient,) = torch.autograd.grad(cross_entropy(model(**inputs).logits, torch.tensor([label])), weight)
+            expected[layer, head] += abs((gradient[:, columns] * weight[:, columns]).sum().item())
+    np.testing.assert_allclose(importances(model, tokenizer, TEXTS, LABELS), expected / 5, rtol=1e-4, atol=1e-7)
+
+
+def test_order_within_layers_of_unit_length():
+    assert removal_order(np.array([[3.0, 4.0], [0.0, 0.1], [0.0, 0.0]])).tolist() == [2, 4, 5, 0, 1, 3]
+
+
+def test_accuracy_without_heads(tmp_path, capsys):
+    model = classifier(id2label={0: "animal", 1: "thing"}, label2id={"animal": 0, "thing": 1})
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    rows = [{"text": text, "label": ("animal", "thing")[label]} for (text,), label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ["--model", str(tmp_path), "--file", str(tmp_path / "texts.jsonl"), "--output", str(tmp_path / "a.png")]
+    measure_importance([*given, "--steps", "2"])
+    out = capsys.readouterr().out
+    order = removal_order(importances(model, tiny_tokenizer(), TEXTS, LABELS))
+    for count in (0, 4, 8):
+        without = classifier()
+        for layer, head in zip(*np.unravel_index(order[:count], (2, 4)), strict=True):
+            with torch.no_grad():
+                without.bert.encoder.layer[layer].attention.output.dense.weight[:, 8 * head : 8 * head + 8] = 0
+        guesses = [without(**tiny_tokenizer()(*text, return_tensors="pt")).logits.argmax().item() for text in TEXTS]
+        assert f"| {count} | {100 * count / 8:.0f} % | {np.mean(np.equal(guesses, LABELS)):.4f} |" in out
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+PAIRS = [
+    ("a man eats", "a man is eating", 4.8),
+    ("a man eats", "a woman eats", 2.0),
+    ("rain falls", "it rains", 4.0),
+    ("it snows", "A man eats!", 1.0),
+    ("a dog", "a cat", 3.9),
+    ("a bird", "a man is eating", 0.0),
+]
+ROWS = [{"sentence1": a, "sentence2": b, "label": score, "idx": number} for number, (a, b, score) in enumerate(PAIRS)]
+
+
+def candidates(row: dict) -> dict[str, int]:
+    return {candidate["id"]: candidate["label"] for candidate in row["candidates"]}
+
+
+def test_every_second_sentence_is_a_candidate_except_the_query_itself():
+    eats, rain = sts_ranking(ROWS)
+    assert (eats["id"], eats["query"]) == ("q0", "a man eats")
+    assert candidates(eats) == {"s0": 1, "s1": 0, "s2": 0, "s4": 0}
+    assert candidates(rain) == {"s0": 0, "s1": 0, "s2": 1, "s3": 0, "s4": 0}
+    assert [row["query"] for row in sts_ranking(ROWS, threshold=3.9)] == ["a man eats", "rain falls", "a dog"]
+
+
+def test_negatives_are_first_those_that_annotators_judged():
+    assert candidates(next(sts_ranking(ROWS, negatives=1))) == {"s0": 1, "s1": 0}
+    one, same = (list(sts_ranking(ROWS, negatives=2, seed=3)) for _ in range(2))
+    assert one == same and [len(row["candidates"]) for row in one] == [3, 3]
+
+
+def test_the_ranking_file(tmp_path, capsys):
+    (tmp_path / "STS-B").mkdir()
+    lines = [f"{number}\tnews\t{one}\t{other}\t{score}\n" for number, (one, other, score) in enumerate(PAIRS)]
+    (tmp_path / "STS-B" / "dev.tsv").write_text("index\tgenre\tsentence1\tsentence2\tscore\n" + "".join(lines))
+    output = tmp_path / "new" / "dev.jsonl"
+    write_ranking(["--glue_dir", str(tmp_path), "--split", "validation", "--output_file", str(output)])
+    assert "2 queries, 9 candidates, 2 of them relevant" in capsys.readouterr().out
+    assert [json.loads(line) for line in output.read_text().splitlines()] == list(sts_ranking(ROWS))
+    assert read_ranking(output).relevant() == {"q0": {"s0"}, "q2": {"s2"}}

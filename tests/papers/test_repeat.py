@@ -1,0 +1,127 @@
+"""`papers/repeat.py` with a script that counts its training examples in place of training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import curves
+import pytest
+import repeat
+import yaml
+
+# Writes scores, and a checkpoint before it fails if there is a file `fail`.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+
+args = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+out = Path(args["--output_dir"])
+if Path("fail").exists() and args["--head"] == "two":
+    (out / "checkpoint-1").mkdir()
+    Path("fail").unlink()
+    print("out of luck")
+    sys.exit(1)
+samples = 40 * float(args.get("--train_fraction", 1))
+score = len(args["--head"]) + int(args["--seed"]) ** 2
+results = {"eval_loss": 1.0, "eval_f1": score, "train_samples": samples, "eval_runtime": 3.0}
+if args["--head"] == "two":
+    results["eval_unseen"] = 7
+(out / "all_results.json").write_text(json.dumps(results))
+log = [{"epoch": 1.0, "eval_f1": score - 1}, {"epoch": 2.0, "eval_f1": score}]
+(out / "trainer_state.json").write_text(json.dumps({"log_history": log}))
+(out / "command.json").write_text(json.dumps(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CORPUS", str(tmp_path))
+    (tmp_path / "script.py").write_text(SCRIPT)
+    content = {
+        "script": str(tmp_path / "script.py"),
+        "arguments": {"train_file": "$CORPUS/train.txt", "name": "{setting}!"},
+        "settings": {"one": {"head": "one"}, "two": {"head": "two"}},
+        "seeds": [1, 2],
+        "fractions": [0.25, 1.0],
+        "average": True,
+        "otherwise": {"eval_unseen": "eval_f1"},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return tmp_path / "study.yaml"
+
+
+def test_a_study(study, tmp_path, capsys):
+    repeat.main([str(study)])
+    out = tmp_path / "outputs" / "study"
+    given = json.loads((out / "two" / "fraction-0.25" / "seed-2" / "command.json").read_text())
+    pairs = dict(zip(given[::2], given[1::2], strict=True))
+    assert pairs["--head"] == "two" and pairs["--seed"] == "2" and pairs["--name"] == "two!"
+    assert pairs["--train_file"] == str(tmp_path / "train.txt") and pairs["--train_fraction"] == "0.25"
+    rows = (out / "table.md").read_text().splitlines()
+    assert rows[0] == "| setting | fraction | n | eval_f1 | eval_unseen | eval_loss | difference | p |"
+    assert rows[2] == "| one | 0.25 | 2 | 5.5 ± 2.1 | 5.5 ± 2.1 | 1 ± 0 |  |  |"
+    assert rows[4] == "| two | 0.25 | 2 | 5.5 ± 2.1 | 7 ± 0 | 1 ± 0 | +0 |  |"
+    assert rows[6].startswith("| average of 2 | 0.25 | 2 | 5.5 ± 2.1 |")
+    assert "\n".join(rows) in capsys.readouterr().out
+    table = list(csv.DictReader((out / "table.csv").open()))
+    assert float(table[0]["eval_f1"]) == 5.5 and float(table[0]["eval_f1_std"]) == statistics.stdev([4, 7])
+
+    # What is finished is not run again; another argument is another study.
+    (out / "two" / "fraction-0.25" / "seed-2" / "command.json").unlink()
+    repeat.main([str(study)])
+    assert not (out / "two" / "fraction-0.25" / "seed-2" / "command.json").exists()
+    with pytest.raises(SystemExit, match="holds a run with another learning_rate"):
+        repeat.main([str(study), "learning_rate=0.1"])
+
+
+def test_a_run_that_failed_is_named_and_resumed(study, tmp_path, capsys):
+    (tmp_path / "fail").touch()
+    with pytest.raises(SystemExit, match="1 runs failed"):
+        repeat.main([str(study), "--seeds", "1", "--output_dir", "out"])
+    assert "fraction-0.25/seed-1: exit code 1: out of luck" in capsys.readouterr().out
+    assert "| two | 1 | 1 |" in (tmp_path / "out" / "table.md").read_text()
+    repeat.main([str(study), "--settings", "two", "--seeds", "1", "--output_dir", "out"])
+    given = json.loads((tmp_path / "out" / "two" / "fraction-0.25" / "seed-1" / "command.json").read_text())
+    assert given[-2:] == ["--resume_from_checkpoint", "last"]
+    with pytest.raises(SystemExit):
+        repeat.main([str(study), "--settings", "three"])
+
+
+def test_the_difference_is_paired():
+    first = {1: [80.0], 2: [82.0], 3: [84.0]}
+    assert repeat.difference({1: [81.0], 2: [83.5], 4: [0.0]}, first) == ("+1.2", "0.13")
+    assert repeat.difference({1: [81.0]}, first) == ("+1", "") and repeat.difference(first, first) == ("", "")
+
+
+def test_flags():
+    given = {"do_train": True, "bf16": False, "scales": [3, 5], "learning_rate": "5e-5", "preset": None}
+    assert repeat.flags(given) == ["--do_train", "--bf16", "False", "--scales", "3", "5", "--learning_rate", "5e-5"]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(repeat.ROOT.glob("papers/*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_the_studies_are_complete(path):
+    study = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert (repeat.ROOT / study["script"]).exists() and study["seeds"] and study["settings"]
+    assert all(isinstance(own, dict) for own in study["settings"].values())
+
+
+def test_curves(study, tmp_path):
+    repeat.main([str(study)])
+    curves.main([str(study), "--output", "a.svg", "--epochs", "1", "2"])
+    text = (tmp_path / "a.svg").read_text()
+    assert all(f">{word}<" in text for word in ("one", "two", "10", "40", "after epoch 1", "eval_f1"))
+    curves.main([str(study), "--output", "b.svg", "--over_settings", "--reference", "one"])
+    assert ">two<" in (tmp_path / "b.svg").read_text()
+    assert (
+        sys.modules["curves"].score_of(
+            repeat.read_runs(yaml.safe_load(study.read_text()), Path("outputs/study"))[0], "eval_f1", 1
+        )
+        == 3
+    )

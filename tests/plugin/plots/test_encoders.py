@@ -1,0 +1,189 @@
+"""What pictures show of encoders: whole maps, distances against a float64 reference, and the cost of windows."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaModel, PreTrainedModel
+
+from msattn import MSTransformerConfig, MSTransformerModel, UserError, fit_windows, set_windows
+from msattn.plots import (
+    attention_distances,
+    attention_maps,
+    plot_attention_maps,
+    plot_heads,
+    plot_windows,
+    window_costs,
+)
+from msattn.plots.encoders import encoder_of, read_texts, short_names
+from msattn.plots.heads import distance_table
+from msattn.plots.windows import labelled_texts, windows_table
+from tests.plugin.plots.tiny_encoders import CONFIGS, SIZES, tiny_encoder
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+
+TEXTS = [("a cat .",), ("the author of the book wrote in a house , a dog .",), ("",), ("cat",)]
+PAIRS = [("a dog .", "the author wrote a book"), ("", "cat"), ("cat", "a house")]
+LABELS = [0, 2, 1, 1]
+
+
+def encoder(family: str) -> PreTrainedModel:
+    torch.manual_seed(0)
+    if family == "ms_transformer":
+        sizes = {
+            name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_attention_heads", "num_hidden_layers")
+        }
+        return MSTransformerModel(MSTransformerConfig(**sizes, scales=[1, None], initializer_range=0.3)).eval()
+    if family == "llama":
+        return LlamaModel(LlamaConfig(**SIZES, num_key_value_heads=2)).eval()
+    return tiny_encoder(family)
+
+
+def classifier(**changes) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = type(CONFIGS["bert"]).from_dict({**CONFIGS["bert"].to_dict(), "num_labels": 3, **changes})
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+@pytest.mark.parametrize("family", [*CONFIGS, "ms_transformer", "llama"])
+def test_maps_are_those_that_the_model_returns(family):
+    model, tokenizer = encoder(family), tiny_tokenizer()
+    model.train()
+    own = getattr(model.config, "_attn_implementation", None)
+    maps, tokens = attention_maps(model, tokenizer, "the unpayers wrote", "a cat")
+    assert " ".join(tokens) == "[CLS] the un ##payer ##s wrote [SEP] a cat [SEP]"
+    assert maps.dtype == torch.float32 and not maps.requires_grad and model.training
+    assert getattr(model.config, "_attn_implementation", None) == own
+    if family != "ms_transformer":
+        model.set_attn_implementation("eager")
+    inputs = tokenizer("the unpayers wrote", "a cat", return_tensors="pt")
+    expected = model.eval()(**inputs, output_attentions=True).attentions
+    torch.testing.assert_close(maps, torch.cat(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_maps_of_windows_and_of_long_texts():
+    model, tokenizer = set_windows(tiny_encoder("bert", max_position_embeddings=16), 1), tiny_tokenizer()
+    maps, tokens = attention_maps(model, tokenizer, "a cat " * 50)
+    places = torch.arange(16)
+    assert len(tokens) == 16 and not maps[..., (places[:, None] - places).abs() > 1].any()
+    torch.testing.assert_close(maps.sum(dim=-1), torch.ones(2, 4, 16))
+
+
+def shares(attention: np.ndarray) -> np.ndarray:
+    """P(δ) of one head in one text, pair by pair."""
+    sums = np.zeros(16)
+    for i, j in np.ndindex(attention.shape):
+        sums[abs(i - j)] += attention[i, j]
+    return sums / sums.sum()
+
+
+@pytest.mark.parametrize("family", [*CONFIGS, "ms_transformer", "llama"])
+@pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["sentences", "pairs"])
+def test_distances_against_the_reference(family, texts):
+    model, tokenizer = encoder(family), tiny_tokenizer()
+    expected, uniform = [], []
+    for text in texts:
+        maps, tokens = attention_maps(model, tokenizer, *text)
+        kept = [place for place, token in enumerate(tokens) if token not in ("[CLS]", "[SEP]")]
+        if len(kept) > 1:
+            heads = maps.double().numpy()[:, :, kept][..., kept]
+            expected.append([[shares(head) for head in layer] for layer in heads])
+            uniform.append(shares(np.ones((len(kept), len(kept)))))
+    expected, uniform = np.mean(expected, axis=0), np.mean(uniform, axis=0)
+    for batch_size in (1, 3):
+        found = attention_distances(model, tokenizer, texts, batch_size)
+        count = len(found.uniform)
+        np.testing.assert_allclose(found.distributions, expected[..., :count], atol=1e-5)
+        np.testing.assert_allclose(found.uniform, uniform[:count], atol=1e-12)
+        np.testing.assert_allclose(found.scales, expected @ np.arange(16), atol=1e-4)
+        assert found.uniform_scale == pytest.approx(uniform @ np.arange(16))
+
+
+def test_texts_without_distances():
+    with pytest.raises(UserError, match="no text of two tokens"):
+        attention_distances(tiny_encoder(), tiny_tokenizer(), [("cat",)])
+
+
+def test_the_cost_is_that_of_the_fitted_windows():
+    model, tokenizer = classifier(), tiny_tokenizer()
+    without, costs = window_costs(model, tokenizer, TEXTS, LABELS, masses=(0.5, 1.0))
+    assert model.training and getattr(model.config, "attention_windows", None) is None
+    model.eval()
+    encoded = [tokenizer(*text, return_tensors="pt") for text in TEXTS]
+
+    def score() -> float:
+        found = [model(**one).logits.argmax().item() for one in encoded]
+        return float(np.mean(np.equal(found, LABELS)))
+
+    assert without == score() and [cost.mass for cost in costs] == [0.5, 1.0]
+    for cost in costs:
+        windows = fit_windows(model, encoded, cost.mass, tokenizer.all_special_ids)
+        reach = np.where(cost.windowed, cost.reach, -1).tolist()
+        assert [[-1 if window is None else window for window in row] for row in windows] == reach
+        set_windows(model, windows, tokenizer.all_special_ids)
+        assert cost.accuracy == score()
+        set_windows(model, None)
+    assert windows_table(without, costs).splitlines()[0].startswith("| mass | heads with a window | share |")
+
+
+def test_labels_are_names_or_numbers_of_the_model(tmp_path):
+    model = classifier(id2label={0: "bad", 1: "so so", 2: "good"}, label2id={"bad": 0, "so so": 1, "good": 2})
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a cat", "label": "good"}\n{"text": "a dog", "label": "bad"}\n')
+    assert labelled_texts(model, str(path)) == ([("a cat",), ("a dog",)], [2, 0])
+    path.write_text('{"text": "a cat", "label": "2"}\n{"text": "a dog", "label": "fine"}\n')
+    with pytest.raises(UserError, match="does not know the label 'fine'; it knows"):
+        labelled_texts(model, str(path))
+    with pytest.raises(UserError, match="has no classes of which one is right"):
+        labelled_texts(classifier(num_labels=1), str(path))
+
+
+def test_texts_are_lines_or_a_table(tmp_path):
+    (tmp_path / "a.txt").write_text("a cat\n\n  a dog \n")
+    (tmp_path / "b.txt").write_text("sentence\tlabel\na cat\t1\n")
+    (tmp_path / "c.jsonl").write_text(json.dumps({"a": "x", "b": "y", "c": "z"}) + "\n")
+    (tmp_path / "d.txt").write_text("\n")
+    assert read_texts(str(tmp_path / "a.txt")) == [("a cat",), ("a dog",)]
+    assert read_texts(str(tmp_path / "b.txt")) == [("a cat",)]
+    assert read_texts(str(tmp_path / "c.jsonl"), ["c", "a"]) == [("z", "x")]
+    with pytest.raises(UserError, match=r"d.txt: the file is empty"):
+        read_texts(str(tmp_path / "d.txt"))
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [(["x/a/1", "x/b/1"], ["a", "b"]), (["x/a", "x/a"], ["a", "a"]), (["x/a", "x/a/b"], ["a", "b"]), (["m"], ["m"])],
+)
+def test_short_names(names, short):
+    assert short_names(names) == short
+
+
+def test_the_encoder_of_a_model_with_heads():
+    model, _ = tiny_relation_extractor(scales=[3])
+    assert encoder_of(model) is model.base_model
+    assert encoder_of(classifier()).config.model_type == "bert"
+
+
+def texts_of(path) -> list[str]:
+    return re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"))
+
+
+def test_pictures(tmp_path):
+    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    maps, tokens = attention_maps(model, tokenizer, "a cat .")
+    mean = maps.mean(dim=(0, 1))
+    marks = [{(1, 2)}, set()]
+    plot_attention_maps([mean, mean], [tokens] * 2, tmp_path / "maps.svg", ["one", "$two$"], darkest=0.1, marks=marks)
+    found = texts_of(tmp_path / "maps.svg")
+    assert found.count("cat") == 4 and {"one", "$two$", "attending token", "attention"} <= set(found)
+    distances = attention_distances(model, tokenizer, TEXTS)
+    plot_heads([distances] * 2, tmp_path / "heads.svg", ["left", "right"])
+    assert {"left", "right", "layer", "head"} <= set(texts_of(tmp_path / "heads.svg"))
+    assert "left: uniform attention" in distance_table([distances] * 2, ["left", "right"])
+    plot_windows(*window_costs(classifier(), tokenizer, TEXTS, LABELS, (0.5, 0.9)), tmp_path / "windows.svg")
+    assert "window that keeps 90 % (×: none, over half a text)" in texts_of(tmp_path / "windows.svg")
+    with pytest.raises(UserError, match=r"a.gif: the file must end in .png or .svg"):
+        plot_heads([distances], tmp_path / "a.gif")

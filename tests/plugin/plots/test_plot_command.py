@@ -1,0 +1,80 @@
+"""`msattn plot`: one command a picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from msattn import UserError
+from msattn.plots.command import KINDS, plot
+from tests.plugin.plots.test_encoders import classifier
+from tests.plugin.plots.test_error_browser import prediction
+from tests.plugin.plots.tiny_encoders import tiny_encoder
+from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+
+TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for name, model in {"fusion": tiny_relation_extractor(scales=[3, 5])[0], "classes": classifier()}.items():
+        model.save_pretrained(folder / name)
+        tiny_tokenizer().save_pretrained(folder / name)
+    tiny_encoder("roberta").save_pretrained(folder / "encoder")
+    tiny_tokenizer().save_pretrained(folder / "encoder")
+    tiny_relation_extractor()[1].save_pretrained(folder / "fusion")
+    (folder / "test_predictions.jsonl").write_text(json.dumps(prediction()))
+    (folder / "texts.jsonl").write_text('{"text": "a cat .", "label": "1"}\n{"text": "the dog", "label": "0"}\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("argv", "output", "start"),
+    [
+        (["fused", "fusion", "--text", TEXT], "a.png", b"\x89PNG"),
+        (["fused", "fusion", "--text", TEXT, "--query", "wrote", "0"], "a.svg", b"<?xml"),
+        (["fused", "fusion", "--text", TEXT], "a.html", b"<!DOCTYPE html>"),
+        (["errors", "fusion", "--file", "test_predictions.jsonl"], "a.html", b"<!DOCTYPE html>"),
+        (["relations", "fusion", "--text", TEXT], "a.svg", b"<svg"),
+        (["maps", "encoder", "fusion", "--text", "a cat", "a dog", "--layer", "0", "--head", "1"], "a.svg", b"<?xml"),
+        (["heads", "encoder", "classes", "--file", "texts.jsonl"], "a.svg", b"<?xml"),
+        (["windows", "classes", "--file", "texts.jsonl", "--mass", "0.5", "0.9"], "a.svg", b"<?xml"),
+    ],
+)
+def test_one_command_a_picture(folder, monkeypatch, argv, output, start):
+    monkeypatch.chdir(folder)
+    plot([*argv, "--output", output])
+    assert (folder / output).read_bytes().startswith(start)
+
+
+def test_mistakes(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    for argv, message in (
+        (["fused", "classes", "--text", TEXT, "--output", "b.png"], "no fusion layer"),
+        (["fused", "./nowhere", "--text", TEXT, "--output", "b.png"], "nowhere"),
+        (["fused", "fusion", "--text", "the author", "--output", "b.png"], "which two entities"),
+        (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "--layer or --head: index 2"),
+        (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .png or .svg"),
+    ):
+        with pytest.raises((UserError, OSError), match=message):
+            plot(argv)
+    with pytest.raises(SystemExit):
+        plot(["maps", "encoder", "--text", "a", "--output", "b.png", "--query", "a"])
+    assert "unrecognized arguments: --query a" in capsys.readouterr().err
+
+
+def test_help_lists_all_kinds(capsys):
+    with pytest.raises(SystemExit):
+        plot(["--help"])
+    out = capsys.readouterr().out
+    assert all(f"    {kind}" in out for kind in KINDS)
+
+
+def test_names_need_no_matplotlib():
+    import subprocess
+
+    code = "import msattn.plots, sys; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
