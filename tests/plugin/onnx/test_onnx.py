@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -20,8 +21,10 @@ from msattn import (
 from msattn.errors import UserError
 from msattn.export import main
 from msattn.onnx.exporter import _compare
+from msattn.predict import main as predict
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
@@ -73,43 +76,44 @@ def assert_same_answers(task, folder, inputs, **options):
     own = pipeline(task, model=exported, tokenizer=tokenizer)
     expected = rounded(pipeline(task, model=str(folder / "torch"))(inputs, **options))
     assert rounded(own(inputs, **options)) == rounded(own(inputs, batch_size=3, **options)) == expected
-    return exported
 
 
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_parsers_by_the_command(checkpoint, capsys):
-    folder = checkpoint(PairwiseParser(PairwiseConfig(encoder=encoder(), **labelled("root", "nsubj", "dep"))))
-    main(["onnx", str(folder / "torch"), str(folder / "onnx")])
-    printed = capsys.readouterr().out
-    # Each piece but the first and the last of each real sentence is a word: 14 and 9 tokens of 16, 5 or 7, ...
-    assert "MiB in float32" in printed and "100.0% of " in printed
-    texts = ["the dog wrote . a cat in the house wrote", "dog"]
-    exported = assert_same_answers("dependency-parsing", folder, texts)
-    assert_same_answers("dependency-parsing", folder, texts, k=2)
-    with pytest.raises(UserError, match="takes input_ids, attention_mask, token_type_ids, word_index, not heads"):
-        exported(heads=torch.zeros(1, 1))
+SENTENCES = ["the dog wrote . a cat in the house wrote", "dog"]
+MARKED = "the <e1>author</e1> of a <e2>book</e2> ."
+TAGS = {"upos": ["NOUN", "VERB", "X"], "xpos": ["N", "V"]}
 
 
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_tags_of_a_parser(checkpoint):
-    tags = {"upos": ["NOUN", "VERB", "X"], "xpos": ["N", "V"]}
-    folder = checkpoint(PairwiseParser(PairwiseConfig(encoder=encoder(), word_tags=tags, **labelled("root", "dep"))))
-    parity = msattn.onnx.export(*loaded(folder), folder / "onnx")
-    assert parity.difference < 1e-5
-    exported = assert_same_answers("dependency-parsing", folder, ["the dog wrote . a cat in the house wrote", "dog"])
-    assert set(exported.outputs) == {"arc_scores", "relation_logits", "tag_logits.upos", "tag_logits.xpos"}
+def parser(**tags) -> PairwiseParser:
+    return PairwiseParser(PairwiseConfig(encoder=encoder(), **tags, **labelled("root", "nsubj", "dep")))
 
 
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_relations_of_all_pairs(checkpoint):
+def windows() -> BertForSequenceClassification:
+    model = BertForSequenceClassification(encoder(**labelled("bad", "good")))
+    return msattn.set_windows(model, [[1, None]], special_token_ids=[2, 3])
+
+
+def pairwise() -> PairwiseForRelationClassification:
     config = PairwiseConfig(encoder=encoder(), **labelled("a", "b", "no_relation"))
-    folder = checkpoint(PairwiseForRelationClassification(config))
-    msattn.onnx.export(*loaded(folder), folder / "onnx")
-    marked = "the <e1>author</e1> of a <e2>book</e2> ."
-    assert_same_answers("relation-extraction", folder, [TEXT, {**TEXT, "pairs": [[0, 1]]}, marked], negative="keep")
+    return PairwiseForRelationClassification(config)
+
+
+@pytest.mark.slow
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("task", "build", "inputs", "options"),
+    [
+        ("dependency-parsing", partial(parser, word_tags=TAGS), SENTENCES, {"k": 2}),
+        ("relation-extraction", pairwise, [TEXT, {**TEXT, "pairs": [[0, 1]]}, MARKED], {"negative": "keep"}),
+        ("text-classification", windows, SENTENCES, {}),
+    ],
+    ids=["parser with tags", "all pairs", "windows"],
+)
+def test_exported_models_answer_alike(checkpoint, task, build, inputs, options):
+    folder = checkpoint(build())
+    parity = msattn.onnx.export(*loaded(folder), folder / "onnx")
+    assert parity.difference < 1e-5 and parity.agreement == 1
+    assert_same_answers(task, folder, inputs)
+    assert_same_answers(task, folder, inputs, **options)
 
 
 @pytest.mark.slow
@@ -118,51 +122,32 @@ def test_relations_of_marked_pairs_in_8_bits(checkpoint):
     folder = checkpoint(tiny_relation_extractor()[0])
     exact = msattn.onnx.export(*loaded(folder), folder / "onnx")
     assert exact.difference < 1e-5 and exact.agreement == 1 and exact.answers == 8
-    assert_same_answers("relation-extraction", folder, ["the <e1>author</e1> of a <e2>book</e2> .", TEXT])
+    assert_same_answers("relation-extraction", folder, [MARKED, TEXT])
     rough = msattn.onnx.export(*loaded(folder), folder / "int8", int8=True)
     assert exact.difference < rough.difference < 0.5
-    nodes = {node.op_type for node in graph(folder / "int8")}
-    assert "MatMulInteger" in nodes or "DynamicQuantizeMatMul" in nodes
+    nodes = {node.op_type for node in onnx.load(folder / "int8" / "model.onnx").graph.node}
+    assert nodes & {"MatMulInteger", "DynamicQuantizeMatMul"}
 
 
 def loaded(folder):
     names = json.loads((folder / "torch" / "config.json").read_text())["architectures"]
-    return getattr(msattn, names[0]).from_pretrained(folder / "torch"), tiny_tokenizer()
-
-
-def graph(folder):
-    import onnx
-
-    return onnx.load(folder / "model.onnx").graph.node
+    return getattr(msattn, names[0], BertForSequenceClassification).from_pretrained(folder / "torch"), tiny_tokenizer()
 
 
 @pytest.mark.slow
 @pytest.mark.heavy
-def test_stock_pipelines_take_exported_classifiers(checkpoint, tmp_path):
-    folder = checkpoint(BertForSequenceClassification(encoder(**labelled("bad", "good"))))
+def test_the_commands(checkpoint, tmp_path, capsys):
+    folder = checkpoint(parser())
     main(["onnx", str(folder / "torch"), str(folder / "onnx")])
-    assert_same_answers("text-classification", folder, ["the dog .", "a cat in the house ."])
+    printed = capsys.readouterr().out
+    # Each piece but the first and the last of each real sentence is a word: 14 and 9 tokens of 16, 5 or 7, ...
+    assert "MiB in float32" in printed and "100.0% of " in printed
     (tmp_path / "lines").write_text("the dog .\n")
     for name in ("torch", "onnx"):
-        msattn_predict([str(folder / name), str(tmp_path / "lines"), "--output", str(tmp_path / name)])
-    first, second = (json.loads((tmp_path / name).read_text()) for name in ("torch", "onnx"))
-    assert rounded(first) == rounded(second)
-
-
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_windows_of_heads(checkpoint):
-    model = BertForSequenceClassification(encoder(**labelled("bad", "good")))
-    folder = checkpoint(msattn.set_windows(model, [[1, None]], special_token_ids=[2, 3]))
-    parity = msattn.onnx.export(model, tiny_tokenizer(), folder / "onnx")
-    assert parity.difference < 1e-5
-    assert_same_answers("text-classification", folder, ["the dog wrote . a cat in the house wrote", "dog"])
-
-
-def msattn_predict(argv):
-    from msattn.predict import main
-
-    main(argv)
+        predict([str(folder / name), str(tmp_path / "lines"), "--output", str(tmp_path / name)])
+    assert (tmp_path / "torch").read_text() == (tmp_path / "onnx").read_text()
+    with pytest.raises(UserError, match="takes input_ids, attention_mask, token_type_ids, word_index, not heads"):
+        msattn.onnx.load(folder / "onnx")(heads=torch.zeros(1, 1))
 
 
 def test_what_cannot_be_exported(tmp_path):
@@ -180,24 +165,18 @@ def test_what_cannot_be_exported(tmp_path):
 def test_mistakes(tmp_path):
     with pytest.raises(UserError, match=r"there is no model\.onnx; write the folder by msattn export onnx"):
         msattn.onnx.load(tmp_path)
-    BertForTokenClassification(encoder(**labelled("A", "B"))).config.save_pretrained(tmp_path)
+    encoder(**labelled("A", "B")).save_pretrained(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no")
     with pytest.raises(UserError, match=r"model\.onnx: the file is no model of ONNX"):
         msattn.onnx.load(tmp_path)
-    save_foreign(tmp_path / "model.onnx")
-    with pytest.raises(UserError, match=r"model\.onnx: the file is not of msattn export onnx"):
-        msattn.onnx.load(tmp_path)
-
-
-def save_foreign(file):
-    """A model that another tool has written."""
-    import onnx
-
     given, found = (
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1, 2]) for name in ("ids", "logits")
     )
     graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["ids"], ["logits"])], "graph", [given], [found])
-    onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)]), file)
+    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(UserError, match=r"model\.onnx: the file is not of msattn export onnx"):
+        msattn.onnx.load(tmp_path)
 
 
 @pytest.mark.parametrize("place", [0, 1])
