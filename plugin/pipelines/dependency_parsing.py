@@ -14,7 +14,7 @@ from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.piece_batches import piece_batches
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_labels import tag_words
-from msattn.data.inputs.word_rules import word_spans
+from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError, shown
 from msattn.pipelines.text_pipeline import TextPipeline, given, refuse_others
 from msattn.trees.parse_results import is_sentence, named_sentences
@@ -77,6 +77,7 @@ class DependencyParsingPipeline(TextPipeline):
     ) -> tuple[dict, dict, dict]:
         refuse_others("decode", decode, DECODERS)
         refuse_others("long_sentences", long_sentences, ("window", "error"))
+        language_of(lang)  # refuses those without rules
         reading = given(max_length=max_length, long_sentences=long_sentences, word_tokenizer=word_tokenizer, lang=lang)
         ranking = given(k=k, marginals=marginals, fixed=fixed)
         decoding = ranking | given(decode=decode)

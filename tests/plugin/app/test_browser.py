@@ -18,15 +18,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium or google-chrome on this machine"),
 ]
 TEXT = "the author wrote a book ."
-# The point on the screen where a word of the text area stands.
-MIDDLE_OF = """(area, word) => {
-    const style = getComputedStyle(area), pen = document.createElement("canvas").getContext("2d");
-    pen.font = style.font;
-    const before = pen.measureText(area.value.slice(0, area.value.indexOf(word))).width;
-    const box = area.getBoundingClientRect();
-    const x = box.x + parseFloat(style.paddingLeft) + before + pen.measureText(word).width / 2;
-    return [x, box.y + parseFloat(style.paddingTop) + parseFloat(style.fontSize) / 2];
-}"""
 # Gradio loads its parts one by one, and machines may be busy.
 PATIENCE = 120_000
 
@@ -107,21 +98,3 @@ def test_a_paragraph_becomes_a_graph_and_a_tree(visit):
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(map(int, background.strip("rgb()").split(", "))) < 150
-
-
-@pytest.mark.slow
-def test_entities_are_marked_by_mouse_and_by_touch(visit):
-    expect.set_options(timeout=PATIENCE)
-    page = visit(viewport={"width": 900, "height": 1200}, has_touch=True)
-    area, tags = written(page), page.locator(".tags")
-    mark, unmark = (page.get_by_role("button", name=name, exact=True) for name in ("Mark as entity", "Unmark"))
-    page.mouse.dblclick(*area.evaluate(MIDDLE_OF, "author"))
-    mark.click()
-    expect(tags).to_contain_text(re.compile(r"author\s*entity"))
-    area.evaluate("area => area.setSelectionRange(19, 23)")  # as the handles of a phone do after a long press
-    mark.tap()
-    expect(tags).to_contain_text(re.compile(r"book\s*entity"))
-    page.mouse.click(*area.evaluate(MIDDLE_OF, "author"))
-    unmark.tap()
-    expect(tags).not_to_contain_text(re.compile(r"author\s*entity"))
-    expect(tags).to_contain_text(re.compile(r"book\s*entity"))

@@ -44,15 +44,6 @@ def test_a_word_has_the_tag_of_its_first_piece():
     assert spans(found(tagger, TEXT)) == [(0, 3, "DET"), (4, 10, "NOUN"), (11, 16, "VERB")]
 
 
-def test_the_entities_of_a_model_are_parts_of_the_text(load):
-    run = load("entities")["token-classification"].run
-    entities = found(run, TEXT)
-    assert entities and all(TEXT[one["start"] : one["end"]] == one["text"] for one in entities)
-    assert all(one["end"] <= other["start"] for one, other in zip(entities, entities[1:], strict=False))
-    with pytest.raises(UserError, match="The text has 102 tokens, and the model reads 64"):
-        found(run, "dog " * 100)
-
-
 def test_a_selection_is_marked_as_whole_words_and_replaces_what_it_overlaps():
     entities = mark(TEXT, [], (5, 8))
     assert spans(entities) == [(4, 10, "entity")]

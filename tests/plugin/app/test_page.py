@@ -76,16 +76,10 @@ def test_models_that_ask_for_types_and_models_of_pairs_show_their_relations(name
     assert notes(functions["read"](TEXT, "", state, 1.1))[0].count("with a probability of 1.1 or more.") == 1
 
 
-def test_a_tagger_reads_a_text_once_so_that_visitors_may_unmark(open_page):
+def test_a_tagger_reads_a_text_once_until_it_changes(open_page):
     _, functions = open_page("entities")
-    (state,) = values_of(functions["read"](TEXT, "", ("", [])), "state")
-    assert state[0] == TEXT and state[1]
-    values = functions["read"](TEXT, "", (TEXT, []))
-    assert values_of(values, "state") == [(TEXT, [])]
-
-
-def test_a_text_that_comes_back_is_read_anew(open_page):
-    _, functions = open_page("entities")
+    # A visitor has unmarked what it found.
+    assert values_of(functions["read"](TEXT, "", (TEXT, [])), "state") == [(TEXT, [])]
     first = values_of(functions["read"](TEXT, "", ("", [])), "state")
     (state,) = values_of(functions["on_mark"]("a dog", "", first[0], (2, 5)), "state")
     assert [one["text"] for one in state[1]] == ["dog"]
