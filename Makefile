@@ -114,7 +114,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,app,crf,onnx,parsing,tagging,spacy,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,app,crf,onnx,parsing,oracles,spacy,integrations]"
 	@touch $@
 
 .venv/.site: .venv/.ready
@@ -122,7 +122,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,parsing,tagging]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,parsing,oracles]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from seqeval.metrics.sequence_labeling import get_entities
 from transformers import pipeline
 
 from msattn.data.ranking import read_ranking
 from msattn.data.tagged_words import read_tagged_words
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.calibration import calibration_gap, expected_calibration_error, fit_temperature
+from msattn.metrics.tagging import entity_spans
 from msattn.training.model_card import markdown_text
 
 # Examples and labels that a card lists, and the fewest examples of such a label.
@@ -82,11 +82,11 @@ def tagging(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     wrong: list[str] = []
     for words, gold, own in zip(data["words"], data["tags"], found, strict=False):
         starts = np.cumsum([0, *(len(word) + 1 for word in words)])
-        truth = {(starts[a], starts[b + 1] - 1, kind) for kind, a, b in get_entities(gold)}
+        truth = {(starts[a], starts[b] - 1, kind) for a, b, kind in entity_spans(gold)}
         for entity in tag(" ".join(words)):
             scores.append(float(entity["score"]))
             right.append((entity["start"], entity["end"], entity["entity_group"]) in truth)
-        gold, own = ({(kind, " ".join(words[a : b + 1])) for kind, a, b in get_entities(tags)} for tags in (gold, own))
+        gold, own = ({(kind, " ".join(words[a:b])) for a, b, kind in entity_spans(tags)} for tags in (gold, own))
         rows += [{"gold": kind, "prediction": kind if (kind, text) in own else ""} for kind, text in gold]
         if gold != own and len(wrong) < LISTED:
             wrong.append(f"- {markdown_text(' '.join(words))}: {_entities(gold)}; tagged {_entities(own)}")

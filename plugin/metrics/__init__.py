@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from msattn.errors import UserError
 from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
 from msattn.metrics.submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
 
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from msattn.metrics.relations import score_relations
     from msattn.metrics.tagging import score_tags
 
-METRICS = {
-    "semeval2010_task8": "SemEval2010Task8",
-    "relation_classification": "RelationClassification",
-    "dependency_parsing": "DependencyParsing",
-    "glue": "Glue",
-}
-"""The metrics that [`load`] knows, and their classes."""
-
 # Most of them need packages of the extra `train`.
 _LAZY = {
     "expected_calibration_error": "calibration",
@@ -41,7 +32,6 @@ _LAZY = {
 }
 
 __all__ = [
-    "METRICS",
     "SEMEVAL_LABELS",
     "expected_calibration_error",
     "load",
@@ -92,7 +82,6 @@ def load(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.M
     {'accuracy': 0.5}
     ```
     """
-    if name not in METRICS:
-        raise UserError(f"{name!r} is not a metric of msattn; choose from {', '.join(METRICS)}.")
-    module = import_module(f".{name}.{name}", __name__)
-    return getattr(module, METRICS[name])(config_name=config_name, **kwargs)
+    from msattn.metrics.evaluate_metric import MsattnMetric
+
+    return MsattnMetric(config_name=config_name if name == "glue" else name, **kwargs)

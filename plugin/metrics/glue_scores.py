@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from msattn.errors import UserError, extra
 
 with extra("train"):
     from scipy import stats
-    from sklearn import metrics
+    from sklearn.metrics import f1_score, matthews_corrcoef
 
-# Class ids, or scores.
-Values = Sequence | np.ndarray
+GLUE_SCORES = tuple("cola sst2 mrpc stsb qqp mnli mnli_matched mnli_mismatched ax qnli rte wnli".split())
+"""The tasks that have scores."""
 
 
-def score_glue(task: str, predictions: Values, references: Values) -> dict[str, float]:
+def score_glue(task: str, predictions: Sequence | np.ndarray, references: Sequence | np.ndarray) -> dict[str, float]:
     """
     The scores of a GLUE task.
 
@@ -49,38 +49,16 @@ def score_glue(task: str, predictions: Values, references: Values) -> dict[str, 
             f"there are {len(predictions)} predictions for {len(references)} references; give one each, and at least "
             "one."
         )
-    return GLUE_SCORES[task](predictions, references)
-
-
-def _accuracy(predictions: Values, references: Values) -> dict[str, float]:
-    return {"accuracy": float(metrics.accuracy_score(references, predictions))}
-
-
-def _accuracy_and_f1(predictions: Values, references: Values) -> dict[str, float]:
-    f1 = float(metrics.f1_score(references, predictions, zero_division=0))
-    return {**_accuracy(predictions, references), "f1": f1}
-
-
-def _matthews(predictions: Values, references: Values) -> dict[str, float]:
-    return {"matthews_correlation": float(metrics.matthews_corrcoef(references, predictions))}
-
-
-def _correlations(predictions: Values, references: Values) -> dict[str, float]:
-    found, true = (np.asarray(values, dtype=np.float64) for values in (predictions, references))
-    if np.ptp(found) == 0 or np.ptp(true) == 0:
-        return {"pearson": 0.0, "spearmanr": 0.0}
-    return {
-        "pearson": float(stats.pearsonr(found, true)[0]),
-        "spearmanr": float(stats.spearmanr(found, true)[0]),
-    }
-
-
-GLUE_SCORES: dict[str, Callable[[Values, Values], dict[str, float]]] = {
-    "cola": _matthews,
-    "ax": _matthews,
-    "sst2": _accuracy,
-    "mrpc": _accuracy_and_f1,
-    "qqp": _accuracy_and_f1,
-    "stsb": _correlations,
-    **dict.fromkeys(("mnli", "mnli_matched", "mnli_mismatched", "qnli", "rte", "wnli"), _accuracy),
-}
+    found, true = np.asarray(predictions), np.asarray(references)
+    if task == "stsb":
+        if np.ptp(found) == 0 or np.ptp(true) == 0:
+            return {"pearson": 0.0, "spearmanr": 0.0}
+        found, true = found.astype(np.float64), true.astype(np.float64)
+        correlations = {"pearson": stats.pearsonr, "spearmanr": stats.spearmanr}
+        return {name: float(correlation(found, true)[0]) for name, correlation in correlations.items()}
+    if task in ("cola", "ax"):
+        return {"matthews_correlation": float(matthews_corrcoef(true, found))}
+    scores = {"accuracy": float((found == true).mean())}
+    if task in ("mrpc", "qqp"):
+        scores["f1"] = float(f1_score(true, found, zero_division=0))
+    return scores

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msattn.errors import UserError
 
@@ -226,6 +226,15 @@ class SemEvalScores:
     directed: Evaluation
     undirected: Evaluation
     official: Evaluation
+
+    def as_dict(self) -> dict[str, Any]:
+        """The official scores in percent, those of each relation, and the other two evaluations."""
+        relations = {
+            label.lstrip("_"): {"precision": row.precision, "recall": row.recall, "f1": row.f1, "support": row.actual}
+            for label, row in self.official.relations.items()
+        }
+        others = {"directed": self.directed.as_dict(), "undirected": self.undirected.as_dict()}
+        return {**self.official.as_dict(), "relations": relations, **others}
 
     def report(self) -> str:
         """The full report of the official scorer, line by line."""

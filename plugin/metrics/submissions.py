@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
 from msattn.metrics.semeval import SEMEVAL_LABELS
 
@@ -45,21 +46,15 @@ def read_semeval_answers(path: str | Path) -> dict[str, str]:
         UserError: The file cannot be read, or a line is not `id TAB label`, or has an unknown label or a repeated id.
     """
     answers: dict[str, str] = {}
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: the file cannot be read ({getattr(error, 'strerror', None) or error}).") from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        identifier, _, label = line.partition("\t")
-        if not line and number > text.count("\n"):
-            break
+    for where, line in text_lines(path):
+        identifier, _, label = line.rstrip("\n").partition("\t")
         if not re.fullmatch("[0-9]{1,9}", identifier) or label not in SEMEVAL_LABELS:
             raise UserError(
-                f"{path}, line {number}: {shown(line)} is not an id, a TAB and a label of SemEval-2010 Task 8 "
-                "such as 'Cause-Effect(e1,e2)' or 'Other'."
+                f"{where}: {shown(line)} is not an id, a TAB and a label of SemEval-2010 Task 8 such as "
+                "'Cause-Effect(e1,e2)' or 'Other'."
             )
         if identifier in answers:
-            raise UserError(f"{path}, line {number}: the id {identifier} is there twice; give every id once.")
+            raise UserError(f"{where}: the id {identifier} is there twice; give every id once.")
         answers[identifier] = label
     return answers
 

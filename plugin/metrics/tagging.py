@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from types import ModuleType
+
+import numpy as np
 
 from msattn.errors import extra
 
@@ -15,8 +16,8 @@ with extra("train"):
 Tags = Sequence[Sequence[str]]
 
 ENTITY_TAG = re.compile(r"O|[BIESLU]-.+")
-# seqeval supports IOBES, but not BILOU.
-BILOU = {"L-": "E-", "U-": "S-"}
+# The last and the only word of an entity in BILOU, by their names in IOBES.
+BILOU = {"L": "E", "U": "S"}
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
@@ -25,16 +26,24 @@ def marks_entities(tags: Iterable[str]) -> bool:
     return bool(tags) and all(map(ENTITY_TAG.fullmatch, tags))
 
 
-def entity_scorer() -> ModuleType:
+def entity_spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """
-    The metrics of the package seqeval.
+    Finds the entities of a sentence as conlleval does, which takes an I of another type for a B.
 
-    Raises:
-        ImportError: The package is not installed.
+    Args:
+        tags (`Sequence[str]`): The tag of each word, in IOB, IOBES or BILOU.
+
+    Yields:
+        `tuple[int, int, str]`: The first word, the word behind the last one, and the type.
     """
-    with extra("tagging"):
-        from seqeval import metrics
-    return metrics
+    start, before, kind = 0, "O", ""
+    for place, tag in enumerate([*tags, "O"]):
+        sign, of = BILOU.get(tag[0], tag[0]), tag[2:]
+        begins = sign != "O" and (sign in "BS" or before in "ESO" or of != kind)
+        if before != "O" and (begins or sign == "O"):
+            yield start, place, kind
+        start = place if begins else start
+        before, kind = sign, of
 
 
 def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str, float]:
@@ -51,10 +60,8 @@ def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str,
     """
     scores = {"accuracy": float(accuracy_score([*chain(*references)], [*chain(*predictions)]))}
     if entities:
-        scorer = entity_scorer()
-        sentences = _iobes(references), _iobes(predictions)
-        for name in ("precision", "recall", "f1"):
-            scores[name] = float(getattr(scorer, f"{name}_score")(*sentences, zero_division=0))
+        true, found = _entities(references), _entities(predictions)
+        scores |= zip(("precision", "recall", "f1"), _scores(true, found), strict=True)
     return scores
 
 
@@ -62,10 +69,30 @@ def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
     """A text table of precision, recall and F1 by entity type or by tag; arguments as for [`score_tags`]."""
     if not entities:
         return classification_report([*chain(*references)], [*chain(*predictions)], digits=4, zero_division=0)
-    if not marks_entities(chain(*references, *predictions)):
+    true, found = _entities(references), _entities(predictions)
+    kinds = sorted({kind for *_, kind in true | found})
+    if not kinds:
         return "there is no entity, neither true nor predicted\n"
-    return entity_scorer().classification_report(_iobes(references), _iobes(predictions), digits=4, zero_division=0)
+    rows = [_scores(*({each for each in side if each[-1] == kind} for side in (true, found))) for kind in kinds]
+    support = [sum(each[-1] == kind for each in true) for kind in kinds]
+    macro = np.mean(rows, axis=0)
+    weighted = np.average(rows, axis=0, weights=support) if true else np.zeros(3)
+    names = [*kinds, "micro avg", "macro avg", "weighted avg"]
+    rows, support = [*rows, _scores(true, found), macro, weighted], [*support, *[len(true)] * 3]
+    width = max(map(len, names))
+    lines = [f"{'':>{width}}  {'precision':>9} {'recall':>9} {'f1-score':>9} {'support':>9}", ""]
+    for name, scores, count in zip(names, rows, support, strict=True):
+        lines += [""] * (name == "micro avg")
+        lines += [f"{name:>{width}}  " + " ".join(f"{score:9.4f}" for score in scores) + f" {count:9}"]
+    return "\n".join(lines) + "\n"
 
 
-def _iobes(sentences: Tags) -> list[list[str]]:
-    return [[BILOU.get(tag[:2], tag[:2]) + tag[2:] for tag in sentence] for sentence in sentences]
+def _scores(true: set, found: set) -> tuple[float, float, float]:
+    """Precision, recall and F1; 0 where nothing is found, or nothing is there."""
+    right = len(true & found)
+    return right / max(len(found), 1), right / max(len(true), 1), 2 * right / max(len(true) + len(found), 1)
+
+
+def _entities(sentences: Tags) -> set[tuple[int, int, int, str]]:
+    """The entities: sentence, first word, word behind the last one, type."""
+    return {(number, *entity) for number, tags in enumerate(sentences) for entity in entity_spans(tags)}

@@ -25,14 +25,14 @@ def test_semeval_answers_with_crlf_and_bom(tmp_path):
         ("2\tCause-Effect(e1, e2)", "Cause-Effect"),
         ("2\tMessage-Topc(e1,e2)", "Message-Topc"),
         ("two\tOther", "two"),
-        ("", "''"),
+        ("", "is not an id"),
         ("1\tOther", "id 1 is there twice"),
     ],
 )
 def test_malformed_answers_name_file_and_line(tmp_path, second, message):
     path = tmp_path / "answers.txt"
     path.write_text(f"1\tOther\n{second}\n3\tOther\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"answers\.txt, line 2: ") as error:
+    with pytest.raises(UserError, match=r"answers\.txt:2: ") as error:
         read_semeval_answers(path)
     assert message in str(error.value)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import sys
+import random
+from itertools import chain
 
 import pytest
 
@@ -59,8 +60,22 @@ def test_report_of_entities():
     assert tagging_report([["O"]], [["O"]], entities=True) == "there is no entity, neither true nor predicted\n"
 
 
-def test_without_seqeval_parts_of_speech_are_scored_and_entities_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "seqeval", None)
-    assert score_tags([["NOUN", "VERB"]], [["NOUN", "NOUN"]], entities=False) == {"accuracy": 0.5}
-    with pytest.raises(ImportError, match=r"pip install 'msattn\[tagging\]'"):
-        score_tags([["B-LOC"]], [["O"]], entities=True)
+@pytest.mark.parametrize("signs", ["BI", "BIES", "BILU", "BIESLU"])
+def test_scores_and_reports_are_those_of_seqeval(signs):
+    seqeval = pytest.importorskip("seqeval.metrics")
+    draw = random.Random(0)
+    tags = ["O", *(f"{sign}-{kind}" for sign in signs for kind in ("person", "a-b"))]
+
+    def iobes(sentences):  # it knows no BILOU
+        return [[tag.replace("L-", "E-").replace("U-", "S-") for tag in sentence] for sentence in sentences]
+
+    for _ in range(100):
+        gold = [draw.choices(tags, k=draw.randint(1, 6)) for _ in range(3)]
+        found = [draw.choices(tags, k=len(sentence)) for sentence in gold]
+        scores = score_tags(gold, found, entities=True)
+        for name in ("precision", "recall", "f1"):
+            expected = getattr(seqeval, f"{name}_score")(iobes(gold), iobes(found), zero_division=0)
+            assert scores[name] == pytest.approx(expected, abs=1e-12)
+        if marks_entities(chain(*gold)):
+            report = seqeval.classification_report(iobes(gold), iobes(found), digits=4, zero_division=0)
+            assert tagging_report(gold, found, entities=True) == report
