@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer, TrainingArguments
-from transformers.trainer_utils import PredictionOutput
+from transformers.trainer_utils import PredictionOutput, TrainOutput
 
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
@@ -56,6 +56,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
         self.new_layers_learning_rate = new_layers_learning_rate
         self.embedding_learning_rate = embedding_learning_rate
+        self._terminated: int | None = None
         self.args.logging_nan_inf_filter = False  # it would hide what `log` stops at
         if embedding_learning_rate == 0:  # saves their gradients, too
             self.model.get_input_embeddings().requires_grad_(False)
@@ -105,6 +106,22 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         labels = None if output.label_ids is None else output.label_ids[back]
         return PredictionOutput(output.predictions[back], labels, output.metrics)
 
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """
+        As in [`Trainer`].
+
+        Raises:
+            UserError: SIGTERM ended the training (`--enable_jit_checkpoint`): a model that is half trained is neither
+                saved as the result nor scored.
+        """
+        output = super().train(*args, **kwargs)
+        if self._terminated is not None:
+            raise UserError(
+                f"stopped by SIGTERM: checkpoint-{self._terminated} is saved to {self.args.output_dir}; the same "
+                "command with --resume_from_checkpoint last goes on from it."
+            )
+        return output
+
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """
         As in [`Trainer`].
@@ -130,6 +147,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self._check_weights()
+        # A checkpoint that the schedule did not ask for is that of a signal.
+        if self.control.should_training_stop and not self.control.should_save:
+            self._terminated = self.state.global_step
         super()._save_checkpoint(*args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, TrainingArguments
+from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
 
 from msattn.errors import UserError
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler
@@ -181,3 +181,18 @@ def test_a_weight_that_is_not_finite_is_not_saved(tmp_path):
     with pytest.raises(UserError, match=r"^step 2: a weight is NaN or infinite"):
         trainer.train()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-1"]
+
+
+def test_a_signal_ends_the_run_with_a_checkpoint(tmp_path):
+    """SIGTERM itself is handled by Transformers, some seconds later."""
+    trainer = broken_trainer(tmp_path, max_steps=4, save_strategy="no", enable_jit_checkpoint=True)
+    jit = next(one for one in trainer.callback_handler.callbacks if type(one).__name__ == "JITCheckpointCallback")
+
+    class Signal(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            jit.jit_manager.is_checkpoint_requested = state.global_step == 2
+
+    trainer.add_callback(Signal)
+    with pytest.raises(UserError, match="stopped by SIGTERM: checkpoint-2 is saved to"):
+        trainer.train()
+    assert (tmp_path / "checkpoint-2" / "optimizer.pt").exists() and not (tmp_path / "model.safetensors").exists()
