@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if fused:
                 model_class = family_class(config, MultiScaleForSequenceClassification)
             fields["ignore_mismatched_sizes"] = model_args.ignore_mismatched_sizes
-            model = load_model(model_class, model_args, tokenizer, **fields)
+            model = load_model(model_class, model_args, tokenizer, complete=not args.do_train, **fields)
             if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
                 model.config.pad_token_id = tokenizer.pad_token_id
         if getattr(model.config, "sentence_pairs", False) and len(columns) == 1:

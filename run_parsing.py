@@ -168,6 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model_class,
             model_args,
             tokenizer,
+            complete=not args.do_train,
             root="token" if has_root(tokenizer) else "learned",
             word_tags=tags or None,
             **{name: value for name in PARSER if (value := getattr(model_args, name)) is not None},

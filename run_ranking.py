@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             AutoModelForSequenceClassification,
             model_args,
             tokenizer,
+            complete=not args.do_train,
             ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             problem_type="multi_label_classification",
             **label_fields(["relevant"]),

@@ -170,7 +170,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         set_seed(args.seed)
         fields = head_fields(model_args.head, model_args, config)
         general = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
-        model = load_model(family_class(config, general), model_args, tokenizer, **fields, **label_fields(labels))
+        model = load_model(
+            family_class(config, general),
+            model_args,
+            tokenizer,
+            complete=not args.do_train,
+            **fields,
+            **label_fields(labels),
+        )
         model.config.negative_label = negative or ""
         if not pairwise:
             model.config.entity_markers = style

@@ -142,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 AutoModelForTokenClassification,
                 model_args,
                 tokenizer,
+                complete=not args.do_train,
                 **label_fields(tags),
                 ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             )

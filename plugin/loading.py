@@ -11,7 +11,7 @@ from msattn.command_line import user_mistakes
 from msattn.errors import UserError
 from msattn.onnx.runtime import OnnxModel, is_exported
 from msattn.training.arguments import ModelArguments
-from msattn.training.checkpoints import load_config, load_tokenizer
+from msattn.training.checkpoints import load_config, load_model, load_tokenizer
 
 
 class Trained(NamedTuple):
@@ -52,27 +52,4 @@ def load_trained(name: str, fallback: type | None = None) -> Trained:
             return Trained(fallback, fallback.from_pretrained(name).eval(), tokenizer)
         if is_exported(name):
             return Trained(auto_class, OnnxModel(name), tokenizer)
-        model, loading = auto_class.from_pretrained(name, output_loading_info=True)
-    refuse_missing_weights(name, loading)
-    known = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > known:
-        raise UserError(f"{name}: the tokenizer has {len(tokenizer)} tokens, and the model knows {known} of them.")
-    return Trained(auto_class, model.eval(), tokenizer)
-
-
-def refuse_missing_weights(name: str, loading: dict[str, Any]) -> None:
-    """
-    Refuses a checkpoint that would answer at random.
-
-    Args:
-        name (`str`): The checkpoint.
-        loading (`dict[str, Any]`): What `from_pretrained(..., output_loading_info=True)` returns beside the model.
-
-    Raises:
-        UserError: The checkpoint lacks weights of the model.
-    """
-    if missing := sorted(loading["missing_keys"]):
-        raise UserError(
-            f"{name}: the checkpoint lacks {missing[0]} and {len(missing) - 1} other weights, which would be random; "
-            "give one that was fine-tuned for the task."
-        )
+        return Trained(auto_class, load_model(auto_class, source, tokenizer, complete=True).eval(), tokenizer)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
 from msattn.data.files.arrow_tables import rows_to_dataset
-from msattn.data.files.conllu import ConlluToken, conllu_sentences
+from msattn.data.files.conllu import ConlluToken, conllu_sentences, refuse_conllu_row
 from msattn.data.files.conllu_lines import conllu_lines
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError, shown
@@ -68,28 +67,6 @@ def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     return _text_rows(path) if is_text_file(path) else _conllu_rows(path)
 
 
-def treebank_chunks(
-    path: str | os.PathLike, sentences: int, most: int | None = None
-) -> Iterator[list[dict[str, Any]]]:
-    """
-    Reads a treebank in chunks, for [`to_treebank`].
-
-    Args:
-        path (`str` or `os.PathLike`): As for [`read_treebank`].
-        sentences (`int`): The number of sentences of a chunk; the last one may have fewer.
-        most (`int`, *optional*): The number of sentences to read, at most.
-
-    Yields:
-        `list[dict[str, Any]]`: The rows of a chunk.
-
-    Raises:
-        UserError: As for [`read_treebank`], when the reading comes to the line.
-    """
-    rows = islice(treebank_rows(path), most)
-    while chunk := list(islice(rows, sentences)):
-        yield chunk
-
-
 def to_treebank(rows: Iterable[dict[str, Any]], source: str = "treebank") -> Dataset:
     """
     The dataset of [`read_treebank`] from some of the rows.
@@ -129,6 +106,7 @@ def is_text_file(path: str | os.PathLike) -> bool:
 
 def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for number, (where, line) in enumerate(text_lines(path), start=1):
+        refuse_conllu_row(line, where)
         # Splits at the white space of the format only: a no-break space may be part of a word.
         words = [word for word in re.split("[ \t\n]+", line) if word]
         if words:

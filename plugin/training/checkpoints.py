@@ -90,6 +90,7 @@ def load_model(
     model_class: type[PreTrainedModel],
     args: ModelArguments,
     tokenizer: PreTrainedTokenizerBase,
+    complete: bool = False,
     **fields: Any,
 ) -> PreTrainedModel:
     """
@@ -99,23 +100,32 @@ def load_model(
         model_class (`type`): A model class or an Auto class.
         args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
+        complete (`bool`, *optional*, defaults to `False`): Refuse a checkpoint that lacks weights.
         **fields: Further fields of the configuration.
 
     Raises:
-        UserError: `--config_overrides` contradicts `fields`.
+        UserError: `--config_overrides` contradicts `fields`; or `complete`, and weights or embeddings are missing.
     """
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():
         if json.dumps(given[name]) != json.dumps(fields[name]):
             raise UserError(f"--config_overrides {name}={given[name]}: other arguments say {name}={fields[name]!r}.")
-    model = model_class.from_pretrained(
+    model, loading = model_class.from_pretrained(
         args.model_name_or_path,
         attn_implementation=args.attn_implementation,
+        output_loading_info=True,
         **hub_options(args),
         **(given | fields),
     )
     _warn_of_other_labels(load_config(args), model)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+    new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
+    missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
+    if complete and missing:
+        raise UserError(
+            f"{args.model_name_or_path}: {missing[0]} and {len(missing) - 1} other weights are missing and would be "
+            "random; give a checkpoint that was trained for the task, with its own tokenizer."
+        )
+    if new_tokens > 0:
         model.resize_token_embeddings(len(tokenizer))
     return model
 

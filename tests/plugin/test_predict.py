@@ -203,7 +203,7 @@ def test_a_checkpoint_without_its_classifier_answers_nothing(checkpoints, tmp_pa
     missing = [weight for weight in weights if weight.startswith(("classifier", "relations.states.head"))]
     kept = {weight: weights[weight] for weight in weights if weight not in missing}
     save_file(kept, tmp_path / name / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match=f"{name}: the checkpoint lacks {missing[0]}"):
+    with pytest.raises(UserError, match=f"{name}: {min(missing)} and .* missing"):
         main([str(tmp_path / name), str(tmp_path / "none.txt")])
 
 
@@ -212,7 +212,7 @@ def test_a_tokenizer_of_another_model_is_refused(checkpoints, tmp_path):
     tokenizer = tiny_tokenizer()
     tokenizer.add_tokens(["unseen"])
     tokenizer.save_pretrained(tmp_path / "classes")
-    with pytest.raises(UserError, match=r"the tokenizer has \d+ tokens, and the model knows"):
+    with pytest.raises(UserError, match="embeddings of tokens and .* missing"):
         main([str(tmp_path / "classes"), str(tmp_path / "none.txt")])
 
 

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, pipeline
 
-from msattn import AutoModelForRelationExtraction, UserError
+from msattn import AutoModelForRelationExtraction
 from msattn.data.relations import read_relations
 from tests.scripts.relation_runs import arguments, logged, read_json, run, same_weights
 
@@ -210,5 +210,3 @@ def test_pairwise_attention(features, demo, tmp_path):
     for result, expected in zip(extract(rows, batch_size=3), alone, strict=True):
         assert result["score"] == pytest.approx(expected["score"], abs=1e-5)
         assert {**result, "score": 0} == {**expected, "score": 0}
-    with pytest.raises(UserError, match="no fusion attention to return"):
-        extract(rows[0], output_attentions=True)
