@@ -1,1 +1,0 @@
-"""Dataclasses that define the command-line arguments."""
