@@ -123,6 +123,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint, or the family of a model to be trained from scratch.
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
+        if fresh and model_args.head is not None:
+            raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         fused = not fresh and sentences.is_fused(model_args.head, config)
 
         # Data: one or two texts and a label in each row.

