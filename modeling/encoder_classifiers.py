@@ -17,6 +17,7 @@ from ..configuration.scratch_encoder import ScratchEncoderConfig
 from .classification_node import classification_node, pair_features, split_pairs
 from .crf import best_sequence_scores, crf_layer, crf_loss
 from .hub_export import HubExportMixin
+from .new_layers import classifier_dropout
 from .real_tokens import checked_mask
 
 
@@ -44,7 +45,7 @@ class EncoderForSequenceClassification(HubExportMixin, PreTrainedModel):
         node = 2 * config.hidden_size
         self.dense = nn.Linear(4 * node if config.sentence_pairs else node, config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
-        self.dropout = classifier_dropout(config)
+        self.dropout = nn.Dropout(classifier_dropout(config))
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
@@ -116,7 +117,7 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         setattr(self, self.base_model_prefix, self._encoder_class(config))
-        self.dropout = classifier_dropout(config)
+        self.dropout = nn.Dropout(classifier_dropout(config))
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.crf = crf_layer(config.num_labels) if config.crf else None
         self.post_init()
@@ -170,7 +171,9 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         if self.crf is not None:
             attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
             if labels is not None:
-                loss = self._crf_loss(logits, labels, attention_mask, kwargs.get("num_items_in_batch"))
+                tags = kwargs.get("num_items_in_batch")
+                tags = (labels != -100).sum().clamp_min(1) if tags is None else tags
+                loss = crf_loss(self.crf, logits, labels, attention_mask).sum() / tags
             if not self.training:
                 logits = best_sequence_scores(self.crf, logits, attention_mask)
         elif labels is not None:
@@ -179,21 +182,6 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-    def _crf_loss(
-        self,
-        logits: torch.Tensor,
-        labels: torch.Tensor,
-        attention_mask: torch.Tensor,
-        tags: torch.Tensor | int | None,
-    ) -> torch.Tensor:
-        tags = (labels != -100).sum().clamp_min(1) if tags is None else tags
-        return crf_loss(self.crf, logits, labels, attention_mask).sum() / tags
-
-
-def classifier_dropout(config: ScratchEncoderConfig) -> nn.Dropout:
-    """Dropout at the rate `config.classifier_dropout`, or `config.hidden_dropout_prob` if that is `None`."""
-    return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
 
 
 __all__ = ["EncoderForSequenceClassification", "EncoderForTokenClassification"]

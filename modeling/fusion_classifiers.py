@@ -13,6 +13,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
 from .hub_export import HubExportMixin
+from .new_layers import classifier_dropout
 
 
 @dataclass
@@ -69,7 +70,7 @@ class _FusionClassifier(HubExportMixin, PreTrainedModel):
                 f'pooling="cls" reads the first token, which sees no other in a causal encoder such as '
                 f'{config.encoder.model_type!r}; use "mean", "max" or "last"'
             )
-        self.dropout = classifier_dropout(config)
+        self.dropout = nn.Dropout(classifier_dropout(config))
         width = 2 * config.hidden_size if self.pooling == "entity_start" else config.hidden_size
         setattr(self, self._classifier_name, nn.Linear(width, config.num_labels))
         self.post_init()
@@ -194,11 +195,6 @@ class FusionForSequenceClassification(_FusionClassifier):
         )
 
 
-def classifier_dropout(config: Any) -> nn.Dropout:
-    """Dropout at the rate `config.classifier_dropout`, or `config.hidden_dropout_prob` if that is `None`."""
-    return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
-
-
 def pool(
     hidden_states: torch.Tensor,
     attention_mask: torch.Tensor,
@@ -246,6 +242,5 @@ __all__ = [
     "FusionForSequenceClassification",
     "MultiScaleClassifierOutput",
     "MultiScaleModelOutput",
-    "classifier_dropout",
     "pool",
 ]

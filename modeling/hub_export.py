@@ -10,9 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +27,6 @@ _HUB_ARGUMENTS = (
     "tags",
 )
 _PACKAGE = Path(__file__).parents[1]
-_SHARD = re.compile(r".+-\d{5}-of-\d{5}\.safetensors")
 
 
 def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
@@ -90,41 +87,12 @@ def _flattened(file: Path) -> tuple[str, list[Path]]:
     return "".join(lines), imported
 
 
-@contextmanager
-def replaced_when_complete(folder: str | os.PathLike) -> Iterator[Path]:
-    """
-    Yield an empty folder whose files move into `folder` when the block ends without an error.
-
-    A write that fails half-way, for example on a full disk, leaves the files of the last good save untouched. Shards
-    of an earlier save that the new one does not replace are deleted.
-
-    Args:
-        folder (`str` or `os.PathLike`): Created if needed.
-    """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for killed in target.glob("_saving-*"):  # what a process that was killed has left
-        shutil.rmtree(killed, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="_saving-", dir=target) as name:
-        staging = Path(name)
-        yield staging
-        files = list(staging.iterdir())
-        for file in files:
-            os.replace(file, target / file.name)
-        if any(file.suffix == ".safetensors" for file in files):
-            written = {file.name for file in files}
-            for file in target.iterdir():
-                if _SHARD.fullmatch(file.name) and file.name not in written:
-                    file.unlink()
-
-
 class HubExportMixin:
     """
     Make `save_pretrained` and `push_to_hub` write checkpoints that load without this package.
 
     Derive from it before the `PreTrainedModel` class. The checkpoint then holds the source files that the class needs,
-    and an `auto_map` in `config.json` that names them for `trust_remote_code=True`. All files are first written to a
-    temporary folder and moved when complete.
+    and an `auto_map` in `config.json` that names them for `trust_remote_code=True`.
 
     Classes defined outside of the package of this file are saved as Transformers does.
     """
@@ -163,7 +131,9 @@ class HubExportMixin:
             )
 
         hub_arguments = {name: kwargs.pop(name) for name in _HUB_ARGUMENTS if name in kwargs}
-        with replaced_when_complete(save_directory) as folder, self._exported_code(folder):
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._exported_code(folder):
             super().save_pretrained(folder, state_dict=state_dict, **kwargs)  # type: ignore[misc]
         if push_to_hub:
             hub_arguments.setdefault("repo_id", Path(save_directory).resolve().name)

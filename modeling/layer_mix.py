@@ -30,17 +30,10 @@ class LayerMix(nn.Module):
 
         Returns:
             `torch.Tensor` of shape `(..., width)`
-
-        Raises:
-            ValueError: There is another number of layers.
         """
-        if len(layers) != len(self.weight):
-            raise ValueError(f"the mix is of {len(self.weight)} layers, got the hidden states of {len(layers)}")
         weights = self.scale * self.weight.softmax(dim=0)
-        return sum(
-            (weight * states.to(layers[-1].device) for weight, states in zip(weights[1:], layers[1:], strict=True)),
-            weights[0] * layers[0].to(layers[-1].device),
-        )
+        device = layers[-1].device
+        return sum(weight * states.to(device) for weight, states in zip(weights, layers, strict=True))  # type: ignore
 
 
 __all__ = ["LayerMix"]

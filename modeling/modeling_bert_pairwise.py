@@ -8,7 +8,8 @@ from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
 from .hub_export import HubExportMixin
-from .pairwise_models import PairwiseParserOutput, PairwiseParsing, PairwiseRelations
+from .pairwise_parsing import PairwiseParserOutput, PairwiseParsing
+from .pairwise_relations import PairwiseRelations
 
 
 class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):

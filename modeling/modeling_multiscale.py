@@ -17,9 +17,9 @@ from .fusion_classifiers import (
     FusionForRelationExtraction,
     FusionForSequenceClassification,
     MultiScaleModelOutput,
-    classifier_dropout,
 )
 from .multiscale_fusion import FusionStack
+from .new_layers import classifier_dropout
 from .real_tokens import checked_mask
 
 
@@ -167,7 +167,7 @@ class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.multiscale = MultiScaleModel(config)
-        self.dropout = classifier_dropout(config)
+        self.dropout = nn.Dropout(classifier_dropout(config))
         self.multiscale_classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 

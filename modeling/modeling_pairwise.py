@@ -8,7 +8,8 @@ from transformers import PreTrainedModel
 
 from ..configuration.configuration_pairwise import PairwiseConfig
 from .any_encoder import AnyEncoderPreTrainedModel, encoder_class
-from .pairwise_models import PairwiseParsing, PairwiseRelations
+from .pairwise_parsing import PairwiseParsing
+from .pairwise_relations import PairwiseRelations
 
 
 class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):

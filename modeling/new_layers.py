@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 from transformers.utils import logging
 
@@ -9,6 +11,11 @@ logger = logging.get_logger(__name__)
 
 # Parts of PEFT's modules that stay as they are on purpose.
 _KEPT = ("original_module", "base_layer")
+
+
+def classifier_dropout(config: Any) -> float:
+    """`config.classifier_dropout`, or `config.hidden_dropout_prob` if it is `None`."""
+    return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
 
 
 def new_modules(model: nn.Module, encoder_path: str) -> list[str]:
@@ -54,4 +61,4 @@ def check_new_layers(model: nn.Module, encoder_path: str) -> None:
             logger.warning(f"{module}.{frozen[0]} is new and random, and is not trained; {advice}")
 
 
-__all__ = ["check_new_layers", "new_modules"]
+__all__ = ["check_new_layers", "classifier_dropout", "new_modules"]

@@ -1,84 +1,33 @@
-"""Parsing and relation classification from pairwise scores, whatever encoder is below."""
+"""An encoder with pairwise scores on top, for parsing and for relation classification."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
 
 from .attention_maps import gives_attentions
-from .attention_reader import AttentionReader, ask_for_maps
+from .attention_reader import AttentionReader
 from .hub_export import HubExportMixin
 from .layer_mix import LayerMix
-from .pairwise_scores import PairwiseScores, relations_of_arcs
-from .real_tokens import checked_mask
-from .tag_layers import TagLayers
-from .word_attention import count_words
-from .word_maps import LayerScores, Words
-
-# The score of an impossible arc. Finite, because the softmax over a word without any arc would be NaN otherwise, and
-# representable in every dtype.
-NO_ARC = -1e4
-# The target without a loss.
-IGNORED = -100
-ChooseHeads = Callable[[torch.Tensor], torch.Tensor]
+from .new_layers import classifier_dropout
+from .pairwise_scores import PairwiseScores
 
 
-@dataclass
-class PairwiseParserOutput(ModelOutput):
-    """
-    Output of a [`PairwiseParser`].
-
-    Args:
-        loss (`torch.Tensor` of shape `()`, *optional*): Given `heads` and `relations`, or tags; their sum.
-        arc_scores (`torch.Tensor` of shape `(batch, W + 1, W + 1)`):
-            Rows are heads, columns are dependents, 0 is ROOT. -10,000 where no arc is possible: in column 0, on the
-            diagonal, and beyond the words of a sentence.
-        relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)` or `(batch, W, K)`):
-            Relations of each pair; rows are heads, columns are dependents. [`relations_of_arcs`] selects those of a
-            tree. With `choose_heads`, only those of the chosen arcs, one for each word. While training with the
-            objective `"head_select"`, only those of the arcs in `heads`.
-        hidden_states (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
-        attentions (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
-        tag_logits (`dict[str, torch.Tensor]` of shape `(batch, W, labels)`, *optional*):
-            The labels of words, by column of `config.word_tags`.
-    """
-
-    loss: torch.Tensor | None = None
-    arc_scores: torch.Tensor | None = None
-    relation_logits: torch.Tensor | None = None
-    hidden_states: tuple[torch.Tensor, ...] | None = None
-    attentions: tuple[torch.Tensor, ...] | None = None
-    tag_logits: dict[str, torch.Tensor] | None = None
-
-
-class _PairFeatures(NamedTuple):
-    """The first arguments of [`PairwiseScores`]."""
-
-    hidden_states: torch.Tensor
-    attentions: tuple[torch.Tensor | LayerScores, ...]
-    word_index: torch.Tensor
-
-
-class _PairwiseModel(HubExportMixin, PreTrainedModel):
+class PairwiseModel(HubExportMixin, PreTrainedModel):
     """
     An encoder, frozen or not, and scores that read its states and attention.
 
-    A family derives from its `PreTrainedModel` class first, then from one of the classes below. It defines
-    `_encoder_class`, `_add_encoder` and `encode`, and names the encoder's attribute in `_encoder_name`.
+    A family derives from its `PreTrainedModel` class first, then from [`PairwiseParsing`] or [`PairwiseRelations`].
     """
 
+    # A family defines how an encoder is built (its class, and without a pooler) and called, and where it is.
+    _encoder_class: Any
+    _add_encoder: Any
+    encode: Any
     _encoder_name: ClassVar[str] = "encoder"
     # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
     accepts_loss_kwargs = False
@@ -90,26 +39,6 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
         self._reader = AttentionReader(self._encoder, config)
         self._freeze()
-
-    @staticmethod
-    def _encoder_class(config: Any) -> type[PreTrainedModel]:
-        raise NotImplementedError
-
-    def _add_encoder(self, config: Any) -> None:
-        """Build the encoder, without a pooler."""
-        raise NotImplementedError
-
-    def encode(
-        self,
-        input_ids: torch.Tensor | None,
-        attention_mask: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        position_ids: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """The encoder's output."""
-        raise NotImplementedError
 
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
@@ -127,12 +56,6 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         if self.config.freeze_encoder:
             self._encoder.requires_grad_(False)
 
-    @property
-    def _dropout(self) -> float:
-        """That of the hidden states of words."""
-        config = self.config
-        return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
-
     def _scores(self, num_outputs: int, size: int, learned_root: bool = False) -> PairwiseScores:
         config = self.config
         return PairwiseScores(
@@ -142,7 +65,7 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
             num_heads=config.num_attention_heads,
             scorer=config.scorer,
             size=size,
-            dropout=self._dropout,
+            dropout=classifier_dropout(config),
             word_state=config.word_state,
             attention_scale=config.attention_scale,
             learned_root=learned_root,
@@ -187,407 +110,4 @@ class _PairwiseModel(HubExportMixin, PreTrainedModel):
         return gives_attentions(self._encoder.config._attn_implementation)
 
 
-class PairwiseParsing(_PairwiseModel):
-    """
-    Dependency parsing from pairwise scores.
-
-    Raises:
-        ValueError: `config.features` includes the attention, and an attention implementation other than `"eager"` was
-            requested.
-    """
-
-    _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
-    _hub_pipelines = {
-        "dependency-parsing": ("pipelines/dependency_parsing.py", "DependencyParsingPipeline", "AutoModel")
-    }
-
-    def __init__(self, config: Any):
-        if "att" in config.features:
-            ask_for_maps(config, "words", self._encoder_class(config))
-        super().__init__(config)
-        learned_root = config.root == "learned"
-        if config.objective == "head_select":
-            self.arcs = self._scores(1, config.arc_size, learned_root)
-            self.relations = self._scores(config.num_labels, config.relation_size, learned_root)
-        else:  # NONE is the last
-            self.relations = self._scores(config.num_labels + 1, config.relation_size, learned_root)
-        self.tags: TagLayers | None = None
-        if config.word_tags:
-            sizes = {name: len(labels) for name, labels in config.word_tags.items()}
-            self.tags = TagLayers(sizes, config.hidden_size, self._dropout, config.word_state)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        word_index: torch.Tensor | None = None,
-        heads: torch.Tensor | None = None,
-        relations: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        choose_heads: ChooseHeads | None = None,
-        upos: torch.Tensor | None = None,
-        xpos: torch.Tensor | None = None,
-        feats: torch.Tensor | None = None,
-        lemma: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, ...] | PairwiseParserOutput:
-        r"""
-        Args:
-            attention_mask (`torch.Tensor` of shape `(batch, pieces)`, *optional*): 1 for real pieces, 0 for padding.
-            word_index (`torch.LongTensor` of shape `(batch, pieces)`):
-                The word of each piece: 0 for ROOT, which is the leading special token, then 1 to W, and -1 for other
-                special tokens and padding. With `config.root="learned"`, no piece has the number 0.
-            heads (`torch.LongTensor` of shape `(batch, W)`, *optional*):
-                The head of each word, 0 for ROOT. -100 for padding and unknown heads, which have no loss.
-            relations (`torch.LongTensor` of shape `(batch, W)`, *optional*):
-                The relation of each word to its head, in `[0, config.num_labels)`. -100 for padding and unknown
-                relations, which have no loss.
-            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
-            choose_heads (`Callable`, *optional*):
-                Gets `arc_scores` and returns the head of each word, `(batch, W)`; numbers below 0 count as 0. Only
-                the relations of these arcs are returned, and with `"head_select"` no others are scored.
-            upos, xpos, feats, lemma (`torch.LongTensor` of shape `(batch, W)`, *optional*):
-                The label of each word in a column of `config.word_tags`. -100 for padding and unknown labels, which
-                have no loss.
-
-        Raises:
-            ValueError: `attention_mask` is not `(batch, pieces)`, `word_index` is missing or not `(batch, pieces)`,
-                a sentence has no piece for ROOT though `config.root` is `"token"`, or one though it is `"learned"`,
-                `heads` has fewer words than `word_index`, only one of `heads` and `relations` is given, there are
-                labels of a column that is not in `config.word_tags`, or the encoder returns no attention between all
-                pieces.
-        """
-        columns = {"upos": upos, "xpos": xpos, "feats": feats, "lemma": lemma}
-        tags = {name: labels for name, labels in columns.items() if labels is not None}
-        if unknown := [name for name in tags if name not in (self.config.word_tags or {})]:
-            raise ValueError(f"config.word_tags has no labels of {', '.join(unknown)}")
-        if (heads is None) != (relations is None):
-            raise ValueError("heads and relations must be given together")
-        pieces = checked_mask(input_ids, inputs_embeds, attention_mask).shape
-        if word_index is None or word_index.shape != pieces:
-            got = None if word_index is None else tuple(word_index.shape)
-            raise ValueError(f"word_index must be (batch, pieces) {tuple(pieces)}, got {got}")
-        self._check_root(word_index)
-        num_words = self._count_words(word_index, heads)
-        reads_attention = "att" in self.config.features
-        wanted = self._wants("output_attentions", output_attentions)
-        words = None
-        if reads_attention and not wanted:
-            words = self._words(word_index, num_words, given=heads is not None, chosen=choose_heads is not None)
-        wants_states = self._wants("output_hidden_states", output_hidden_states)
-        outputs, states = self._encode(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            wants_states,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            output_attentions=reads_attention or (wanted and self._gives_attentions),
-            **({} if words is None else {"words": words}),
-            **kwargs,
-        )
-        word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        features = _PairFeatures(states, self._reader.pairs(outputs, words) if reads_attention else (), word_index)
-        possible = self._possible_arcs(word_index, num_words)
-        score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
-        loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
-        tag_logits = None
-        if self.tags is not None:
-            tag_logits = self.tags(states, word_index, num_words)
-            for name, labels in tags.items():
-                of_tag = _mean_loss(tag_logits[name].flatten(0, 1), labels.flatten())
-                loss = of_tag if loss is None else loss + of_tag
-        return PairwiseParserOutput(
-            loss=self._reaching_all(loss, outputs.last_hidden_state),
-            arc_scores=arc_scores,
-            relation_logits=relation_logits,
-            hidden_states=outputs.hidden_states if wants_states else None,
-            attentions=outputs.attentions if wanted else None,
-            tag_logits=tag_logits,
-        )
-
-    def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:
-        """What the encoder sums its attention up to; `given` and `chosen` are trees whose arcs alone get relations."""
-        weight = None
-        frozen = self.config.freeze_encoder and torch.is_grad_enabled()  # the scores would be frozen, too
-        if self.config.objective == "head_select" and (chosen or (given and self.training)) and not frozen:
-            weight = partial(self.arcs.layer_weight, self.dtype, word_index.device)
-        return self._reader.words(self._encoder.config._attn_implementation, word_index, num_words, weight)
-
-    def _score_pairs(
-        self,
-        features: _PairFeatures,
-        possible: torch.Tensor,
-        heads: torch.Tensor | None,
-        relations: torch.Tensor | None,
-        choose_heads: ChooseHeads | None,
-    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """The objective `"pairs"`: `loss`, `arc_scores` and `relation_logits`."""
-        logits = self.relations(*features, possible.shape[1] - 1)
-        relation_logits, none = logits[:, :-1].permute(0, 2, 3, 1), logits[:, -1]
-        # In chunks: the sum takes as much memory as its input.
-        chunks = [relation_logits] if torch.compiler.is_exporting() else relation_logits.chunk(4, dim=1)
-        any_relation = [chunk.logsumexp(dim=-1) for chunk in chunks]
-        arc_scores = (torch.cat(any_relation, dim=1) - none).masked_fill(~possible, NO_ARC)
-        if choose_heads is not None:
-            relation_logits = relations_of_arcs(relation_logits, choose_heads(arc_scores))
-        loss = None
-        if heads is not None and relations is not None:
-            loss = self._pairs_loss(logits, possible, heads, relations)
-        return loss, arc_scores, relation_logits
-
-    def _select_heads(
-        self,
-        features: _PairFeatures,
-        possible: torch.Tensor,
-        heads: torch.Tensor | None,
-        relations: torch.Tensor | None,
-        choose_heads: ChooseHeads | None,
-    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """The objective `"head_select"`: `loss`, `arc_scores` and `relation_logits`."""
-        words = possible.shape[1] - 1
-        arc_scores = self.arcs(*features, words).squeeze(1).masked_fill(~possible, NO_ARC)
-        chosen = None if choose_heads is None else choose_heads(arc_scores)
-        trees = [tree for tree in (heads, chosen) if tree is not None]
-        if chosen is None and not (trees and self.training):
-            relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
-            of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
-        else:
-            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
-            relation_logits = of_trees[-1]
-        loss = None
-        if heads is not None and relations is not None:
-            relations = relations.masked_fill(heads < 0, IGNORED)
-            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
-        return loss, arc_scores, relation_logits
-
-    def _check_root(self, word_index: torch.Tensor) -> None:
-        if torch.compiler.is_compiling():
-            return
-        has_root, learned = (word_index == 0).any(dim=1), self.config.root == "learned"
-        if learned and has_root.any():
-            raise ValueError('word_index numbers pieces 0 for ROOT, but config.root is "learned"; number them -1')
-        if not learned and not has_root.all():
-            raise ValueError(
-                "word_index has a sentence without ROOT, which is the leading special token, numbered 0; for a "
-                'tokenizer that adds none, set config.root to "learned"'
-            )
-
-    def _count_words(self, word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
-        """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
-        if torch.compiler.is_exporting() and heads is None:
-            # A size that depends on the data, at least 2 with ROOT.
-            words = cast(int, word_index.max().clamp_min(1).item())
-            torch._check(words >= 1)
-            return words
-        if heads is None:
-            return count_words(word_index)
-        if not torch.compiler.is_compiling() and heads.shape[1] < count_words(word_index):
-            raise ValueError(f"word_index has {count_words(word_index)} words, heads {heads.shape[1]}")
-        return heads.shape[1]
-
-    @staticmethod
-    def _possible_arcs(word_index: torch.Tensor, words: int) -> torch.Tensor:
-        """`(batch, W + 1, W + 1)`: both words are in the sentence and differ, and ROOT is no dependent."""
-        numbers = torch.arange(words + 1, device=word_index.device)
-        real = numbers <= word_index.amax(dim=1, keepdim=True)
-        apart = (numbers.unsqueeze(-1) != numbers) & (numbers > 0)
-        return real.unsqueeze(-1) & real.unsqueeze(-2) & apart
-
-    def _pairs_loss(
-        self, logits: torch.Tensor, possible: torch.Tensor, heads: torch.Tensor, relations: torch.Tensor
-    ) -> torch.Tensor:
-        """Cross-entropy over all ordered pairs of words and all pairs of ROOT and a word. Most have no relation."""
-        none = self.num_labels
-        known = heads >= 0
-        targets = torch.full_like(possible, IGNORED, dtype=torch.long).masked_fill(possible, none)
-        targets[:, :, 1:] = (
-            targets[:, :, 1:]
-            .scatter(1, heads.clamp_min(0).unsqueeze(1), relations.unsqueeze(1))
-            .masked_fill(~known.unsqueeze(1), IGNORED)
-        )
-        weight = None
-        if self.config.none_weight != 1:
-            weight = torch.ones(none + 1, device=logits.device)
-            weight[none] = self.config.none_weight
-        return _mean_loss(logits, targets, weight)
-
-
-class PairwiseRelations(_PairwiseModel):
-    """Relation classification from the pairwise scores of two entities."""
-
-    _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
-    _hub_pipelines = {
-        "relation-extraction": ("pipelines/relation_extraction.py", "RelationExtractionPipeline", "AutoModel")
-    }
-
-    def __init__(self, config: Any):
-        if "att" in config.features:
-            ask_for_maps(config, "rows", self._encoder_class(config))
-        super().__init__(config)
-        self.loss_type = "ForSequenceClassification"
-        self.classifier = self._scores(config.num_labels, config.relation_size)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        entity_pieces: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
-        r"""
-        Args:
-            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`):
-                Positions of the pieces of the first and of the second entity, or of a marker in their place. -1 where
-                an entity has fewer than m. With several pairs, the logits are `(batch, pairs, num_labels)`, and each
-                entity is read once, however many pairs it is in.
-            labels (`torch.Tensor` of shape `(batch,)`, `(batch, num_labels)` or `(batch, pairs)`, *optional*):
-                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
-                (`config.problem_type`). -100 where there is no loss.
-            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
-
-        Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
-        """
-        batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
-        if (
-            entity_pieces is None
-            or entity_pieces.dim() not in (3, 4)
-            or (entity_pieces.shape[0], entity_pieces.shape[-2]) != (batch, 2)
-        ):
-            got = None if entity_pieces is None else tuple(entity_pieces.shape)
-            raise ValueError(
-                f"entity_pieces must be of shape (batch, 2, pieces) or (batch, pairs, 2, pieces), got {got}"
-            )
-        entities, pairs = _entities_of_pairs(entity_pieces)
-        wants_states = self._wants("output_hidden_states", output_hidden_states)
-        wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
-        reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
-        rows = None
-        if reads_attention and not (wants_attention and implementation == "rows"):
-            rows = self._reader.rows(implementation, entities.flatten(1), tokens)
-        outputs, states = self._encode(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            wants_states,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            output_attentions=reads_attention or wants_attention,
-            **({} if rows is None else {"rows": rows}),
-            **kwargs,
-        )
-        entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
-        logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
-        logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
-        attentions = outputs.attentions if wants_attention else None
-        if attentions is not None and rows is not None:
-            attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(
-            loss=self._reaching_all(loss, outputs.last_hidden_state),
-            logits=logits,
-            hidden_states=outputs.hidden_states if wants_states else None,
-            attentions=attentions,
-        )
-
-    def _entity_features(
-        self,
-        outputs: Any,
-        states: torch.Tensor,
-        entities: torch.Tensor,
-        pairs: torch.Tensor,
-        rows: torch.Tensor | None,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """The arguments of [`PairwiseScores.score`]: the states of both entities of each pair, and their attention."""
-        real = entities >= 0
-        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
-        first = second = attention = None
-        if self.classifier.states is not None:
-            of_entities = (mean.unsqueeze(-1) * states_at(states, entities)).sum(dim=-2)
-            of_entities = self.classifier.dropout(of_entities)
-            first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
-        if "att" in self.config.features:
-            attention = self._entity_attention(outputs, entities, rows, mean)
-            batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
-            there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
-            attention = torch.cat([there, back], dim=-1)
-        return first, second, attention
-
-    def _entity_attention(
-        self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
-    ) -> torch.Tensor:
-        """Attention between all entities, in all layers, `(batch, L * H, entities, entities)`."""
-        count, maps = entities.shape[1], []
-        for weights in self._reader.piece_rows(outputs, entities.flatten(1), rows):
-            positions = torch.arange(weights.shape[-1], device=entities.device)
-            to = (entities.unsqueeze(-1) == positions).any(dim=-2)
-            received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
-            received = received.view(*weights.shape[:2], *entities.shape[1:], count)
-            maps.append((received * mean[:, None, ..., None]).sum(dim=-2))
-        return torch.cat(maps, dim=1)
-
-
-def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    The different entities of pairs.
-
-    Args:
-        entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`): See the models.
-
-    Returns:
-        `tuple[torch.Tensor, torch.Tensor]`: The pieces of each entity, `(batch, entities, m)`, and the numbers of both
-        entities of each pair, `(batch, pairs, 2)`.
-    """
-    if entity_pieces.dim() == 3:
-        return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(entity_pieces.shape[0], 1, 2)
-    if torch.compiler.is_exporting():  # a program has no number of different entities: each pair reads its own
-        batch, pairs = entity_pieces.shape[:2]
-        numbers = torch.arange(2 * pairs, device=entity_pieces.device).view(pairs, 2)
-        return entity_pieces.flatten(1, 2), numbers.expand(batch, pairs, 2)
-    found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
-    entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
-    return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])
-
-
-def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
-    batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
-    return states[batch, positions.clamp_min(0)]
-
-
-def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-    """
-    Cross-entropy in float32, or in float64 if the logits are; zero where no target is known.
-
-    Args:
-        logits (`torch.Tensor` of shape `(batch, classes, ...)`): Logits.
-        targets (`torch.LongTensor` of shape `(batch, ...)`): Classes, or -100 for unknown.
-        weight (`torch.Tensor` of shape `(classes,)`, *optional*): Weights of the classes in the mean.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    total = cross_entropy(logits, targets, weight, ignore_index=IGNORED, reduction="sum")
-    known = (targets != IGNORED).to(logits.dtype)
-    if weight is not None:
-        known = known * weight[targets.clamp_min(0)]
-    return total / known.sum().clamp_min(torch.finfo(logits.dtype).tiny)
-
-
-__all__ = ["PairwiseParserOutput", "PairwiseParsing", "PairwiseRelations", "states_at"]
+__all__ = ["PairwiseModel"]

@@ -13,7 +13,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from msattn.errors import UserError, extra
-from msattn.modeling.pairwise_models import PairwiseParserOutput
+from msattn.modeling.pairwise_parsing import PairwiseParserOutput
 from msattn.modeling.pairwise_scores import relations_of_arcs
 
 MODEL = "model.onnx"

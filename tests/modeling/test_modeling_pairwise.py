@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import load_file
 from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
@@ -392,9 +391,3 @@ class TestRefusals:
         model = model_class(PairwiseConfig(encoder=config, **SIZES)).eval()
         with pytest.raises(ValueError, match=r"must return attention of the shape \(3, 4, 9, 9\), got"):
             model(**INPUTS[model_class]("roberta"))
-
-    def test_a_learned_root_without_states(self):
-        with pytest.raises(
-            StrictDataclassError, match='root "learned" is a hidden state: features must be "emb" or "emb.att"'
-        ):
-            PairwiseConfig(root="learned", features="att")

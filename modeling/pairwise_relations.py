@@ -1,0 +1,172 @@
+"""Relation classification from the pairwise scores of two entities, on an encoder of any family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+
+from .attention_reader import ask_for_maps
+from .pairwise_models import PairwiseModel
+from .real_tokens import checked_mask
+
+
+class PairwiseRelations(PairwiseModel):
+    """Relation classification from the pairwise scores of two entities."""
+
+    _hub_auto_classes = ("AutoModel", "AutoModelForRelationExtraction", "AutoModelForSequenceClassification")
+    _hub_pipelines = {
+        "relation-extraction": ("pipelines/relation_extraction.py", "RelationExtractionPipeline", "AutoModel")
+    }
+
+    def __init__(self, config: Any):
+        if "att" in config.features:
+            ask_for_maps(config, "rows", self._encoder_class(config))
+        super().__init__(config)
+        self.loss_type = "ForSequenceClassification"
+        self.classifier = self._scores(config.num_labels, config.relation_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        entity_pieces: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`):
+                Positions of the pieces of the first and of the second entity, or of a marker in their place. -1 where
+                an entity has fewer than m. With several pairs, the logits are `(batch, pairs, num_labels)`, and each
+                entity is read once, however many pairs it is in.
+            labels (`torch.Tensor` of shape `(batch,)`, `(batch, num_labels)` or `(batch, pairs)`, *optional*):
+                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
+                (`config.problem_type`). -100 where there is no loss.
+            output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
+
+        Raises:
+            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
+        """
+        batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
+        if (
+            entity_pieces is None
+            or entity_pieces.dim() not in (3, 4)
+            or (entity_pieces.shape[0], entity_pieces.shape[-2]) != (batch, 2)
+        ):
+            got = None if entity_pieces is None else tuple(entity_pieces.shape)
+            raise ValueError(
+                f"entity_pieces must be of shape (batch, 2, pieces) or (batch, pairs, 2, pieces), got {got}"
+            )
+        entities, pairs = _entities_of_pairs(entity_pieces)
+        wants_states = self._wants("output_hidden_states", output_hidden_states)
+        wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
+        reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
+        rows = None
+        if reads_attention and not (wants_attention and implementation == "rows"):
+            rows = self._reader.rows(implementation, entities.flatten(1), tokens)
+        outputs, states = self._encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            wants_states,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            output_attentions=reads_attention or wants_attention,
+            **({} if rows is None else {"rows": rows}),
+            **kwargs,
+        )
+        entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
+        logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
+        logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
+        attentions = outputs.attentions if wants_attention else None
+        if attentions is not None and rows is not None:
+            attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(
+            loss=self._reaching_all(loss, outputs.last_hidden_state),
+            logits=logits,
+            hidden_states=outputs.hidden_states if wants_states else None,
+            attentions=attentions,
+        )
+
+    def _entity_features(
+        self,
+        outputs: Any,
+        states: torch.Tensor,
+        entities: torch.Tensor,
+        pairs: torch.Tensor,
+        rows: torch.Tensor | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """The arguments of [`PairwiseScores.score`]: the states of both entities of each pair, and their attention."""
+        real = entities >= 0
+        mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
+        first = second = attention = None
+        if self.classifier.states is not None:
+            of_entities = (mean.unsqueeze(-1) * states_at(states, entities)).sum(dim=-2)
+            of_entities = self.classifier.dropout(of_entities)
+            first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
+        if "att" in self.config.features:
+            attention = self._entity_attention(outputs, entities, rows, mean)
+            batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
+            there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
+            attention = torch.cat([there, back], dim=-1)
+        return first, second, attention
+
+    def _entity_attention(
+        self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
+    ) -> torch.Tensor:
+        """Attention between all entities, in all layers, `(batch, L * H, entities, entities)`."""
+        count, maps = entities.shape[1], []
+        for weights in self._reader.piece_rows(outputs, entities.flatten(1), rows):
+            positions = torch.arange(weights.shape[-1], device=entities.device)
+            to = (entities.unsqueeze(-1) == positions).any(dim=-2)
+            received = weights.flatten(1, 2) @ to.to(weights.dtype).mT
+            received = received.view(*weights.shape[:2], *entities.shape[1:], count)
+            maps.append((received * mean[:, None, ..., None]).sum(dim=-2))
+        return torch.cat(maps, dim=1)
+
+
+def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    The different entities of pairs.
+
+    Args:
+        entity_pieces (`torch.LongTensor` of shape `(batch, 2, m)` or `(batch, pairs, 2, m)`): See the models.
+
+    Returns:
+        `tuple[torch.Tensor, torch.Tensor]`: The pieces of each entity, `(batch, entities, m)`, and the numbers of both
+        entities of each pair, `(batch, pairs, 2)`.
+    """
+    if entity_pieces.dim() == 3:
+        return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(entity_pieces.shape[0], 1, 2)
+    if torch.compiler.is_exporting():  # a program has no number of different entities: each pair reads its own
+        batch, pairs = entity_pieces.shape[:2]
+        numbers = torch.arange(2 * pairs, device=entity_pieces.device).view(pairs, 2)
+        return entity_pieces.flatten(1, 2), numbers.expand(batch, pairs, 2)
+    found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
+    entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
+    return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])
+
+
+def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
+    batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
+    return states[batch, positions.clamp_min(0)]
+
+
+__all__ = ["PairwiseRelations", "states_at"]
