@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 
-from msattn import BertPairwiseConfig, PairwiseConfig, PairwiseForRelationClassification, PairwiseParser
+from msattn import PairwiseForRelationClassification, PairwiseParser
 from msattn.modeling.layer_mix import LayerMix
 from tests.common import TOLERANCE
 from tests.modeling.test_modeling_pairwise import INPUTS, SELECT, SIZES, build, save_stock
@@ -53,14 +52,3 @@ def test_scores_read_the_mix(model_class, options, features, tmp_path):
 def test_a_mix_of_one_layer_is_none():
     model = build("bert", features="emb")
     assert model.mix is None and not any(name.startswith("mix.") for name in model.state_dict())
-
-
-@pytest.mark.parametrize("config_class", [PairwiseConfig, BertPairwiseConfig])
-def test_refusals(config_class):
-    for wrong, message in (
-        ({"layer_mix": 0}, "layer_mix must be at least 1, got 0"),
-        ({"layer_mix": 13}, "layer_mix must be at most the encoder's 12 layers, got 13"),
-        ({"layer_mix": 2, "features": "att"}, 'features must be "emb" or "emb.att"'),
-    ):
-        with pytest.raises(StrictDataclassError, match=message):
-            config_class(**wrong)
