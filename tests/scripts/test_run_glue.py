@@ -105,16 +105,6 @@ def test_every_task(run, glue_dir, tmp_path, task):
     assert {result.metric_type for result in card.eval_results} == MEASURES.get(task, {"accuracy"})
 
 
-def test_a_task_from_the_hub(run, tmp_path, monkeypatch):
-    columns = {"sentence": ["dog", "cat"] * 4, "idx": list(range(8))}
-    labelled, bare = (datasets.Dataset.from_dict({**columns, "label": label}) for label in ([0, 1] * 4, [-1] * 8))
-    hub = datasets.DatasetDict({"train": labelled, "validation": labelled, "test": bare})
-    monkeypatch.setattr(datasets, "load_dataset", lambda *names, **options: hub)
-    results = run("do_train", "do_eval", "do_predict", task_name="sst2")
-    assert "eval_accuracy" in results and "test_loss" not in results
-    assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 9
-
-
 @pytest.mark.parametrize(
     ("head", "overrides", "expected"),
     [
@@ -146,7 +136,7 @@ def test_the_classifier_of_transformers(run, fails, rows, glue_dir, tmp_path):
 
 
 @pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])
-def test_an_encoder_of_another_family_guided(run, rows, glue_dir, tmp_path, config_class):
+def test_an_encoder_of_another_family_guided(run, glue_dir, tmp_path, config_class):
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(tmp_path / "encoder")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -162,11 +152,6 @@ def test_an_encoder_of_another_family_guided(run, rows, glue_dir, tmp_path, conf
     assert model.config.model_type == config.model_type
     card = ModelCard.load(tmp_path / "out" / "README.md").text
     assert "- mdg_weight: 0.25" in card and "import msattn" not in card and "trust_remote_code" not in card
-
-    # The trained classifier knows its labels.
-    dev = rows("dev", [{"text": "dog", "label": "entailment"}] * 2)
-    again = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "again"}
-    assert run("do_eval", validation_file=dev, **again)["eval_samples"] == 2
 
 
 def test_early_stopping_and_a_held_out_part(run, glue_dir, tmp_path, caplog):

@@ -96,8 +96,6 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     assert len(tokenizer(" ".join(words))["input_ids"]) == len(words) + tokenizer.num_special_tokens_to_add()
     assert "house" in tokenizer.get_vocab() and tokenizer("zebra", add_special_tokens=False)["input_ids"] == [1]
     assert read_tagged_words(out / "test_predictions.conll")["words"][:] == sentences
-    tag = pipeline("token-classification", model=str(out), device="cpu")
-    assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=files["train_file"], output_dir=tmp_path / "again")
     assert again["eval_accuracy"] == 1
     card = ModelCard.load(out / "README.md").text
@@ -153,13 +151,9 @@ def test_warnings(run, write, caplog):
 
 
 def test_a_data_set_of_the_hub(run, fails, monkeypatch):
-    features = datasets.Features(
-        {
-            "tokens": datasets.Sequence(datasets.Value("string")),
-            "ner_tags": datasets.Sequence(datasets.ClassLabel(names=["O", "B-x"])),
-        }
-    )
-    split = datasets.Dataset.from_dict({"tokens": [["a", "dog"]] * 4, "ner_tags": [[0, 1]] * 4}, features=features)
+    tags = datasets.Sequence(datasets.ClassLabel(names=["O", "B-x"]))
+    split = datasets.Dataset.from_dict({"tokens": [["a", "dog"]] * 4, "ner_tags": [[0, 1]] * 4})
+    split = split.cast_column("ner_tags", tags)
     asked = []
 
     def load_dataset(*names, **options):
