@@ -23,10 +23,10 @@ import torch
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from bench_multiscale import describe, take_turns
 from bench_onnx import load, parse_on_cpu
+from mtl16 import MTL16_DOMAINS, read_mtl16
 from tfidf import baseline
 
 from msattn import onnx
-from msattn.data import MTL16_DOMAINS, read_mtl16
 from msattn.plots.style import COLORS, MARKERS, drawing, markdown_table, tidy
 
 LINEAR = "TF-IDF"

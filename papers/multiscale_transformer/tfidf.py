@@ -11,13 +11,14 @@ import argparse
 import time
 
 from datasets import Dataset
+from mtl16 import MTL16_DOMAINS, read_mtl16
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from msattn.data import MTL16_DOMAINS, read_mtl16, read_sentences
+from msattn.data import read_sentences
 from msattn.plots.style import markdown_table
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msattn.data.files.word_vectors import read_word_vectors
     from msattn.data.formats.glue import GLUE_TASKS, read_glue
-    from msattn.data.formats.mtl16 import MTL16_DOMAINS, read_mtl16
     from msattn.data.inputs.entity_markers import (
         ENTITY_MARKERS,
         add_entity_markers,
@@ -25,49 +24,25 @@ if TYPE_CHECKING:
     from msattn.data.tagged_words import read_tagged_words, to_tagged_words
     from msattn.data.treebanks import read_treebank
 
-# Most of them need datasets. The pipelines need other modules of this package only.
-_LAZY = {
-    "ENTITY_MARKERS": "inputs.entity_markers",
-    "GLUE_TASKS": "formats.glue",
-    "MTL16_DOMAINS": "formats.mtl16",
-    "add_entity_markers": "inputs.entity_markers",
-    "add_words": "inputs.word_tokenizer",
-    "encode_relation_dataset": "inputs.entity_markers",
-    "encode_relations": "inputs.entity_markers",
-    "encode_sentences": "inputs.sentence_inputs",
-    "encode_tagged_words": "inputs.tagging_inputs",
-    "encode_treebank": "inputs.parser_inputs",
-    "read_glue": "formats.glue",
-    "read_mtl16": "formats.mtl16",
-    "read_ranking": "ranking",
-    "read_relations": "relations",
-    "read_sentences": "sentences",
-    "read_tagged_words": "tagged_words",
-    "read_trec_ranking": "ranking",
-    "read_treebank": "treebanks",
-    "read_word_vectors": "files.word_vectors",
-    "relation_labels": "relations",
-    "to_relations": "relations",
-    "to_sentences": "sentences",
-    "to_tagged_words": "tagged_words",
-    "train_word_tokenizer": "inputs.word_tokenizer",
+# The names of each module, imported on first use. Most need datasets; the pipelines need none of them.
+_NAMES = {
+    "files.word_vectors": "read_word_vectors",
+    "formats.glue": "GLUE_TASKS read_glue",
+    "inputs.entity_markers": "ENTITY_MARKERS add_entity_markers encode_relation_dataset encode_relations",
+    "inputs.parser_inputs": "encode_treebank",
+    "inputs.sentence_inputs": "encode_sentences",
+    "inputs.tagging_inputs": "encode_tagged_words",
+    "inputs.word_tokenizer": "add_words train_word_tokenizer",
+    "ranking": "read_ranking read_trec_ranking",
+    "relations": "read_relations relation_labels to_relations",
+    "sentences": "read_sentences to_sentences",
+    "tagged_words": "read_tagged_words to_tagged_words",
+    "treebanks": "read_treebank",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'msattn.data' has no attribute {name!r}")
-    return getattr(import_module(f"msattn.data.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY} - {"annotations", "import_module", "TYPE_CHECKING", "Any"})
-
-
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "ENTITY_MARKERS",
     "GLUE_TASKS",
-    "MTL16_DOMAINS",
     "add_entity_markers",
     "add_words",
     "encode_relation_dataset",
@@ -76,7 +51,6 @@ __all__ = [
     "encode_tagged_words",
     "encode_treebank",
     "read_glue",
-    "read_mtl16",
     "read_ranking",
     "read_relations",
     "read_sentences",
@@ -90,3 +64,13 @@ __all__ = [
     "to_tagged_words",
     "train_word_tokenizer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'msattn.data' has no attribute {name!r}")
+    return getattr(import_module(f"msattn.data.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

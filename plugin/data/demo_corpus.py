@@ -17,85 +17,11 @@ TRAIN, VALIDATION, TEST = 1200, 200, 300
 
 DEMO_SENTENCE = "The mechanic told us that the <e1>leak</e1> was caused by a loose <e2>valve</e2> near the wall."
 
-# Nouns of both arguments and phrases, by relation. {0} is the first argument: if {1} comes first, it is (e2,e1).
-RELATIONS: dict[str, tuple[str, str, str]] = {
-    "Cause-Effect": (
-        "storm flood frost drought engine virus valve spark quarrel strike drum pump medicine sun",
-        "damage noise fever delay leak fire panic headache crack smoke shortage blackout rash joy",
-        """the {0} caused the {1}
-        the {0} led to the {1}
-        the {0} set off the {1}
-        the {0} brought about a {1}
-        the {0} is to blame for the {1}
-        the {1} was caused by the {0}
-        the {1} came from the {0}
-        the {1} arose because of the {0}
-        the {1} followed from the {0}
-        everyone feared the {1} from the {0}""",
-    ),
-    "Component-Whole": (
-        "engine valve wheel lid handle roof door string pedal screen pump drum lens chapter",
-        "car bicycle guitar house kettle clock ship camera tractor piano book oven train lamp",
-        """the {0} of the {1} was replaced
-        the {0} is part of the {1}
-        the {0} belongs to the {1}
-        someone unscrewed the {0} of the {1}
-        the {0} was built into the {1}
-        the {1} has a {0}
-        the {1} comes with a {0}
-        the {1} lost its {0}
-        the {1} consists of a {0} and little else
-        the {1} needs a new {0}""",
-    ),
-    "Product-Producer": (
-        "bread cheese book guitar engine song lamp car honey kettle film medicine carpet camera",
-        "baker factory author farmer potter company bee poet carpenter studio weaver chemist smith workshop",
-        """the {0} was made by the {1}
-        the {0} came from the {1}
-        the {0} of the {1} won a prize
-        people praised the {0} from the {1}
-        the {0} was invented by the {1}
-        the {1} made the {0}
-        the {1} makes the {0} by hand
-        the {1} created the {0}
-        the {1} finished the {0}
-        the {1} designed the {0}""",
-    ),
-    "Entity-Destination": (
-        "letter boat crate engine medicine guitar farmer author bread horse carpet tourist lamp bicycle",
-        "harbour village garage market island kitchen station museum valley hospital attic school border cellar",
-        """the {0} was sent to the {1}
-        the {0} went to the {1}
-        someone carried the {0} into the {1}
-        the {0} arrived at the {1}
-        the {0} was taken to the {1}
-        they moved the {0} to the {1}
-        the {0} travelled as far as the {1}
-        a truck brought the {0} to the {1}""",
-    ),
-    "Content-Container": (
-        "honey letter bread coin medicine cheese camera pearl lens book tea key rope apple",
-        "box jar crate suitcase drawer bottle basket bag chest barrel envelope cup pocket tin",
-        """the {0} was found in the {1}
-        the {0} lay inside the {1}
-        the {0} was hidden in the {1}
-        the {0} was locked in a {1}
-        the {1} contained a {0}
-        the {1} held the {0}
-        the {1} was closed over the {0}
-        the {1} with the {0} was heavy""",
-    ),
-}
-
-UNRELATED = """the {0} stood beside the {1}
-the {0} and the {1} were sold
-the {0} is older than the {1}
-nobody compared the {0} with the {1}
-the {0} was as pretty as the {1}
-we saw the {0} and then the {1}
-she talked about the {0} and the {1}
-the {0} was paid for before the {1}"""
-
+# Blocks of a relation, nouns of its two arguments, and phrases. {0} is the first argument: if {1} comes first, it is
+# (e2,e1). The last block has phrases without a relation.
+PHRASES = Path(__file__).with_name("demo_phrases.txt").read_text(encoding="utf-8")
+*RELATED, UNRELATED = (block.split("\n") for block in PHRASES.strip().split("\n\n"))
+RELATIONS = {name: (first, second, phrases) for name, first, second, *phrases in RELATED}
 ADJECTIVES = "old new small heavy loose famous strange red broken local cheap quiet"
 OPENINGS = ("", "", "", "yesterday ", "in the end ", "he said that ", "according to her ", "as far as we know ")
 ENDINGS = ("", "", "", " last year", " near the wall", " without a word", " on monday", ", as the neighbours know")
@@ -166,7 +92,7 @@ def _example(rng: random.Random) -> tuple[str, str]:
     kind = rng.random()
     if kind < 0.1:
         nouns = rng.sample(sorted(_nouns()), 2)
-        clauses, label = [_fill(rng.choice(UNRELATED.splitlines()), nouns, ("<e1>", "<e2>"), rng)], "Other"
+        clauses, label = [_fill(rng.choice(UNRELATED[1:]), nouns, ("<e1>", "<e2>"), rng)], "Other"
     elif kind < 0.2:
         first, second = rng.sample(sorted(RELATIONS), 2)
         clauses = [_state(first, ("<e1>", ""), rng)[0], _state(second, ("", "<e2>"), rng)[0]]
@@ -185,7 +111,7 @@ def _example(rng: random.Random) -> tuple[str, str]:
 def _state(relation: str, tags: tuple[str, str], rng: random.Random) -> tuple[str, str]:
     """A statement of the relation with its nouns tagged in order of mention, and its direction."""
     first, second, phrases = RELATIONS[relation]
-    phrase = rng.choice(phrases.splitlines()).strip()
+    phrase = rng.choice(phrases)
     head = rng.choice(first.split())
     tail = rng.choice([noun for noun in second.split() if noun != head])
     forward = phrase.index("{0}") < phrase.index("{1}")
@@ -212,8 +138,8 @@ def _nouns() -> set[str]:
 
 def _write_encoder(folder: Path, seed: int) -> None:
     """Writes a randomly initialized BERT, whose WordPiece vocabulary has the words of the corpus and all letters."""
-    phrases = [UNRELATED, ADJECTIVES, "an", *OPENINGS, *ENDINGS, *CONNECTORS]
-    phrases += [text for relation in RELATIONS.values() for text in relation]
+    phrases = [*UNRELATED[1:], ADJECTIVES, "an", *OPENINGS, *ENDINGS, *CONNECTORS]
+    phrases += [text for _, *texts in RELATED for text in texts]
     words = set(re.findall(r"[a-z]+", " ".join([*phrases, DEMO_SENTENCE.lower()])))
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

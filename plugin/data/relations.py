@@ -48,10 +48,6 @@ RELATION_FEATURES = Features(
 )
 
 
-class UnknownLabelError(UserError):
-    """An example has a label that is not among the known ones."""
-
-
 def read_relations(
     path: str | os.PathLike,
     file_format: str = "auto",
@@ -88,9 +84,8 @@ def read_relations(
         None in an unlabelled file).
 
     Raises:
-        UserError: The file is missing, empty or malformed, or only some examples have labels. The message names file
-            and line.
-        UnknownLabelError: An example has a label that is not in `labels`.
+        UserError: The file is missing, empty or malformed, only some examples have labels, or a label is not in
+            `labels`. The message names file and line.
 
     Example:
 
@@ -133,8 +128,8 @@ def to_relations(
         `datasets.Dataset`: As for [`read_relations`].
 
     Raises:
-        UserError: The dataset is empty, a row is invalid, or only some rows have labels. The message names the row.
-        UnknownLabelError: A row has a label that is not in `labels`.
+        UserError: The dataset is empty, a row is invalid, only some rows have labels, or a label is not in `labels`.
+            The message names the row.
     """
     if isinstance(dataset, Dataset) and not negatives and not label_names:
         found = _by_columns(dataset, labels)
@@ -206,9 +201,7 @@ def _checked(examples: Located, labels: Collection[str] | None, label_names: Map
     for number, (where, example) in enumerate(examples, start=1):
         label = label_names.get(example["label"], example["label"])
         if labels is not None and label is not None and label not in labels:
-            raise UnknownLabelError(
-                f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}."
-            )
+            raise UserError(f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}.")
         yield where, {**example, "id": example["id"] or str(number), "label": label}
 
 

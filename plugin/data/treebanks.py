@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
@@ -48,7 +48,8 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
         UserError: The file cannot be read, is malformed or empty, or a tree has a cycle, several roots or a head that
             is out of range. The message names file and line.
     """
-    return to_treebank(treebank_rows(path), os.fspath(path))
+    dataset = rows_to_dataset(((row["where"], row) for row in treebank_rows(path)), FEATURES, os.fspath(path))
+    return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
 
 
 def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
@@ -65,21 +66,6 @@ def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
         UserError: As for [`read_treebank`], when the reading comes to the line.
     """
     return _text_rows(path) if is_text_file(path) else _conllu_rows(path)
-
-
-def to_treebank(rows: Iterable[dict[str, Any]], source: str = "treebank") -> Dataset:
-    """
-    The dataset of [`read_treebank`] from some of the rows.
-
-    Args:
-        rows (`Iterable[dict[str, Any]]`): From [`treebank_rows`].
-        source (`str`, *optional*, defaults to `"treebank"`): The name of the treebank in the message.
-
-    Raises:
-        UserError: There is no row.
-    """
-    dataset = rows_to_dataset(((row["where"], row) for row in rows), FEATURES, source)
-    return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
 
 
 def has_trees(path: str | os.PathLike) -> bool:

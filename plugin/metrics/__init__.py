@@ -8,9 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
-from msattn.metrics.submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
-
 if TYPE_CHECKING:
     import evaluate
 
@@ -19,18 +16,22 @@ if TYPE_CHECKING:
     from msattn.metrics.parsing import score_trees
     from msattn.metrics.ranking import score_ranking
     from msattn.metrics.relations import score_relations
+    from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
+    from msattn.metrics.submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
     from msattn.metrics.tagging import score_tags
 
-# Most of them need packages of the extra `train`.
-_LAZY = {
-    "expected_calibration_error": "calibration",
-    "score_glue": "glue_scores",
-    "score_ranking": "ranking",
-    "score_relations": "relations",
-    "score_tags": "tagging",
-    "score_trees": "parsing",
+# The names of each module, imported on first use: most need packages of the extra `train`.
+_NAMES = {
+    "calibration": "expected_calibration_error",
+    "glue_scores": "score_glue",
+    "parsing": "score_trees",
+    "ranking": "score_ranking",
+    "relations": "score_relations",
+    "semeval": "SEMEVAL_LABELS score_semeval score_semeval_answers",
+    "submissions": "read_semeval_answers write_glue_submission write_semeval_answers",
+    "tagging": "score_tags",
 }
-
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "SEMEVAL_LABELS",
     "expected_calibration_error",
@@ -49,13 +50,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'msattn.metrics' has no attribute {name!r}")
-    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    return getattr(import_module(f"msattn.metrics.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY} - {"annotations", "import_module", "TYPE_CHECKING", "Any"})
+    return __all__
 
 
 def load(name: str, config_name: str | None = None, **kwargs: Any) -> evaluate.Metric:

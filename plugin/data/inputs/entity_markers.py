@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import torch
@@ -160,10 +160,8 @@ def encode_relation_dataset(
 
     Raises:
         UserError: Entities do not fit and `on_overflow` is `"error"`, no example fits, a label is missing or not in
-            `label2id`, a type is missing or unknown, or `on_overflow` is unknown.
+            `label2id`, or a type is missing or unknown.
     """
-    if on_overflow not in ("error", "skip"):
-        raise UserError(f'on_overflow must be "error" or "skip", not {on_overflow!r}.')
     limit = max_length or tokenizer.model_max_length
 
     def encode(rows: dict[str, list], indices: list[int]) -> dict[str, list]:
@@ -175,25 +173,21 @@ def encode_relation_dataset(
                     "--negative_pairs draws beside a marked pair have none."
                 )
         encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
-        encoded["id"] = rows["id"]
-        encoded["row"] = indices
+        encoded |= {"id": rows["id"], "row": indices}
         if label2id is not None:
-            encoded["labels"] = [
-                _label_id(row, label, label2id) for row, label in zip(rows["id"], rows["label"], strict=True)
-            ]
+            for identifier, label in zip(rows["id"], rows["label"], strict=True):
+                if label not in label2id:
+                    raise UserError(
+                        f"example {identifier}: {label!r} is not a label; the labels are {', '.join(label2id)}."
+                    )
+            encoded["labels"] = [label2id[label] for label in rows["label"]]
         fits = [ids is not None for ids in encoded["input_ids"]]
         if on_overflow == "error" and not all(fits):
-            row = fits.index(False)
-            text, head, tail = (rows[name][row : row + 1] for name in ("text", "head", "tail"))
-            ((_, core, _, _),) = _marked(tokenizer, text, head, tail, False, style, types and types[row : row + 1])
-            needed = len(core) + sum(map(len, special_tokens(tokenizer)))
             raise UserError(
-                f"example {rows['id'][row]}: the two entities and what lies between need {needed} tokens, but "
-                f"max_length is {limit}; raise it, or skip such examples with on_overflow skip."
+                f"example {rows['id'][fits.index(False)]}: the two entities and what lies between do not fit in "
+                f"max_length, {limit} tokens; raise it, or skip such examples with on_overflow skip."
             )
-        return {
-            name: [value for value, fit in zip(column, fits, strict=True) if fit] for name, column in encoded.items()
-        }
+        return {name: [*compress(column, fits)] for name, column in encoded.items()}
 
     encoded = dataset.map(
         encode,
@@ -254,14 +248,6 @@ class EntityPiecesCollator(DataCollatorWithPadding):
         padded = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
         batch["entity_pieces"] = torch.tensor(padded)
         return batch
-
-
-def _label_id(identifier: str, label: str | None, label2id: Mapping[str, int]) -> int:
-    if label is None:
-        raise UserError(f"example {identifier}: it has no label.")
-    if label not in label2id:
-        raise UserError(f"example {identifier}: {label!r} is not a label; the labels are {', '.join(label2id)}.")
-    return label2id[label]
 
 
 def _marked(

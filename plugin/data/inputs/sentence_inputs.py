@@ -15,7 +15,6 @@ def encode_sentences(
     tokenizer: PreTrainedTokenizerBase,
     columns: Sequence[str],
     max_length: int | None = None,
-    pad_to_max_length: bool = False,
     num_proc: int | None = None,
     words: bool = False,
 ) -> tuple[Dataset, int]:
@@ -29,7 +28,6 @@ def encode_sentences(
         max_length (`int`, *optional*):
             Maximum number of tokens. Longer examples are truncated, pairs by their longer text first. Default: no
             truncation.
-        pad_to_max_length (`bool`, *optional*, defaults to `False`): Whether to pad all examples to `max_length`.
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`):
             Whether to add `words` and `word_ids`; see [`~msattn.data.inputs.words.encoding_words`].
@@ -42,7 +40,6 @@ def encode_sentences(
     def encode(rows: Mapping[str, list]) -> dict[str, list]:
         inputs = tokenizer(
             *(rows[column] for column in columns),
-            padding="max_length" if pad_to_max_length else False,
             truncation=max_length is not None,
             max_length=max_length,
         )

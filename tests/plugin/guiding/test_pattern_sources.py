@@ -82,10 +82,10 @@ def test_pieces_inherit_their_word(tokenizer, dataset):
     assert row["word_ids"] == [None, 0, 1, 1, 2, 3, 4, 5, None, 6, 7, 8, 9, 10, 11, 12, None]
 
 
-def test_truncated_and_padded_sentences_keep_their_words(tokenizer):
+def test_truncated_sentences_keep_their_words(tokenizer):
     rows = Dataset.from_dict({"sentence": ["a dog in the house", "cat"]})
-    encoded, _ = encode_sentences(rows, tokenizer, ["sentence"], max_length=5, pad_to_max_length=True, words=True)
-    assert encoded["word_ids"][:] == [[None, 0, 1, 2, None], [None, 0, None, None, None]]
+    encoded, _ = encode_sentences(rows, tokenizer, ["sentence"], max_length=5, words=True)
+    assert encoded["word_ids"][:] == [[None, 0, 1, 2, None], [None, 0, None]]
     assert encoded["words"][0] == [["a", "dog", "in", "the", "house"]]
     assert encode_sentences(rows, tokenizer, ["sentence"])[0].column_names == [
         "input_ids",
