@@ -92,10 +92,10 @@ class ParserArguments(ModelArguments):
 class ParsingDataArguments(DataArguments):
     """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
 
-    train_file: list[str] | None = field(  # type: ignore[assignment]
+    train_file: list[str] | None = field(
         default=None, metadata={"help": "One or more training treebanks. Words with the head _ have no loss."}
     )
-    validation_file: list[str] | None = field(  # type: ignore[assignment]
+    validation_file: list[str] | None = field(
         default=None,
         metadata={"help": "One or more validation treebanks, which are scored together and each apart."},
     )
@@ -204,8 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint = resume_point(trainer, model_args, data_args, mlm_args)
 
     # Training. The validation data then choose the decoder, and fit the temperature of its probabilities.
-    results: dict[str, float] = {}
-    compared: dict[str, float] = {}
+    results, compared = {}, {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if development:

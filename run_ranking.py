@@ -159,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint = resume_point(trainer, model_args, data_args, guiding)
 
     # Training.
-    results: dict[str, float] = {}
+    results = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         trainer.save_model()

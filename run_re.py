@@ -63,7 +63,7 @@ class RelationModelArguments(ModelArguments):
     )
 
     def __post_init__(self):
-        self.head = relations.OLD_HEADS.get(str(self.head), self.head)
+        self.head = relations.OLD_HEADS.get(self.head, self.head)
 
 
 @dataclass
@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint = resume_point(trainer, model_args, data_args, guiding)
 
     # Training. The validation data then fit the temperature and the threshold of the answers.
-    results: dict[str, float] = {}
+    results = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if trainer.eval_dataset is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from datasets import Dataset, concatenate_datasets
@@ -18,6 +17,7 @@ from msattn.data.treebanks import has_trees, read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
+from msattn.training.arguments import DataArguments
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import split_names
 from msattn.trees.parses import DECODERS, Parses
@@ -57,7 +57,7 @@ FEATURES = {
 }
 
 
-def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
+def read_treebanks(split: str, data_args: DataArguments) -> Dataset | str | None:
     """
     Reads the treebanks of a split.
 
@@ -189,7 +189,7 @@ def conllu_texts(
     return [with_tree(lines, **each) for lines, each in zip(treebank["lines"], columns, strict=True)]
 
 
-def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
+def parsing_card(config: PreTrainedConfig, data_args: DataArguments) -> ModelCardFacts:
     """
     What the model card says of a parser.
 
