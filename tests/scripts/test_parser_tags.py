@@ -13,7 +13,6 @@ from transformers import pipeline
 
 import run_parsing
 from msattn.data.files.conllu_lines import tag_columns
-from tests.light_site import run_code
 
 SCRIPT = run_parsing
 TAGS = ["upos", "xpos", "feats", "lemma"]
@@ -137,37 +136,30 @@ def test_missing_tags(run, fails, write, tmp_path):
     assert "invalid choice: 'pos'" in fails("do_train", train_file=half, tag=["pos"], output_dir=tmp_path / "c")
 
 
-STRANGER = """
-import sys
-from transformers import pipeline
-
-parse = pipeline("dependency-parsing", model=sys.argv[1], trust_remote_code=True)
-parse.save_pretrained(sys.argv[2])
-parse = pipeline("dependency-parsing", model=sys.argv[2], trust_remote_code=True)
-print(parse.to_conllu(parse("The authors wrote a book.")), end="")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_checkpoints_tag_without_msattn(run, write, light_site, tmp_path):
-    run("do_train", train_file=write("train.conllu", conllu()), tag=TAGS, **HEADS)
-    parse = pipeline("dependency-parsing", model=str(tmp_path / "out"), device="cpu")
-    folders = (tmp_path / name for name in ("out", "again"))
-    printed = run_code(STRANGER, *folders, packages=[light_site], HF_HOME=str(tmp_path / "home"))
-    assert printed == parse.to_conllu(parse("The authors wrote a book.")) and "author\tNOUN\tNNS" in printed
-
-
 @pytest.mark.slow
 def test_a_real_treebank(run, tmp_path):
-    """What is written is valid, and has the scores that the evaluation of the shared task finds in it."""
-    if "MSATTN_DATA" not in os.environ:
-        pytest.skip("MSATTN_DATA does not name the folder of the corpora")
+    """An epoch teaches trees. What is written is valid, and has the scores that the shared task's evaluation finds."""
+    if not {"MSATTN_DATA", "MSATTN_ENCODER"} <= os.environ.keys():
+        pytest.skip("MSATTN_DATA and MSATTN_ENCODER do not name the folders of the corpora and of an encoder")
     udeval = pytest.importorskip("udtools.udeval")
     treebank = Path(os.environ["MSATTN_DATA"]) / "ud_english_partut"
-    train, dev = (treebank / f"en_partut-ud-{split}.conllu" for split in ("dev", "test"))
-    options = {"max_steps": 20, "learning_rate": 1e-2, "objective": "head_select", "tag": TAGS}
-    results = run("do_train", "do_eval", train_file=train, validation_file=dev, **options)
+    dev = treebank / "en_partut-ud-dev.conllu"
+    results = run(
+        "do_train",
+        "do_eval",
+        model_name_or_path=os.environ["MSATTN_ENCODER"],
+        train_file=treebank / "en_partut-ud-train.conllu",
+        validation_file=dev,
+        tag=TAGS,
+        objective="head_select",
+        config_overrides="scorer=biaffine",
+        max_steps=-1,
+        num_train_epochs=1,
+        per_device_train_batch_size=32,
+        learning_rate=1e-4,
+        new_layers_learning_rate=2e-3,
+        train_sampling_strategy="group_by_length",
+    )
     found = tmp_path / "out" / "eval_predictions.conllu"
     # The treebank's own comments are as they were.
     assert invalid(found) <= invalid(dev)
@@ -180,4 +172,5 @@ def test_a_real_treebank(run, tmp_path):
     names |= {"alltags": "AllTags", "lemmas": "Lemmas", "mlas": "MLAS", "blex": "BLEX"}
     scores = {name: results[f"eval_{name}"] for name in names}
     assert scores == pytest.approx({ours: 100 * expected[theirs].f1 for ours, theirs in names.items()}, rel=1e-9)
-    assert scores["lemmas"] > 50
+    # The next word as the head of each has 29.
+    assert scores["uas"] > 65 and scores["las"] > 55 and scores["lemmas"] > 50

@@ -21,6 +21,7 @@ from msattn import (
     PairwiseForRelationClassification,
     RelationExtractionPipeline,
 )
+from msattn.data.inputs.edit_scripts import edit_script
 from tests.light_site import run_code
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
@@ -42,7 +43,8 @@ PARSING, RELATIONS = "dependency-parsing", "relation-extraction"
 
 
 def parser(tokenizer) -> PreTrainedModel:
-    return BertPairwiseParser(BertPairwiseConfig(**sizes(tokenizer), **labels(NAMES)))
+    tags = {"upos": ["NOUN", "VERB"], "lemma": [edit_script("Dogs", "dog"), edit_script("a", "a")]}
+    return BertPairwiseParser(BertPairwiseConfig(**sizes(tokenizer), **labels(NAMES), word_tags=tags))
 
 
 def bert_member(tokenizer) -> PreTrainedModel:
