@@ -28,7 +28,7 @@ ROOMS = {
         "errors configuration modeling data.files data.formats data data.inputs trees guiding metrics command_line"
     ),
     "pipelines": "errors configuration modeling data.files data.formats data data.inputs trees",
-    "plots": "errors configuration modeling data data.files data.inputs trees pipelines auto",
+    "plots": "errors command_line configuration modeling data data.files data.inputs trees pipelines loading",
     "auto": "errors configuration modeling pipelines",
     "onnx": "errors configuration modeling",
     "loading": "errors command_line auto onnx training",

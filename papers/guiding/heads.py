@@ -44,10 +44,11 @@ def plot(found: dict[str, np.ndarray], path: str) -> None:
     points = np.split(pca.fit_transform(np.concatenate(rows)), np.cumsum([len(part) for part in rows])[:-1])
     shares = 100 * np.nan_to_num(pca.explained_variance_ratio_)
     layers = max(vectors.shape[0] for vectors in found.values())
+    width, height = np.ptp(np.concatenate(points), axis=0)
     # Without the palest yellow, which is hard to see on white.
     colors = ListedColormap(colormaps["viridis"](np.linspace(0, 0.93, layers)))
     norm = BoundaryNorm(np.arange(layers + 1) - 0.5, layers)
-    with drawing(path, (3.6 * len(found) + 1.5, 4.2)) as figure:
+    with drawing(path, (3.6 * len(found) + 1.5, 3.6 * min(max(height / width, 0.4), 1.4) + 1.0)) as figure:
         panels = figure.subplots(1, len(found), squeeze=False, sharex=True, sharey=True)[0]
         for axes, own, (title, vectors) in zip(panels, points, found.items(), strict=True):
             of_layer = np.repeat(np.arange(vectors.shape[0]), vectors.shape[1])

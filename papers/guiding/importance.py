@@ -14,10 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn import head_gates
-from msattn.plots.encoders import Text, batches, load_model
+from msattn.loading import load_trained
+from msattn.plots.encoders import Text, batches
 from msattn.plots.style import COLORS, INK, MUTED, draw_heads, drawing, markdown_table, tidy
 from msattn.plots.windows import accuracy, labelled_texts
 
@@ -63,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--max_samples", type=int, help="the first sentences of the file")
     parser.add_argument("--output", required=True, help="picture (.png, .svg)")
     args = parser.parse_args(argv)
-    model, tokenizer = load_model(AutoModelForSequenceClassification, args.model)
+    _, model, tokenizer = load_trained(args.model)
     texts, labels = (part[: args.max_samples] for part in labelled_texts(model, args.file))
     values = importances(model, tokenizer, texts, labels)
     order = torch.from_numpy(removal_order(values))

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from transformers import AutoModelForSequenceClassification, pipeline
+from transformers import pipeline
 
 from msattn import plots
+from msattn.command_line import user_mistakes
 from msattn.data.relation_rows import TAG, relation_row
-from msattn.errors import UserError
+from msattn.loading import load_trained
 from msattn.plots.doubt import write_doubtful
-from msattn.plots.encoders import load_encoder, load_model, load_predictor, read_texts, short_names
+from msattn.plots.encoders import load_encoder, read_texts, short_names
 from msattn.plots.heads import distance_table
 from msattn.plots.windows import labelled_texts, windows_table
 
 
 def draw_fused(args: argparse.Namespace) -> None:
     """the words and phrases that a multi-scale model attends to in a sentence (.png, .svg, .html)"""
-    model, tokenizer = load_predictor(args.model)
+    _, model, tokenizer = load_trained(args.model)
     row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
     attention = plots.FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
     if args.output.endswith(".html"):
@@ -29,8 +30,9 @@ def draw_fused(args: argparse.Namespace) -> None:
 
 
 def draw_errors(args: argparse.Namespace) -> None:
-    """a page to browse the errors of a multi-scale relation model, with its attention (.html)"""
-    print(f"{args.output}: {plots.error_browser(args.file, args.output, *load_predictor(args.model))} errors")
+    """a page to browse the errors of a relation model; a multi-scale MODEL shows its attention (.html)"""
+    loaded = load_trained(args.model)[1:] if args.model else ()
+    print(f"{args.output}: {plots.error_browser(args.file, args.output, *loaded)} errors")
 
 
 def draw_trees(args: argparse.Namespace) -> None:
@@ -47,10 +49,7 @@ def draw_maps(args: argparse.Namespace) -> None:
     """the mean attention of encoders in a sentence or a pair, side by side (.png, .svg)"""
     found = [plots.attention_maps(*load_encoder(name), *args.text) for name in args.model]
     layers, heads = (slice(None) if place is None else [place] for place in (args.layer, args.head))
-    try:
-        means = [maps[layers][:, heads].mean(dim=(0, 1)).cpu() for maps, _ in found]
-    except IndexError as error:
-        raise UserError(f"--layer or --head: {error}.") from error
+    means = [maps[layers][:, heads].mean(dim=(0, 1)).cpu() for maps, _ in found]
     plots.plot_attention_maps(means, [tokens for _, tokens in found], args.output, short_names(args.model))
 
 
@@ -64,7 +63,7 @@ def draw_heads(args: argparse.Namespace) -> None:
 
 def draw_windows(args: argparse.Namespace) -> None:
     """how far the heads of a classifier look, and its accuracy with windows (.png, .svg)"""
-    model, tokenizer = load_model(AutoModelForSequenceClassification, args.model)
+    _, model, tokenizer = load_trained(args.model)
     texts, labels = labelled_texts(model, args.file, args.text_column_names, args.label_column_name)
     fitting = read_texts(args.fit_file, args.text_column_names) if args.fit_file else None
     found = plots.window_costs(model, tokenizer, texts, labels, args.mass, fitting)
@@ -79,7 +78,10 @@ PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS = {
     "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--query": {"nargs": "+", "help": "attending words"}}),
-    "errors": (draw_errors, {"model": MODEL, "--file": {"required": True, "help": "test_predictions.jsonl"}}),
+    "errors": (
+        draw_errors,
+        {"model": {**MODEL, "nargs": "?"}, "--file": {"required": True, "help": "test_predictions.jsonl"}},
+    ),
     "trees": (draw_trees, {"model": MODEL, "--text": TEXT}),
     "relations": (draw_relations, {"model": MODEL, "--text": TEXT}),
     "maps": (draw_maps, {"model": MODELS, "--text": {**TEXT, "nargs": "+"}, "--layer": PLACE, "--head": PLACE}),
@@ -109,7 +111,8 @@ def plot(argv: Sequence[str] | None = None) -> None:
             kind.add_argument(argument, **options)
         kind.add_argument("--output", required=True, help="the file to write")
     args = parser.parse_args(argv)
-    args.draw(args)
+    with user_mistakes():
+        args.draw(args)
 
 
 def doubt(argv: Sequence[str] | None = None) -> None:
@@ -124,4 +127,6 @@ def doubt(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--sure", type=float, default=0.95, help="fill in arcs at least so probable (default: 0.95)")
     parser.add_argument("--similarity", type=float, default=0.5, help="most words that two sentences share, 0 to 1")
     parser.add_argument("--lang", help="language of the rules that split raw text, such as en")
-    print(write_doubtful(**vars(parser.parse_args(argv))))
+    args = vars(parser.parse_args(argv))
+    with user_mistakes():
+        print(write_doubtful(**args))

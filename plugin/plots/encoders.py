@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.auto import auto_class_of
+from msattn.command_line import user_mistakes
 from msattn.configuration.any_encoder_config import AnyEncoderConfig
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.text_lines import text_lines
@@ -25,37 +25,11 @@ from msattn.modeling.received_attention import AttentionRefused
 Text = tuple[str, ...]
 
 
-def load_model(model_class: Any, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """
-    A model in float32 and evaluation mode, on a GPU if there is one, and its tokenizer.
-
-    Args:
-        model_class (`type`): An Auto class.
-        name (`str`): A local folder or a name on the Hub.
-
-    Raises:
-        UserError: There is no such model.
-    """
-    try:
-        model, tokenizer = model_class.from_pretrained(name, dtype="float32"), AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{name}: {error}") from error
-    return model.eval().to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
-
-
-def load_predictor(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A checkpoint with its task head, and its tokenizer; see [`load_model`]."""
-    try:
-        config = AutoConfig.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{name}: {error}") from error
-    return load_model(auto_class_of(config, name), name)
-
-
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The encoder of a checkpoint, without its task head, and its tokenizer; see [`load_model`]."""
-    model, tokenizer = load_model(AutoModel, name)
-    return encoder_of(model), tokenizer
+    """The encoder of a checkpoint in evaluation mode, on a GPU if there is one, and its tokenizer."""
+    with user_mistakes():
+        model, tokenizer = AutoModel.from_pretrained(name, dtype="float32"), AutoTokenizer.from_pretrained(name)
+    return encoder_of(model.eval()).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
 def encoder_of(model: PreTrainedModel) -> PreTrainedModel:

@@ -16,11 +16,10 @@ from importance import main as measure_importance
 from sts_ranking import main as write_ranking
 from sts_ranking import sts_ranking
 from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertForSequenceClassification
 
 from msattn.data import read_ranking
 from msattn.plots import attention_maps
-from tests.plugin.plots.tiny_encoders import SIZES, tiny_encoder
+from tests.plugin.plots.test_encoders import classifier, encoder
 from tests.tiny_models import tiny_tokenizer
 
 TEXTS = [("the dog",), ("the author wrote the book",), ("a house",), ("the house the dog",), ("book",)]
@@ -36,7 +35,7 @@ def measures(maps: np.ndarray) -> list[float]:
 
 
 def test_diversity_against_the_reference():
-    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    model, tokenizer = encoder(), tiny_tokenizer()
     expected = []
     for text in TEXTS:
         received = attention_maps(model, tokenizer, *text)[0].double().sum(dim=-2).numpy()
@@ -52,13 +51,13 @@ def test_extremes_of_diversity():
 
 
 def test_vectors_of_heads_are_received_attention(tmp_path):
-    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    model, tokenizer = encoder(), tiny_tokenizer()
     vectors = head_vectors(model, tokenizer, TEXTS)
     parts = [attention_maps(model, tokenizer, *text)[0].sum(dim=-2).numpy() for text in TEXTS]
     parts.sort(key=lambda part: -part.shape[-1])
     np.testing.assert_allclose(vectors, np.concatenate(parts, axis=-1), atol=1e-5)
     for name, seed in (("one", 0), ("two", 1)):
-        tiny_encoder(seed=seed).save_pretrained(tmp_path / name)
+        encoder(seed=seed).save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
     (tmp_path / "texts.txt").write_text("the dog\na house\n")
     models = [str(tmp_path / name) for name in ("one", "two")]
@@ -67,14 +66,9 @@ def test_vectors_of_heads_are_received_attention(tmp_path):
     assert all(f">{word}<" in text for word in ("one", "two", "layer"))
 
 
-def classifier(**changes) -> BertForSequenceClassification:
-    torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(**SIZES, **changes)).eval()
-
-
 def test_importance_is_the_mean_of_absolute_gradients():
     """Against columns of the output projection, one text and one head at a time."""
-    model, tokenizer = classifier(), tiny_tokenizer()
+    model, tokenizer = classifier(num_labels=2).eval(), tiny_tokenizer()
     expected = np.zeros((2, 4))
     for text, label in zip(TEXTS, LABELS, strict=True):
         inputs = tokenizer(*text, return_tensors="pt")
@@ -91,7 +85,8 @@ def test_order_within_layers_of_unit_length():
 
 
 def test_accuracy_without_heads(tmp_path, capsys):
-    model = classifier(id2label={0: "animal", 1: "thing"}, label2id={"animal": 0, "thing": 1})
+    model = classifier(num_labels=2).eval()
+    model.config.id2label, model.config.label2id = {0: "animal", 1: "thing"}, {"animal": 0, "thing": 1}
     model.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     rows = [{"text": text, "label": ("animal", "thing")[label]} for (text,), label in zip(TEXTS, LABELS, strict=True)]
@@ -101,7 +96,7 @@ def test_accuracy_without_heads(tmp_path, capsys):
     out = capsys.readouterr().out
     order = removal_order(importances(model, tiny_tokenizer(), TEXTS, LABELS))
     for count in (0, 4, 8):
-        without = classifier()
+        without = classifier(num_labels=2).eval()
         for layer, head in zip(*np.unravel_index(order[:count], (2, 4)), strict=True):
             with torch.no_grad():
                 without.bert.encoder.layer[layer].attention.output.dense.weight[:, 8 * head : 8 * head + 8] = 0

@@ -13,7 +13,7 @@ import torch
 from attention_distances import main as draw_distances
 from effective_scale import MODELS, build_model, mirrored_pairs, with_cls
 
-from tests.plugin.plots.tiny_encoders import tiny_encoder
+from tests.plugin.plots.test_encoders import encoder
 from tests.tiny_models import tiny_tokenizer
 
 TINY = "--samples 64 --test_samples 32 --epochs 1".split()
@@ -71,7 +71,7 @@ def test_the_table():
 
 def test_distances_are_drawn_and_written(tmp_path, capsys):
     for name in ("one", "two"):
-        tiny_encoder().save_pretrained(tmp_path / name)
+        encoder().save_pretrained(tmp_path / name)
         tiny_tokenizer().save_pretrained(tmp_path / name)
     (tmp_path / "texts.txt").write_text("the author of the book wrote\na cat .\n")
     models = [str(tmp_path / name) for name in ("one", "two")]

@@ -23,7 +23,8 @@ from word_pairs import FARTHEST, HeadHits, PairLayout, read_word_pairs, sample_p
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import encode_treebank
 from msattn.data.inputs.word_pieces import NO_LABEL
-from tests.plugin.plots.tiny_encoders import SIZES, tiny_encoder
+from tests.plugin.plots.test_encoders import encoder
+from tests.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 
 RELATIONS = ["a", "b", "root"]
@@ -75,7 +76,7 @@ class PlantedEncoder(BertModel):
 
 def planted(encoded: Dataset) -> PlantedEncoder:
     torch.manual_seed(0)
-    return PlantedEncoder(BertConfig(**SIZES, attn_implementation="eager"), encoded).eval()
+    return PlantedEncoder(tiny_encoder("bert", attn_implementation="eager", initializer_range=0.3), encoded).eval()
 
 
 # The reference
@@ -134,7 +135,7 @@ def reference(model: PreTrainedModel, encoded: Dataset, word_state: str, pairs: 
 @pytest.mark.parametrize("word_state", ["first", "mean"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_against_the_naive_concatenation(family, word_state, max_length):
-    model = tiny_encoder(family).double()
+    model = encoder(family).double()
     model.set_attn_implementation("eager")
     encoded = encode(random_trees(7, seed=1), max_length)
     pairs = sample_pairs(encoded["heads"][:], 40, seed=3)
@@ -217,7 +218,7 @@ def test_the_planted_head_is_the_first_feature(study):
 def test_the_script(tmp_path, capsys):
     for name, count in (("train", 60), ("dev", 40)):
         write_trees(random_trees(count, seed=count, longest=14), tmp_path / f"{name}.conllu")
-    tiny_encoder().save_pretrained(tmp_path / "model")
+    encoder().save_pretrained(tmp_path / "model")
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     files = ["--train_file", str(tmp_path / "train.conllu"), "--validation_file", str(tmp_path / "dev.conllu")]
     given = ["--model_name_or_path", str(tmp_path / "model"), *files, "--output_dir", str(tmp_path / "out")]

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaModel, PreTrainedModel
+from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from msattn import MSTransformerConfig, MSTransformerModel, UserError, fit_windows, set_windows
 from msattn.plots import (
@@ -22,33 +22,32 @@ from msattn.plots import (
 from msattn.plots.encoders import encoder_of, read_texts, short_names
 from msattn.plots.heads import distance_table
 from msattn.plots.windows import labelled_texts, windows_table
-from tests.plugin.plots.tiny_encoders import CONFIGS, SIZES, tiny_encoder
+from tests.tiny_encoders import randomized
+from tests.tiny_encoders import tiny_encoder as tiny_config
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 TEXTS = [("a cat .",), ("the author of the book wrote in a house , a dog .",), ("",), ("cat",)]
+FAMILIES = "bert roberta albert electra distilbert modernbert deberta-v2 llama ms_transformer".split()
 PAIRS = [("a dog .", "the author wrote a book"), ("", "cat"), ("cat", "a house")]
 LABELS = [0, 2, 1, 1]
 
 
-def encoder(family: str) -> PreTrainedModel:
-    torch.manual_seed(0)
+def encoder(family: str = "bert", seed: int = 0, **changes) -> PreTrainedModel:
+    """Far from uniform attention, for the tiny tokenizer."""
+    torch.manual_seed(seed)
     if family == "ms_transformer":
-        sizes = {
-            name: SIZES[name] for name in ("vocab_size", "hidden_size", "num_attention_heads", "num_hidden_layers")
-        }
-        return MSTransformerModel(MSTransformerConfig(**sizes, scales=[1, None], initializer_range=0.3)).eval()
-    if family == "llama":
-        return LlamaModel(LlamaConfig(**SIZES, num_key_value_heads=2)).eval()
-    return tiny_encoder(family)
+        sizes = {"vocab_size": 60, "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2}
+        return randomized(MSTransformerModel(MSTransformerConfig(**sizes, scales=[1, None])))
+    return randomized(AutoModel.from_config(tiny_config(family, **{"pad_token_id": 0, **changes})))
 
 
 def classifier(**changes) -> PreTrainedModel:
     torch.manual_seed(0)
-    config = type(CONFIGS["bert"]).from_dict({**CONFIGS["bert"].to_dict(), "num_labels": 3, **changes})
+    config = tiny_config("bert", **{"num_labels": 3, "initializer_range": 0.3, **changes})
     return AutoModelForSequenceClassification.from_config(config)
 
 
-@pytest.mark.parametrize("family", [*CONFIGS, "ms_transformer", "llama"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_maps_are_those_that_the_model_returns(family):
     model, tokenizer = encoder(family), tiny_tokenizer()
     model.train()
@@ -65,7 +64,7 @@ def test_maps_are_those_that_the_model_returns(family):
 
 
 def test_maps_of_windows_and_of_long_texts():
-    model, tokenizer = set_windows(tiny_encoder("bert", max_position_embeddings=16), 1), tiny_tokenizer()
+    model, tokenizer = set_windows(encoder(max_position_embeddings=16), 1), tiny_tokenizer()
     maps, tokens = attention_maps(model, tokenizer, "a cat " * 50)
     places = torch.arange(16)
     assert len(tokens) == 16 and not maps[..., (places[:, None] - places).abs() > 1].any()
@@ -80,7 +79,7 @@ def shares(attention: np.ndarray) -> np.ndarray:
     return sums / sums.sum()
 
 
-@pytest.mark.parametrize("family", [*CONFIGS, "ms_transformer", "llama"])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["sentences", "pairs"])
 def test_distances_against_the_reference(family, texts):
     model, tokenizer = encoder(family), tiny_tokenizer()
@@ -104,7 +103,7 @@ def test_distances_against_the_reference(family, texts):
 
 def test_texts_without_distances():
     with pytest.raises(UserError, match="no text of two tokens"):
-        attention_distances(tiny_encoder(), tiny_tokenizer(), [("cat",)])
+        attention_distances(encoder(), tiny_tokenizer(), [("cat",)])
 
 
 def test_the_cost_is_that_of_the_fitted_windows():
@@ -172,7 +171,7 @@ def texts_of(path) -> list[str]:
 
 
 def test_pictures(tmp_path):
-    model, tokenizer = tiny_encoder(), tiny_tokenizer()
+    model, tokenizer = encoder(), tiny_tokenizer()
     maps, tokens = attention_maps(model, tokenizer, "a cat .")
     mean = maps.mean(dim=(0, 1))
     marks = [{(1, 2)}, set()]

@@ -9,9 +9,8 @@ import pytest
 
 from msattn import UserError
 from msattn.plots.command import KINDS, plot
-from tests.plugin.plots.test_encoders import classifier
+from tests.plugin.plots.test_encoders import classifier, encoder
 from tests.plugin.plots.test_error_browser import prediction
-from tests.plugin.plots.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
@@ -23,7 +22,7 @@ def folder(tmp_path_factory):
     for name, model in {"fusion": tiny_relation_extractor(scales=[3, 5])[0], "classes": classifier()}.items():
         model.save_pretrained(folder / name)
         tiny_tokenizer().save_pretrained(folder / name)
-    tiny_encoder("roberta").save_pretrained(folder / "encoder")
+    encoder("roberta").save_pretrained(folder / "encoder")
     tiny_tokenizer().save_pretrained(folder / "encoder")
     tiny_relation_extractor()[1].save_pretrained(folder / "fusion")
     (folder / "test_predictions.jsonl").write_text(json.dumps(prediction()))
@@ -56,7 +55,7 @@ def test_mistakes(folder, monkeypatch, capsys):
         (["fused", "classes", "--text", TEXT, "--output", "b.png"], "no fusion layer"),
         (["fused", "./nowhere", "--text", TEXT, "--output", "b.png"], "nowhere"),
         (["fused", "fusion", "--text", "the author", "--output", "b.png"], "which two entities"),
-        (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "--layer or --head: index 2"),
+        (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "index 2 is out of bounds"),
         (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .png or .svg"),
     ):
         with pytest.raises((UserError, OSError), match=message):
