@@ -11,16 +11,13 @@ A family's tests subclass a tester, name the class in `model_class`, and give `c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 TOLERANCE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -325,62 +322,6 @@ class ClassificationTester(ModelTester):
         outputs = model(**inputs, labels=labels)
         assert outputs.logits.shape == (len(self.lengths), num_labels)
         torch.testing.assert_close(outputs.loss, criterion(outputs.logits.squeeze(-1), labels))
-
-
-class BertCheckpointTester(ModelTester):
-    """A [`ModelTester`] for models that load the encoder of any BERT checkpoint."""
-
-    #: Beginnings of the names of what such a checkpoint does not have.
-    new_weights: tuple[str, ...]
-    #: Where the encoder is in the model: a prefix of its weights' names.
-    encoder_prefix = ""
-
-    def plain_config(self) -> BertConfig:
-        sizes = self.config()
-        return BertConfig(**{name: getattr(sizes, name) for name in BertConfig().to_dict() if hasattr(sizes, name)})
-
-    def assert_loads(self, folder: Path, encoder: BertModel) -> None:
-        """Every weight of the encoder, and nothing but the new layers afresh."""
-        model, info = self.model_class.from_pretrained(folder, initializer_range=0.05, output_loading_info=True)
-        weights = dict(model.named_parameters())
-        new = {name for name in weights if name.startswith(self.new_weights)}
-        assert new and info["missing_keys"] == new
-        assert new == {
-            name
-            for name in weights
-            if not name.startswith(self.encoder_prefix) or name.startswith(self.model_class.new_layers)
-        }
-        assert not info["unexpected_keys"] and not info["mismatched_keys"] and not info["error_msgs"]
-        for name in new:
-            assert_fresh(name, weights[name], 0.05)
-        loaded = {
-            name.removeprefix(self.encoder_prefix): weight for name, weight in weights.items() if name not in new
-        }
-        for name, weight in encoder.named_parameters():
-            if not name.startswith("pooler."):
-                assert torch.equal(loaded.pop(name), weight), name
-        assert not loaded
-
-    @pytest.mark.parametrize("plain_class", [BertModel, BertForMaskedLM, BertForPreTraining])
-    def test_load_plain_checkpoint(self, plain_class, tmp_path):
-        plain = plain_class(self.plain_config())
-        plain.save_pretrained(tmp_path)
-        self.assert_loads(tmp_path, plain.base_model)
-
-    def test_load_checkpoint_of_2018(self, tmp_path):
-        """As google-bert/bert-base-uncased is: TensorFlow's names of the layer norms, heads and pooler included."""
-        plain = BertForPreTraining(self.plain_config())
-        plain.save_pretrained(tmp_path)
-        weights = load_file(tmp_path / "model.safetensors")
-        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-        for new_name, old_name in old.items():
-            weights = {name.replace(new_name, old_name): weight for name, weight in weights.items()}
-        assert "bert.embeddings.LayerNorm.gamma" in weights and "cls.seq_relationship.weight" in weights
-        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        config = json.loads((tmp_path / "config.json").read_text())
-        del config["transformers_version"]
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        self.assert_loads(tmp_path, plain.bert)
 
 
 def assert_fresh(name: str, weight: torch.Tensor, initializer_range: float) -> None:

@@ -7,22 +7,17 @@ import json
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    AutoModel,
     AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     BartConfig,
-    BertConfig,
-    BertForPreTraining,
     PreTrainedModel,
     RobertaConfig,
 )
 
 from msattn import (
-    AutoModelForRelationExtraction,
     BertForMultiScaleRE,
     MultiScaleBertConfig,
     MultiScaleConfig,
@@ -33,11 +28,14 @@ from msattn import (
     MultiScaleModel,
 )
 from msattn.modeling.any_encoder import encoder_class
+from msattn.modeling.fusion_classifiers import pool
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, assert_fresh
+from tests.flash_attention_double import IMPLEMENTATION, install_flash_attention
 from tests.modeling.multiscale_reference import fuse_batch
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
 EXACT = {"rtol": 0, "atol": 0}
+OWN = {"num_labels", *MultiScaleConfig.__dataclass_fields__}
 STARTS = torch.tensor([[1, 4], [3, 0], [2, 6]])
 # A mask without steps: a rounding error does not move a word from one side of 1/n to the other.
 SMOOTH = {"mask_mode": "sigmoid", "scales": (2, 3), "num_labels": 4}
@@ -169,15 +167,12 @@ def test_a_wrapped_checkpoint_is_saved_as_ours(family, stock, tmp_path):
 
 
 def test_gradient_checkpointing(family):
-    plain, checkpointed = build(family).train(), build(family).train()
-    checkpointed.gradient_checkpointing_enable()
+    model = build(family).train()
+    model.gradient_checkpointing_enable()
     calls = []
-    checkpointed.multiscale.fusion[0].query.register_forward_hook(lambda *_: calls.append(1))
-    for model in (plain, checkpointed):
-        model(**batch(family), labels=torch.tensor([0, 3, 1])).loss.backward()
+    model.multiscale.fusion[0].query.register_forward_hook(lambda *_: calls.append(1))
+    model(**batch(family), labels=torch.tensor([0, 3, 1])).loss.backward()
     assert len(calls) == 2
-    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_resized_embeddings_are_saved(family, tmp_path):
@@ -268,10 +263,9 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
     starts = torch.tensor([[1, 4], [3, 0], [2, 2]])
 
     def config(self, **changes):
-        own = {"scales", "mask_mode", "num_labels", "problem_type", "fusion_heads", "fusion_layers"}
         given = {"scales": (3, 5), "fusion_heads": 2, "fusion_layers": 2, "num_labels": 3}
-        given |= {name: value for name, value in changes.items() if name in own}
-        encoder = {name: value for name, value in changes.items() if name not in own}
+        given |= {name: value for name, value in changes.items() if name in OWN}
+        encoder = {name: value for name, value in changes.items() if name not in given}
         return MultiScaleConfig(encoder=tiny_encoder("roberta", **encoder), **given)
 
     def extra_inputs(self, batch, left):
@@ -281,14 +275,85 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
         shape = (batch, config.fusion_heads, tokens, (1 + len(config.scales)) * tokens)
         assert [tuple(attention.shape) for attention in outputs.fusion_attentions] == [shape] * config.fusion_layers
 
-    def test_reads_the_entity_starts(self):
-        model = self.build()
+    @pytest.mark.parametrize("pooling", [None, "mean", "cls", "max", "last"])
+    def test_poolings(self, pooling):
+        model = self.build(pooling=pooling)
         inputs = self.inputs(model.config)
-        starts = inputs.pop("entity_starts")
-        states = model.multiscale(**inputs).last_hidden_state
-        pairs = [torch.cat([states[i, head], states[i, tail]]) for i, (head, tail) in enumerate(starts.tolist())]
-        expected = model.multiscale_classifier(torch.stack(pairs))
-        torch.testing.assert_close(model(**inputs, entity_starts=starts).logits, expected)
+        states = model.multiscale(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+        pooled = {
+            None: [states[i, pair].flatten() for i, pair in enumerate(self.starts)],
+            "mean": [states[i, :n].mean(dim=0) for i, n in enumerate(self.lengths)],
+            "max": [states[i, :n].amax(dim=0) for i, n in enumerate(self.lengths)],
+            "cls": [states[i, 0] for i in range(len(self.lengths))],
+            "last": [states[i, n - 1] for i, n in enumerate(self.lengths)],
+        }[pooling]
+        torch.testing.assert_close(model(**inputs).logits, model.multiscale_classifier(torch.stack(pooled)))
+
+    @pytest.mark.parametrize("starts", [None, torch.tensor([1, 4]), torch.tensor([[1, 4, 5]] * 3)])
+    def test_entity_starts_of_another_shape(self, starts):
+        model = self.build()
+        with pytest.raises(ValueError, match=r"needs entity_starts of shape \(batch, 2\), got (None|\()"):
+            model(**self.inputs(model.config) | {"entity_starts": starts})
+
+    @pytest.mark.parametrize("mask_mode", ["hard", "ste", "sigmoid", "entmax", "none"])
+    def test_mask_modes(self, mask_mode, tmp_path):
+        model = self.build(mask_mode=mask_mode, conv_alignment="same", renormalize=True, fusion_residual=True)
+        for layer in model.base_model.fusion:
+            assert layer.mask_mode == mask_mode and layer.conv_alignment == "same" and layer.renormalize
+            assert layer.mask_query.weight.requires_grad == (mask_mode not in ("hard", "none"))
+        self.check_gradients(model)
+        model.save_pretrained(tmp_path)
+        self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
+
+    def test_each_layer_is_on_the_one_below(self):
+        model = self.build(fusion_residual=True).base_model
+        inputs = {name: self.inputs(model.config)[name] for name in ("input_ids", "attention_mask")}
+        states = model.encoder(**inputs).last_hidden_state
+        for layer in model.fusion:
+            states = states + layer(states, inputs["attention_mask"])[0]
+        real = inputs["attention_mask"].bool()
+        torch.testing.assert_close(model(**inputs).last_hidden_state[real], states[real])
+
+    def test_flash_attention_is_eager(self, monkeypatch):
+        calls = install_flash_attention(monkeypatch)
+        eager, flash = self.build("eager"), self.build(IMPLEMENTATION)
+        inputs = self.inputs(eager.config)
+        self.assert_same(eager, flash, inputs)
+        assert calls and all(lengths == list(self.lengths) for lengths in calls)
+        for model in (eager, flash):
+            self.loss(model, inputs).backward()
+        for (name, one), other in zip(eager.named_parameters(), flash.parameters(), strict=True):
+            if one.requires_grad:
+                torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+    def test_dropout_before_the_classifier(self):
+        assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
+        assert self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
+
+    def test_learns_sentences_by_heart(self):
+        model = self.build(mask_mode="ste", fusion_layers=1).train()
+        optimizer, losses = torch.optim.AdamW(model.parameters(), lr=3e-3), []
+        for _ in range(30):
+            loss = self.loss(model, self.inputs(model.config))
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 < losses[0]
+
+
+def test_pooling_reads_real_tokens_only():
+    states = torch.arange(12.0).view(1, 6, 2) - 20
+    mask, starts = torch.tensor([[0, 0, 1, 1, 1, 0]]), torch.tensor([[3, 2]])
+    expected = {
+        "cls": [-16, -15],
+        "last": [-12, -11],
+        "mean": [-14, -13],
+        "max": [-12, -11],
+        "entity_start": [-14, -13, -16, -15],
+    }
+    assert {name: pool(states, mask, name, starts)[0].tolist() for name in expected} == expected
 
 
 def test_tagging():
@@ -302,23 +367,6 @@ def test_tagging():
     outputs.loss.backward()
     half = model(**inputs, labels=labels, num_items_in_batch=2 * sum(LENGTHS)).loss
     torch.testing.assert_close(half, outputs.loss / 2)
-
-
-def test_auto_classes(tmp_path):
-    classes = {
-        AutoModel: MultiScaleModel,
-        AutoModelForRelationExtraction: MultiScaleForRelationExtraction,
-        AutoModelForSequenceClassification: MultiScaleForSequenceClassification,
-        AutoModelForTokenClassification: MultiScaleForTokenClassification,
-    }
-    for auto_class, model_class in classes.items():
-        config = MultiScaleConfig(encoder=tiny_encoder("roberta"))
-        assert type(auto_class.from_config(config)) is model_class
-        model_class(config).save_pretrained(tmp_path)
-        assert type(auto_class.from_pretrained(tmp_path)) is model_class
-        assert type(AutoModel.from_pretrained(tmp_path)) is MultiScaleModel
-    MultiScaleForRelationExtraction(config).save_pretrained(tmp_path)
-    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is MultiScaleForRelationExtraction
 
 
 class TestLoadingOptions:
@@ -395,30 +443,6 @@ class TestLoadingOptions:
         with pytest.raises(TypeError, match="nonsense"):
             MultiScaleModel.from_pretrained(folder, nonsense=1)
 
-    def test_a_head_of_another_size_is_not_looked_at(self, folder):
-        _, info = MultiScaleForSequenceClassification.from_pretrained(folder, num_labels=7, output_loading_info=True)
-        assert not info["mismatched_keys"]
-
-    def test_frozen_masks(self, folder):
-        for mode in ("hard", "ste"):
-            model = MultiScaleModel.from_pretrained(folder, mask_mode=mode)
-            assert model.fusion[0].mask_key.weight.requires_grad == (mode == "ste")
-
-    def test_a_checkpoint_of_2018(self, tmp_path):
-        """As google-bert/bert-base-uncased is: TensorFlow's names of the layer norms, heads and pooler included."""
-        plain = BertForPreTraining(tiny_encoder("bert"))
-        plain.save_pretrained(tmp_path)
-        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-        weights = load_file(tmp_path / "model.safetensors")
-        for new_name, old_name in old.items():
-            weights = {name.replace(new_name, old_name): weight for name, weight in weights.items()}
-        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        model, info = MultiScaleModel.from_pretrained(tmp_path, output_loading_info=True)
-        assert all(name.startswith("fusion.") for name in info["missing_keys"])
-        loaded = model.encoder.state_dict()
-        for name, weight in plain.bert.state_dict().items():
-            assert name.startswith("pooler.") or torch.equal(weight, loaded[name]), name
-
     def test_weights_are_in_memory_once(self, folder):
         model = MultiScaleModel.from_pretrained(folder)
         assert model.config.encoder is model.encoder.config
@@ -453,11 +477,6 @@ class TestRefusals:
             with pytest.raises(ValueError, match=message):
                 loader.from_pretrained(tmp_path)
 
-    @pytest.mark.parametrize("model_class", [MultiScaleForSequenceClassification, MultiScaleForRelationExtraction])
-    def test_first_token_of_a_causal_encoder(self, model_class, stock):
-        with pytest.raises(ValueError, match="first token, which sees no other in a causal encoder such as 'llama'"):
-            model_class.from_pretrained(stock("llama")[1], pooling="cls")
-
     def test_inputs(self):
         model, inputs = build("bert"), batch("bert")
         with pytest.raises(ValueError, match=r"attention_mask must be \(batch, tokens\)"):
@@ -479,7 +498,3 @@ def test_no_fusion_is_the_encoder():
     torch.testing.assert_close(outputs.last_hidden_state, model.encoder(**inputs).last_hidden_state)
     assert outputs.fusion_attentions == ()
     assert not [module for module in model.modules() if isinstance(module, MultiScaleFusion)]
-
-
-def test_without_an_encoder_it_is_bert():
-    assert type(MultiScaleConfig().encoder) is BertConfig

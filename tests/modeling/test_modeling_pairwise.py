@@ -7,20 +7,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    AutoModel,
-    AutoModelForSequenceClassification,
-    BertPreTrainedModel,
     FunnelConfig,
     LongformerConfig,
     PreTrainedModel,
 )
 
 from msattn import (
-    AutoModelForDependencyParsing,
-    AutoModelForRelationExtraction,
-    BertPairwiseConfig,
-    BertPairwiseForRelationClassification,
-    BertPairwiseParser,
     PairwiseConfig,
     PairwiseForRelationClassification,
     PairwiseParser,
@@ -270,26 +262,6 @@ def test_compiled_code_counts_the_words(options):
         torch.testing.assert_close(found.to_tuple(), expected.to_tuple(), **TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("bert_class", "model_class", "options"),
-    [
-        (BertPairwiseParser, PairwiseParser, {}),
-        (BertPairwiseParser, PairwiseParser, SELECT),
-        (BertPairwiseForRelationClassification, PairwiseForRelationClassification, {}),
-    ],
-)
-def test_the_member_of_bert_is_the_same(bert_class, model_class, options):
-    bert = randomized(bert_class(BertPairwiseConfig(**BERT, **SIZES, **options)))
-    model = build("bert", model_class, **options)
-    weights = {name.replace("bert.", "encoder.", 1): weight for name, weight in bert.state_dict().items()}
-    model.load_state_dict(weights)
-    inputs = INPUTS[model_class]("bert")
-    with torch.no_grad():
-        for one, other in zip(model(**inputs).to_tuple(), bert(**inputs).to_tuple(), strict=True):
-            torch.testing.assert_close(one, other, **TOLERANCE)
-    assert issubclass(bert_class, BertPreTrainedModel)
-
-
 class TestLearnedRoot:
     """A tokenizer without a leading special token: no piece stands for ROOT."""
 
@@ -342,23 +314,6 @@ def test_a_frozen_encoder(model_class, options, tmp_path):
     model(**INPUTS[model_class]("electra")).loss.backward()
     for name, weight in model.named_parameters():
         assert (weight.grad is None) == (not weight.requires_grad) == name.startswith("encoder."), name
-
-
-def test_auto_classes(tmp_path):
-    config = PairwiseConfig(encoder=tiny_encoder("roberta"), **SIZES)
-    parsing, classifying = (
-        (AutoModelForDependencyParsing,),
-        (
-            AutoModelForRelationExtraction,
-            AutoModelForSequenceClassification,
-        ),
-    )
-    for model_class, auto_classes in ((PairwiseParser, parsing), (PairwiseForRelationClassification, classifying)):
-        model_class(config).save_pretrained(tmp_path)
-        for auto_class in (AutoModel, *auto_classes):
-            assert type(auto_class.from_pretrained(tmp_path)) is model_class
-        for auto_class in auto_classes:
-            assert type(auto_class.from_config(config)) is model_class
 
 
 class TestRefusals:

@@ -1,3 +1,5 @@
+"""Every check of the other models, for pairwise models with BERT inside."""
+
 from __future__ import annotations
 
 import math
@@ -6,48 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from transformers import BertModel
 
-from msattn import BertPairwiseConfig, BertPairwiseForRelationClassification, BertPairwiseParser, relations_of_arcs
+from msattn import PairwiseConfig, PairwiseForRelationClassification, PairwiseParser, relations_of_arcs
 from msattn.modeling import attention_reader, pairwise_scores
 from msattn.modeling.attention_reader import AttentionReader
-from msattn.modeling.word_attention import word_attention
-from tests.common import TOLERANCE, BertCheckpointTester, ClassificationTester, CompiledLikeASibling
+from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester
+from tests.tiny_encoders import tiny_encoder
 
 NO_ARC = -1e4
+OWN = {"num_labels", *PairwiseConfig.__dataclass_fields__}
 
 
-class PairwiseTester(BertCheckpointTester):
-    encoder_prefix = "bert."
-
+class PairwiseTester(ModelTester):
     def config(self, **changes):
-        sizes = {
-            "vocab_size": 60,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 48,
-            "max_position_embeddings": 40,
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-            "num_labels": 3,
-            "arc_size": 10,
-            "relation_size": 6,
-        }
-        return BertPairwiseConfig(**{**sizes, **changes})
-
-    def test_frozen_encoder(self, tmp_path):
-        self.build().save_pretrained(tmp_path)
-        options = {"freeze_encoder": True, "hidden_dropout_prob": 0.5}
-        for model in (self.model_class.from_pretrained(tmp_path, **options).train(), self.build(**options).train()):
-            assert model.training and not model.bert.training
-            assert not any(weight.requires_grad for weight in model.bert.parameters())
-            self.check_gradients(model)
-            inputs = self.inputs(model.config)
-            states = model(**inputs, output_hidden_states=True).hidden_states[-1]
-            assert torch.equal(states, model.eval()(**inputs, output_hidden_states=True).hidden_states[-1])
-            model.train().resize_token_embeddings(model.config.vocab_size + 1)
-            assert not any(weight.requires_grad for weight in model.bert.parameters())
+        own = {"num_labels": 3, "arc_size": 10, "relation_size": 6}
+        own |= {name: value for name, value in changes.items() if name in OWN}
+        encoder = {name: value for name, value in changes.items() if name not in own}
+        return PairwiseConfig(encoder=tiny_encoder("bert", **encoder), **own)
 
     def test_dropout(self):
         part = self.parts(self.build(hidden_dropout_prob=0.3))[-1]
@@ -67,8 +44,7 @@ class PairwiseTester(BertCheckpointTester):
 
 
 class ParserTester(PairwiseTester):
-    model_class = BertPairwiseParser
-    new_weights = ("arcs.", "relations.")
+    model_class = PairwiseParser
     result = "arc_scores"
     options: ClassVar[dict[str, Any]] = {}
     #: Of each sentence, the word of each piece and the head and the relation of each word.
@@ -154,22 +130,12 @@ class ParserTester(PairwiseTester):
         inputs = self.inputs(eager.config)
         self.assert_same(eager, sdpa, inputs)
         assert "attentions" not in sdpa(**inputs, output_attentions=True)
-        assert self.build(features="emb").config._attn_implementation == "sdpa"
+        assert self.build(features="emb").encoder.config._attn_implementation == "sdpa"
         words = self.build(features="emb+att")
-        assert words.config._attn_implementation == "words"
+        assert words.encoder.config._attn_implementation == "words"
         self.assert_same(self.build("eager", features="emb+att"), words, inputs)
         with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps, which features="):
             self.build("sdpa", features="emb+att")
-
-    @pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
-    @pytest.mark.parametrize("word_state", ["first", "mean"])
-    def test_options(self, features, word_state, tmp_path):
-        if self.config().scorer == "biaffine" and features == "att":
-            features = "emb"
-        model = self.build(features=features, word_state=word_state, attention_scale=3.0)
-        self.check_gradients(model.train())
-        model.eval().save_pretrained(tmp_path)
-        self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
 
     def test_long_sentences_are_read_in_the_layers(self, monkeypatch):
         """Scores of the layers or maps of words: outputs and gradients are those of whole maps."""
@@ -199,13 +165,6 @@ class ParserTester(PairwiseTester):
             torch.testing.assert_close(results[i], results[i % 2], **TOLERANCE)
         whole = model(**inputs, output_attentions=True).attentions
         assert all(attention.shape == (3, 4, 11, 11) for attention in whole)
-
-    def test_gradients_flow_through_the_attention(self):
-        model = self.build().train()
-        inputs = self.inputs(model.config)
-        outputs = model(**inputs, output_attentions=True)
-        gradients = torch.autograd.grad(outputs.loss, outputs.attentions)
-        assert all(gradient.any() for gradient in gradients)
 
     def test_long_sentences_in_blocks(self, monkeypatch):
         model = self.build()
@@ -296,23 +255,6 @@ class TestParserOfPairs(CompiledLikeASibling, ParserTester):
                     weights += weight
         assert outputs.loss.item() == pytest.approx(total / weights, rel=1e-4)
 
-    def test_scores_from_the_maps(self):
-        """The naive form, from what the encoder returns."""
-        model = self.build(attention_scale=2.0)
-        inputs = self.inputs(model.config)
-        outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
-        layer = model.relations
-        words = torch.cat([word_attention(attention, self.word_index) for attention in outputs.attentions], dim=1)
-        words = words.permute(0, 2, 3, 1)
-        features = torch.cat([words, words.transpose(1, 2)], dim=-1)
-        logits = 2.0 * features @ layer.attention.weight.T
-        states = outputs.hidden_states[-1][0, [0, 1, 2, 4, 5, 8, 9]]
-        logits[0] += layer.states.head(states).unsqueeze(1) + layer.states.dependent(states)
-        torch.testing.assert_close(outputs.relation_logits[0], logits[0, ..., :3], **TOLERANCE)
-        odds = logits[0, ..., :3].logsumexp(dim=-1) - logits[0, ..., 3]
-        possible = outputs.arc_scores[0] != NO_ARC
-        torch.testing.assert_close(outputs.arc_scores[0][possible], odds[possible], **TOLERANCE)
-
 
 class TestParserOfHeads(ParserTester):
     options: ClassVar[dict[str, Any]] = {"objective": "head_select"}
@@ -349,15 +291,9 @@ class TestParserOfHeads(ParserTester):
 class TestBiaffineParser(CompiledLikeASibling, ParserTester):
     options: ClassVar[dict[str, Any]] = {"objective": "head_select", "scorer": "biaffine"}
 
-    def test_sizes(self):
-        model = self.build()
-        assert model.arcs.states.bilinear.weight.shape == (10, 10)
-        assert model.relations.states.bilinear.weight.shape == (3 * 6, 6)
 
-
-class TestBertPairwiseForRelationClassification(PairwiseTester, ClassificationTester):
-    model_class = BertPairwiseForRelationClassification
-    new_weights = ("classifier.",)
+class TestPairwiseForRelationClassification(PairwiseTester, ClassificationTester):
+    model_class = PairwiseForRelationClassification
     pieces = torch.tensor([[[1, -1, -1], [4, 5, 6]], [[3, -1, -1], [1, 2, -1]], [[2, 3, -1], [6, -1, -1]]])
 
     def extra_inputs(self, batch, left):
@@ -365,51 +301,14 @@ class TestBertPairwiseForRelationClassification(PairwiseTester, ClassificationTe
 
     def test_eager_is_sdpa(self):
         eager, sdpa = self.build("eager"), self.build("sdpa")
-        assert sdpa.config._attn_implementation == "rows"
+        assert sdpa.encoder.config._attn_implementation == "rows"
         inputs = self.inputs(eager.config)
         self.assert_same(eager, sdpa, inputs)
         eager, sdpa = (model(**inputs, output_attentions=True) for model in (eager, sdpa))
         torch.testing.assert_close(sdpa.logits, eager.logits, **TOLERANCE)
         for one, other in zip(sdpa.attentions, eager.attentions, strict=True):
             torch.testing.assert_close(one, other, **TOLERANCE)
-        assert self.build("sdpa", features="emb").config._attn_implementation == "sdpa"
-
-    @pytest.mark.parametrize("implementation", ["eager", "sdpa", "received"])
-    def test_is_the_naive_concatenation(self, implementation):
-        """[T_1; T_2; a_12; a_21] from all of the encoder's maps, where an entity is a word of several pieces."""
-        model = self.build(attention_scale=2.0)
-        model.set_attn_implementation("rows" if implementation == "sdpa" else implementation)
-        inputs = self.inputs(model.config)
-        encoder = BertModel(self.plain_config(), add_pooling_layer=False).eval()
-        encoder.set_attn_implementation("eager")
-        encoder.load_state_dict(model.bert.state_dict())
-        pieces = inputs.pop("entity_pieces")
-        outputs = encoder(**inputs, output_attentions=True)
-        found = model(**inputs, entity_pieces=pieces, output_attentions=True)
-        logits = found.logits
-        if implementation == "received":
-            real = inputs["attention_mask"][:, None, :, None]
-            for sums, whole in zip(found.attentions, outputs.attentions, strict=True):
-                torch.testing.assert_close(sums, (whole * real).sum(dim=-2), **TOLERANCE)
-        weight = torch.cat([model.classifier.states.head.weight, model.classifier.states.dependent.weight], dim=1)
-        weight = torch.cat([weight, 2.0 * model.classifier.attention.weight], dim=1)
-        for i, entities in enumerate(pieces.tolist()):
-            one, two = ([piece for piece in entity if piece >= 0] for entity in entities)
-            features = [outputs.last_hidden_state[i, entity].mean(dim=0) for entity in (one, two)]
-            for start, end in ((one, two), (two, one)):
-                for layer_map in outputs.attentions:
-                    features.append(layer_map[i][:, start][:, :, end].sum(dim=-1).mean(dim=-1))
-            expected = weight @ torch.cat(features) + model.classifier.states.dependent.bias
-            torch.testing.assert_close(logits[i], expected, **TOLERANCE)
-
-    @pytest.mark.parametrize(
-        "options", [{"features": "emb"}, {"features": "att"}, {"scorer": "biaffine"}], ids=["emb", "att", "biaffine"]
-    )
-    def test_options(self, options, tmp_path):
-        model = self.build(**options)
-        self.check_gradients(model.train())
-        model.eval().save_pretrained(tmp_path)
-        self.assert_same(model, self.model_class.from_pretrained(tmp_path), self.inputs(model.config))
+        assert self.build("sdpa", features="emb").encoder.config._attn_implementation == "sdpa"
 
     @pytest.mark.parametrize("pieces", [None, torch.tensor([[1, 4]] * 3), torch.tensor([[[1], [4]]])])
     def test_entity_pieces_of_another_shape(self, pieces):
