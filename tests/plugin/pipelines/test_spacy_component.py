@@ -88,9 +88,8 @@ def test_tags(tmp_path):
 def test_many_documents(nlp):
     texts = ["A dog. The cat.", "", "  \n", " \n the dog  wrote\n\na book ", "dog", "a cat in the house. " * 5] * 3
     alone = [nlp(text) for text in texts]
-    for batch_size in (1, 2, 100):
-        for doc, text, other in zip(nlp.pipe(texts, batch_size=batch_size), texts, alone, strict=True):
-            assert doc.text == text and trees(doc) == trees(other)
+    for doc, text, other in zip(nlp.pipe(texts, batch_size=4), texts, alone, strict=True):
+        assert doc.text == text and trees(doc) == trees(other)
     spaces = alone[3]
     assert [token.dep_ for token in spaces if token.is_space] == ["dep"] * 3 and len(list(spaces.sents)) == 2
 
@@ -102,14 +101,14 @@ def test_sentences_of_another_component(model):
     assert [len(sentence) for sentence in nlp("A dog. A cat.").sents] == [6]
 
 
-@pytest.mark.parametrize(("stored", "used"), [("eisner", "eisner"), ("mbr", "mbr"), ("greedy", "mst"), (None, "mst")])
+@pytest.mark.parametrize(("stored", "used"), [("eisner", "eisner"), ("greedy", "mst")])
 def test_decoder_of_the_checkpoint(tmp_path, stored, used):
     nlp = spacy.blank("en")
     nlp.add_pipe("msattn_parser", config={"model": saved(tmp_path, tree_decoder=stored)})
     doc = nlp("The dog wrote a book in the house and a cat sleeps with the author in a house.")
     parse = nlp.get_pipe("msattn_parser").run
     words = {"words": [token.text for token in doc]}
-    heads = {decoder: [word["head"] for word in parse(words, decode=decoder)] for decoder in ("mst", "eisner", "mbr")}
+    heads = {decoder: [word["head"] for word in parse(words, decode=decoder)] for decoder in ("mst", "eisner")}
     assert [token.head.i + 1 if token.head != token else 0 for token in doc] == heads[used]
     assert heads["mst"] != heads["eisner"]
 
