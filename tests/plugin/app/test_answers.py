@@ -63,12 +63,6 @@ def test_fused_attention_is_the_interactive_page(load):
     assert 'sandbox="allow-scripts"' in frame
 
 
-def test_a_long_text_has_no_picture_of_fused_attention(load, monkeypatch):
-    monkeypatch.setattr(answers, "MOST_TOKENS", 10)
-    with pytest.raises(UserError, match="The text has 15 tokens, and 10 can be drawn"):
-        answers.fused_attention(load("relations")["relation-extraction"], TEXT, PAIR)
-
-
 def test_head_reach_is_measured_without_the_heads_and_names_who_has_none(load):
     loaded = load("words", "relations", "bilstm", "encoder")
     picture, table, refused = answers.head_reach(list(loaded.values()), TEXT)

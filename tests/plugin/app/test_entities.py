@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from msattn.app.entities import finds_entities, found, mark, marked_still, merged, unmark
+from msattn.app.entities import finds_entities, found, mark, unmark
 from msattn.errors import UserError
 from tests.tiny_models import tiny_tokenizer
 
@@ -67,11 +67,3 @@ def test_unmark_takes_what_the_cursor_touches():
     assert unmark(entities, (0, 25)) == []
     with pytest.raises(UserError, match="Put the cursor into an entity"):
         unmark(entities, (13, 15))
-
-
-def test_only_marks_outlive_a_change_of_the_text():
-    tagged = [{"start": 0, "end": 3, "text": "the", "label": "animal"}]
-    entities = mark(TEXT, mark(TEXT, tagged, (4, 10)), (19, 23))
-    assert spans(marked_still("the unsdog ate a book .", entities)) == [(4, 10, "entity")]
-    new = [{"start": 0, "end": 10, "text": "the unsdog", "label": "animal"}]
-    assert spans(merged(new, entities[1:2])) == [(4, 10, "entity")]

@@ -33,16 +33,6 @@ def test_the_best_of_all_trees(words, single_root):
         assert (trees[:, None] == heads).all(axis=2).any(axis=0).all()
 
 
-@pytest.mark.parametrize("single_root", [True, False])
-def test_every_tree_is_found_once(single_root):
-    trees = all_trees(4, single_root)
-    for scores in [np.zeros((5, 5)), *hard_scores(4, 8)]:
-        possible = ~np.isneginf(sums(scores, trees))
-        if possible.any():
-            heads, _ = msattn.k_best_trees(scores, 1000, single_root)
-            assert sorted(heads.tolist()) == sorted(trees[possible].tolist())
-
-
 def test_a_long_sentence():
     generator = np.random.default_rng(0)
     scores = generator.normal(size=(41, 41))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from msattn import BertPairwiseConfig, BertPairwiseParser, relations_of_arcs
 from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
+from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.trees import parses as parses_module
 from msattn.trees.parses import DECODERS, Parses, parse_batch, sentence_parses
 from msattn.trees.tree_decoding import are_trees, decode_tree, joined_tree
@@ -70,31 +70,6 @@ def test_marginals_in_parts(monkeypatch):
     expected = parses_of(given, word_index, "mbr")
     monkeypatch.setattr(parses_module, "MARGINAL_NUMBERS", 1)
     assert np.array_equal(parses_of(given, word_index, "mbr").heads, expected.heads)
-
-
-def test_a_parser_scores_the_relations_of_its_trees_only():
-    config = BertPairwiseConfig(
-        vocab_size=30,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_labels=4,
-        initializer_range=0.5,
-    )
-    torch.manual_seed(0)
-    model = BertPairwiseParser(config).eval()
-    word_index = outputs([3, 6, 0, 1])[1]
-    inputs = {"input_ids": torch.randint(30, word_index.shape), "word_index": word_index}
-    inputs["attention_mask"] = (word_index >= 0).long()
-    with torch.no_grad():
-        every = model(**inputs)
-        ours, parses = parse_batch(model, inputs)
-    assert ours.relation_logits.shape == (4, 6, 4)
-    for name, expected in zip(Parses._fields[:4], parses_of(every, word_index)[:4], strict=True):
-        found = getattr(parses, name)
-        for row, words in enumerate([3, 6, 0, 1]):
-            np.testing.assert_allclose(found[row, :words], expected[row, :words], rtol=1e-4, err_msg=name)
 
 
 def windows(*rows: tuple[int, int, int, int]) -> list[dict[str, int]]:

@@ -11,9 +11,8 @@ import torch
 
 import msattn
 from msattn.errors import UserError
-from msattn.trees import tree_decoding
 from msattn.trees.spanning_trees import best_tree
-from msattn.trees.tree_decoding import are_trees, greedy_heads
+from msattn.trees.tree_decoding import are_trees
 from tests.plugin.trees.every_tree import all_trees, hard_scores, sums
 
 
@@ -120,15 +119,6 @@ def test_a_batch_is_each_sentence_by_itself():
     assert np.array_equal(msattn.decode_trees(half), msattn.decode_trees(half.detach().double()))
 
 
-def test_greedy_heads_that_make_a_tree_are_the_result(monkeypatch):
-    monkeypatch.setattr(tree_decoding, "best_tree", None)
-    heads = np.array([[2, 0, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]])
-    scores = np.full((3, 5, 5), -1.0)
-    for row, word in zip(*np.nonzero(heads >= 0), strict=True):
-        scores[row, heads[row, word], word + 1] = 1
-    assert np.array_equal(msattn.decode_trees(scores, [4, 4, 2]), heads)
-
-
 def test_two_roots_are_a_tree_only_where_they_may_be():
     assert are_trees(np.array([[0, 0], [2, 1], [2, 0]]), single_root=False).tolist() == [True, False, True]
     assert are_trees(np.array([[0, 0], [2, 1], [2, 0]])).tolist() == [False, False, True]
@@ -164,4 +154,3 @@ def test_a_word_without_a_head():
 
 def test_a_sentence_without_words():
     assert msattn.decode_tree(np.zeros((1, 1))).shape == (0,)
-    assert greedy_heads(np.zeros((0, 3, 3))).shape == (0, 2)
