@@ -100,15 +100,6 @@ def test_every_pass_of_a_bi_encoder(past):
     assert [len(module._forward_hooks) for module in model.modules()] == hooks
 
 
-def test_chosen_layers():
-    model = build()
-    with read_attention(model, layers=[2]) as readings:
-        model(**QUESTIONS)
-        model(**ANSWERS)
-    assert [(reading.forward, reading.layer) for reading in readings] == [(0, 2), (1, 2)]
-    torch.testing.assert_close(readings[1]["received"], column_sums(model, ANSWERS)[2])
-
-
 def test_the_other_layers_compute_no_sums(monkeypatch):
     model, sizes = build(), []
     with read_attention(model, layers=[1]):
@@ -201,15 +192,6 @@ def test_readers_inside_each_other():
     assert [set(reading.statistics) for reading in (*inner, outer[0])] == [{"received"}, {"entropy"}]
     assert not any(hasattr(module, READERS) for module in model.modules())
     assert model.config._attn_implementation == "sdpa"
-
-
-def test_inference_mode():
-    model = build()
-    expected = column_sums(model, QUESTIONS)
-    with torch.inference_mode(), read_attention(model) as readings:
-        model(**QUESTIONS)
-    for reading, sums in zip(readings, expected, strict=True):
-        torch.testing.assert_close(reading["received"], sums)
 
 
 def test_an_error_inside_leaves_the_model_as_it_was():

@@ -6,7 +6,6 @@ import torch
 
 from msattn.modeling import attention_statistics as module
 from msattn.modeling.attention_statistics import STATISTICS, attention_statistics
-from msattn.modeling.received_attention import received_attention
 
 LENGTHS = (11, 4, 1)
 BANDS = (-1, 0, 1, 20)
@@ -191,12 +190,6 @@ def test_inference_mode_and_second_derivatives():
         gradient.sum().backward()
 
 
-def test_received_alone_is_received_attention():
-    query, key = queries_and_keys()
-    found = attention_statistics(query, key, real_tokens())
-    assert torch.equal(found["received"], received_attention(query, key, real_tokens()))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -215,8 +208,3 @@ def test_bad_arguments(options, message):
     query, key = queries_and_keys()
     with pytest.raises(ValueError, match=message):
         attention_statistics(query, key, **options)
-
-
-def test_more_queries_than_keys():
-    with pytest.raises(ValueError, match="more queries than keys, got 11 and 5"):
-        attention_statistics(*queries_and_keys(11, 5), statistics=("entropy",))

@@ -64,24 +64,6 @@ def test_classifier_reads_the_node(sentences):
     torch.testing.assert_close(model(**inputs).logits, expected)
 
 
-def test_dropout_of_the_classifier(sentences, tokens):
-    for tester in (sentences, tokens):
-        assert tester.build(hidden_dropout_prob=0.3).dropout.p == 0.3
-        assert tester.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
-
-
-def test_one_batch_learned_by_heart(sentences):
-    model = sentences.build().train()
-    inputs = sentences.inputs(model.config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(30):
-        loss = model(**inputs, labels=torch.arange(3)).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss < 0.05
-
-
 class TestSentencePairs:
     def test_each_sentence_is_read_on_its_own(self, sentences):
         model = sentences.build(sentence_pairs=True)
@@ -145,13 +127,6 @@ class TestSentencePairs:
             torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, **TOLERANCE)
 
 
-def test_tagger_reads_each_token(tokens):
-    model = tokens.build()
-    inputs = tokens.inputs(model.config)
-    states = model.base_model(**inputs).last_hidden_state
-    torch.testing.assert_close(model(**inputs).logits, model.classifier(states))
-
-
 @pytest.mark.parametrize("crf", [False, True])
 def test_loss_is_a_mean_over_tags(tokens, crf):
     model = tokens.build(crf=crf)
@@ -173,28 +148,6 @@ class TestConditionalRandomField:
         best = model.crf.decode(scores, inputs["attention_mask"].bool())
         predicted = model.eval()(**inputs).logits.argmax(-1)
         assert [predicted[row, : len(sequence)].tolist() for row, sequence in enumerate(best)] == best
-
-    def test_best_sequence_is_not_that_of_the_best_tags(self, tokens):
-        model = tokens.build(crf=True)
-        with torch.no_grad():
-            model.crf.transitions.fill_(-9.0).fill_diagonal_(9.0)
-        inputs = tokens.inputs(model.config)
-        scores, best = model.train()(**inputs).logits.argmax(-1), model.eval()(**inputs).logits.argmax(-1)
-        assert all(row[:n].unique().numel() == 1 for row, n in zip(best, tokens.lengths, strict=True))
-        assert not torch.equal(best, scores)
-
-    def test_learns_what_single_tokens_do_not_say(self):
-        """The tag of a word changes each time that the word comes again."""
-        tester = Classifier(MSTransformerForTokenClassification)
-        model = tester.build(crf=True, num_labels=2, scales=(1,), num_hidden_layers=1).train()
-        words = torch.full((1, 12), 7)
-        labels = torch.arange(12).unsqueeze(0) % 2
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        for _ in range(60):
-            optimizer.zero_grad()
-            model(words, labels=labels).loss.backward()
-            optimizer.step()
-        assert torch.equal(model.eval()(words).logits.argmax(-1), labels)
 
     def test_a_checkpoint_without_crf_gets_a_fresh_one(self, tokens, tmp_path):
         plain = tokens.build()

@@ -4,15 +4,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from msattn import (
     BiLSTMConfig,
     BiLSTMForSequenceClassification,
     BiLSTMForTokenClassification,
     BiLSTMModel,
-    MSTransformerConfig,
-    MSTransformerModel,
 )
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester, assert_fresh
 
@@ -43,14 +40,6 @@ class BiLSTMTester(ModelTester):
     def test_compiles_to_one_graph(self):
         with torch._dynamo.config.patch(allow_rnn=True):
             super().test_compiles_to_one_graph()
-
-    @pytest.mark.slow
-    @pytest.mark.heavy
-    def test_compiles_around_the_lstm(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        compiled = torch.compile(model, backend="aot_eager")
-        torch.testing.assert_close(compiled(**inputs)[self.result], model(**inputs)[self.result], **TOLERANCE)
 
     def test_fresh_weights(self):
         """Those of an LSTM are Xavier's, without biases."""
@@ -113,13 +102,6 @@ class TestBiLSTMModel(BiLSTMTester):
         states = model(spread, attention_mask=holes).last_hidden_state[holes.bool()]
         torch.testing.assert_close(states, model(words).last_hidden_state[0], **TOLERANCE)
 
-    def test_is_as_large_as_the_multi_scale_transformer(self):
-        sizes = [
-            sum(weight.numel() for name, weight in model.named_parameters() if weight.dim() > 1)
-            for model in (BiLSTMModel(BiLSTMConfig()), MSTransformerModel(MSTransformerConfig()))
-        ]
-        assert sizes[0] == sizes[1]
-
     def test_attention_mask_of_another_shape(self):
         model = self.build()
         with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(1, 4\), got \(1, 3\)"):
@@ -137,18 +119,3 @@ class TestBiLSTMForTokenClassification(CompiledLikeASibling, BiLSTMTester):
     def labels(self, config):
         labels = torch.arange(33).view(3, 11) % config.num_labels
         return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
-
-
-AUTO_CLASSES = [
-    (AutoModel, BiLSTMModel),
-    (AutoModelForSequenceClassification, BiLSTMForSequenceClassification),
-    (AutoModelForTokenClassification, BiLSTMForTokenClassification),
-]
-
-
-@pytest.mark.parametrize(("auto_class", "model_class"), AUTO_CLASSES)
-def test_auto_classes_build_and_load(auto_class, model_class, tmp_path):
-    built = auto_class.from_config(TestBiLSTMModel().config())
-    assert type(built) is model_class
-    built.save_pretrained(tmp_path)
-    assert type(auto_class.from_pretrained(tmp_path)) is model_class

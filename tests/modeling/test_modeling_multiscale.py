@@ -188,16 +188,6 @@ def test_resized_embeddings_are_saved(family, tmp_path):
     torch.testing.assert_close(again(**inputs).logits, model(**inputs).logits)
 
 
-def test_bfloat16(family, tmp_path):
-    model, inputs = build(family), batch(family)
-    model.save_pretrained(tmp_path)
-    half = MultiScaleForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
-    exact, logits = model(**inputs).logits, half(**inputs).logits
-    assert logits.dtype == torch.bfloat16
-    assert (logits - exact).abs().mean() < 0.15 * exact.std()
-
-
 def test_knows_causal_encoders(family):
     model, inputs = build(family, MultiScaleModel), batch(family)
     changed = {**inputs, "input_ids": inputs["input_ids"].clone()}
@@ -330,18 +320,6 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
         assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
         assert self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
 
-    def test_learns_sentences_by_heart(self):
-        model = self.build(mask_mode="ste", fusion_layers=1).train()
-        optimizer, losses = torch.optim.AdamW(model.parameters(), lr=3e-3), []
-        for _ in range(30):
-            loss = self.loss(model, self.inputs(model.config))
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.item())
-        assert losses[-1] < 0.05 < losses[0]
-
 
 def test_pooling_reads_real_tokens_only():
     states = torch.arange(12.0).view(1, 6, 2) - 20
@@ -376,21 +354,12 @@ class TestLoadingOptions:
     def folder(self, stock):
         return stock("roberta")[1]
 
-    def test_precision(self, folder):
-        model = MultiScaleModel.from_pretrained(folder, dtype="bfloat16")
-        assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
-
     def test_the_precision_of_the_checkpoint(self, folder, tmp_path):
         stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.bfloat16)
         stock.save_pretrained(tmp_path)
         assert MultiScaleModel.from_pretrained(tmp_path).dtype == torch.bfloat16
         fresh = MultiScaleModel(MultiScaleConfig.from_pretrained(tmp_path))
         assert {weight.dtype for weight in fresh.parameters()} == {torch.float32}
-
-    def test_subfolder(self, folder, tmp_path):
-        AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(tmp_path / "inner")
-        model, info = MultiScaleModel.from_pretrained(tmp_path, subfolder="inner", output_loading_info=True)
-        assert all(name.startswith("fusion.") for name in info["missing_keys"])
 
     def test_attention(self, folder):
         for name in ("eager", "sdpa"):

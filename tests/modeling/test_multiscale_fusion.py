@@ -132,28 +132,10 @@ def test_no_gradient_reaches_the_mask(mode):
     assert frozen == {name for name, weight in layer.named_parameters() if not weight.requires_grad}
 
 
-def test_hard_mask_passes_no_gradient_even_when_unfrozen():
-    layer = build(mask_mode="hard").requires_grad_(True)
-    layer(*ragged())[0].sum().backward()
-    assert layer.mask_query.weight.grad is None and layer.mask_key.weight.grad is None
-
-
 def test_ste_is_hard_going_forward():
     hard, ste = build((3, 5), mask_mode="hard"), build((3, 5), mask_mode="ste")
     for one, other in zip(hard(*ragged(), True), ste(*ragged(), True), strict=True):
         assert torch.equal(one, other)
-
-
-def test_sigmoid_tends_to_hard():
-    target, _ = build()(*ragged())
-    # 1 > 1 is false, while a sigmoid of 0 stays half open at any temperature.
-    longer = torch.tensor(LENGTHS) > 1
-    errors = [
-        (build(mask_mode="sigmoid", mask_temperature=temperature)(*ragged())[0] - target)[longer].abs().max().item()
-        for temperature in (1, 0.1, 0.01, 1e-4, 1e-6)
-    ]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[0] > 0.1 and errors[-1] < 1e-9
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -289,68 +271,6 @@ def test_compiles_to_one_graph():
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.heavy
-def test_compiles_without_convolutions():
-    """The default backend would compile their gradients for every length anew."""
-    operations = []
-
-    def backend(graph, inputs):
-        operations.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
-        return graph
-
-    torch.compile(build((3, 5), dtype=torch.float32), backend=backend)(*ragged(dtype=torch.float32))
-    assert operations and not any("conv" in operation for operation in operations)
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_control_is_plain_attention(heads):
-    layer = build((), mask_mode="none", num_heads=heads)
-    hidden_states, attention_mask = ragged()
-    query, key, value = (
-        linear(hidden_states).unflatten(-1, (heads, -1)).transpose(1, 2)
-        for linear in (layer.query, layer.key, layer.value)
-    )
-    expected = nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask.bool()[:, None, None]
-    )
-    expected = expected.transpose(1, 2).flatten(-2) * attention_mask.unsqueeze(-1)
-    torch.testing.assert_close(layer(hidden_states, attention_mask)[0], expected, rtol=1e-11, atol=1e-12)
-
-
-def test_hard_mask_keeps_no_map_of_its_own_for_backward():
-    n, scales = 41, (3, 5)
-    layer = build(scales, mask_mode="hard")
-    kept: dict[int, torch.Tensor] = {}
-
-    def pack(tensor):
-        if tensor.numel() >= n * n:
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        output, _ = layer(torch.randn(1, n, WIDTH, dtype=torch.float64, requires_grad=True))
-    maps = [(tensor.dtype, tensor.numel()) for tensor in kept.values()]
-    size = (1 + len(scales)) * n * n
-    assert sorted(maps, key=str) == [(torch.bool, size), (torch.float64, size), (torch.float64, size)]
-    output.sum().backward()
-
-
-@pytest.mark.parametrize("scales", [(), (3,), (3, 5)])
-def test_parameters(scales):
-    layer = MultiScaleFusion(768, scales)
-    names = ["query", "key", "value", "mask_query", "mask_key", *(f"convs.{i}" for i in range(len(scales)))]
-    assert list(layer.state_dict()) == [f"{name}.weight" for name in names]
-    assert sum(weight.numel() for weight in layer.parameters()) == (5 + sum(scales)) * 768**2
-
-
-def test_output_alone_is_the_same():
-    layer = build((3, 5))
-    hidden_states, attention_mask = ragged()
-    output, attentions = layer(hidden_states, attention_mask)
-    assert attentions is None
-    torch.testing.assert_close(output, layer(hidden_states, attention_mask, output_attentions=True)[0])
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -368,44 +288,3 @@ def test_entmax_is_needed_by_its_mode_only(monkeypatch):
     MultiScaleFusion(8, (3,))
     with pytest.raises(ImportError, match="pip install entmax"):
         MultiScaleFusion(8, (3,), mask_mode="entmax")
-
-
-class BiLSTMClassifier(nn.Module):
-    """The paper's other encoder, under the same layer."""
-
-    def __init__(self, vocab_size: int, hidden_size: int):
-        super().__init__()
-        self.embeddings = nn.Embedding(vocab_size, hidden_size)
-        self.encoder = nn.LSTM(hidden_size, hidden_size // 2, batch_first=True, bidirectional=True)
-        self.fusion = MultiScaleFusion(hidden_size, scales=(2, 3), mask_mode="ste")
-        self.classifier = nn.Linear(hidden_size, 2)
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.embeddings(input_ids), attention_mask.sum(dim=1), batch_first=True, enforce_sorted=False
-        )
-        hidden_states, _ = nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
-        fused, _ = self.fusion(hidden_states, attention_mask)
-        return self.classifier(fused.sum(dim=1) / attention_mask.sum(dim=1, keepdim=True))
-
-
-def test_learns_on_top_of_a_bilstm():
-    """Does the phrase "1 2" occur?"""
-    torch.manual_seed(0)
-    input_ids = torch.randint(1, 5, (64, 10))
-    lengths = torch.randint(4, 11, (64,))
-    lengths[0] = 10
-    attention_mask = (torch.arange(10) < lengths.unsqueeze(-1)).long()
-    input_ids = input_ids * attention_mask
-    labels = ((input_ids[:, :-1] == 1) & (input_ids[:, 1:] == 2)).any(dim=1).long()
-    assert 16 < labels.sum() < 48
-    model = BiLSTMClassifier(vocab_size=5, hidden_size=16)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    losses = []
-    for _ in range(40):
-        loss = nn.functional.cross_entropy(model(input_ids, attention_mask), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[0] > 0.6 and losses[-1] < 0.3

@@ -173,17 +173,6 @@ def test_attention_in_blocks(dropout, causal, size):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
 
 
-def test_dropout_masks():
-    probabilities = torch.empty(3, 5, 1001)
-    draw = Dropout(Settings(1.0, dropout=0.1, seed=5))
-    first, second = draw.mask(probabilities), draw.mask(probabilities)
-    assert first.float().mean().item() == pytest.approx(0.9, abs=0.01)
-    assert (first & second).float().mean().item() == pytest.approx(0.81, abs=0.02)
-    assert draw.scale == pytest.approx(1 / 0.9, abs=1e-4)
-    assert torch.equal(first, Dropout(Settings(1.0, dropout=0.1, seed=5)).mask(probabilities))
-    assert not torch.equal(first, Dropout(Settings(1.0, dropout=0.1, seed=6)).mask(probabilities))
-
-
 def test_bad_arguments():
     query, key = queries_and_keys()
     for bad in ({"method": "fast"}, {"key": key[:, :3]}, {"query": query[0]}):
@@ -329,25 +318,6 @@ def test_last_queries(method, left):
         received_attention(query, key, last_queries=0)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_sums_of_bfloat16_are_not_rounded(method):
-    """They are those of float32, to the last bits."""
-    query, key = (tensor.detach() for tensor in queries_and_keys(torch.bfloat16))
-    received = received_attention(query, key, real_tokens(), method=method)
-    exact = received_attention(query.double(), key.double(), real_tokens())
-    torch.testing.assert_close(received.double(), exact, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens()[:, None, None].double().log()])
-def test_inference_mode(method, mask):
-    expected = received_attention(*queries_and_keys(), mask, method=method).detach()
-    with torch.inference_mode():
-        query, key = queries_and_keys()
-        mask = None if mask is None else mask.clone()
-        torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
-
-
 def test_second_derivatives():
     query, key = (tensor.detach()[:, :1, :4, :2].requires_grad_() for tensor in queries_and_keys())
     for method in ("blocked", "fused"):
@@ -404,10 +374,6 @@ class TestAttentionImplementation:
         for key, expected in gradients[0].items():
             if expected is not None:
                 torch.testing.assert_close(gradients[1][key], expected, rtol=1e-3, atol=1e-5, msg=key)
-
-    def test_without_the_request_there_are_none(self, name, monkeypatch):
-        monkeypatch.setattr(module, "received_attention", None)
-        assert getattr(build(name, "received")(**batch()), "attentions", None) is None
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch.nn.functional import cross_entropy
 
-from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseConfig, PairwiseParser
+from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseParser
 from msattn.modeling.tag_layers import TagLayers
 from tests.common import TOLERANCE
 from tests.modeling.test_modeling_pairwise import SELECT, SIZES, WORDS, build, tree
@@ -103,12 +102,6 @@ def test_save_and_load(model_class, tmp_path):
     assert info["missing_keys"] == {f"tags.columns.{name}.{kind}" for name in LABELS for kind in ("weight", "bias")}
 
 
-def test_a_parser_without_tags_is_what_it_was():
-    plain, outputs = build("bert"), build("bert")(**tree("bert"))
-    assert plain.tags is None and "tag_logits" not in outputs and len(outputs.to_tuple()) == 3
-    assert not any("tag" in name for name in plain.state_dict())
-
-
 @pytest.mark.slow
 @pytest.mark.heavy
 @OPTIONS
@@ -132,15 +125,6 @@ def test_export():
     program = torch.export.export(model, (), inputs, strict=False)
     with torch.no_grad():
         torch.testing.assert_close(program.module()(**inputs).tag_logits, model(**inputs).tag_logits, **TOLERANCE)
-
-
-@pytest.mark.parametrize("config_class", [PairwiseConfig, BertPairwiseConfig])
-@pytest.mark.parametrize("tags", [{"pos": ["NOUN"]}, {"upos": []}])
-def test_refused_configurations(config_class, tags):
-    with pytest.raises(
-        StrictDataclassError, match="word_tags must name the labels of some of upos, xpos, feats, lemma"
-    ):
-        config_class(word_tags=tags)
 
 
 def test_refused_labels():

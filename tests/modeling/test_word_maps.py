@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from msattn.modeling import blocked_attention
 from msattn.modeling.blocked_attention import Settings
 from msattn.modeling.pairwise_scores import arc_attention
 from msattn.modeling.word_attention import word_attention, word_members
-from msattn.modeling.word_maps import LayerScores, WordMaps, Words, words_attention_forward
+from msattn.modeling.word_maps import LayerScores, WordMaps, Words
 from tests.attention_contract import inputs_of, tiny_model
 from tests.modeling.test_word_attention import words_of_attention
 
@@ -214,17 +213,3 @@ def test_gradient_checkpointing_and_half_precision(small_blocks):
     half = encoded(model.to(torch.bfloat16).eval(), "words", words=Words.of(INDEX)).attentions[0]
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.float(), attentions[0], rtol=0, atol=0.05)
-
-
-def test_words_of_another_batch():
-    query = torch.randn(2, 3, 9, 4)
-    with pytest.raises(ValueError, match=r"words must be of \(2, 8\) pieces, got queries of \(2, 9\)"):
-        words_attention_forward(
-            SimpleNamespace(is_causal=False),
-            query,
-            query,
-            query,
-            None,
-            words=Words.of(WORD_INDEX),
-            output_attentions=True,
-        )
