@@ -14,6 +14,11 @@ from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
+# The first line of word2vec: the numbers of words and of dimensions.
+HEADER = re.compile("[0-9]{1,12} [0-9]{1,6}")
+# Words may have spaces, but no number behind one: then the line has too many.
+NUMBER_BEHIND = re.compile(r" ([-+.]?\d[^ ]*)?$")
+
 
 def read_word_vectors(
     path: str | os.PathLike,
@@ -101,46 +106,26 @@ def vector_words(path: str | os.PathLike) -> Iterator[str]:
 
 def _entries(path: str | os.PathLike) -> Iterator[tuple[str, str, list[str]]]:
     """Location, word and numbers of each line but the header."""
-    dimensions = read = 0
-    expected: int | None = None
+    dimensions = 0
     for number, (where, line) in enumerate(text_lines(path, newline="\n")):
         line = line.rstrip(" \r\n")
-        if not line:
-            continue
-        if not dimensions:
-            fields = line.split(" ")
-            if number == 0 and re.fullmatch("[0-9]{1,12} [0-9]{1,6}", line):
-                expected, dimensions = map(int, fields)
-                continue
-            dimensions = len(fields) - 1
-        word, *numbers = line.rsplit(" ", dimensions)
-        if not numbers or "\t" in word:
-            raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
-        if len(numbers) != dimensions or (" " in word and _is_number(word.rpartition(" ")[2])):
-            raise UserError(
-                f"{where}: the line has {line.count(' ')} numbers; by the first line it should be {dimensions}."
-            )
-        read += 1
-        yield where, word, numbers
-    if expected not in (None, read):
-        raise UserError(f"{os.fspath(path)}: the first line says {expected} vectors, and there are {read}.")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text or 0)))
-    except ValueError:
-        return False
+        if number == 0 and HEADER.fullmatch(line):
+            dimensions = int(line.split(" ")[1])
+        elif line:
+            dimensions = dimensions or line.count(" ")
+            word, *numbers = line.rsplit(" ", dimensions) if dimensions else [line]
+            if not numbers or "\t" in word:
+                raise UserError(f"{where}: the line has to be a word and its numbers, with spaces between them.")
+            if len(numbers) != dimensions or NUMBER_BEHIND.search(word):
+                raise UserError(
+                    f"{where}: the line has {line.count(' ')} numbers; by the first line it should be {dimensions}."
+                )
+            yield where, word, numbers
 
 
 def _vector(numbers: list[str], where: str) -> np.ndarray:
-    digits = "".join(numbers)
     try:
-        if "_" in digits or not digits.isascii():
-            # Only Python reads `1_0` and the digits of other scripts.
-            raise ValueError("digits are 0 to 9, without _")
-        with np.errstate(over="ignore"):
-            vector = np.array(numbers, dtype=np.float32)
+        vector = np.array(numbers, dtype=np.float32)
     except ValueError as error:
         raise UserError(f"{where}: the vector is not made of numbers ({error}).") from None
     if not np.isfinite(vector).all():

@@ -232,5 +232,5 @@ def test_labels_that_have_no_number(tokenizer, dataset):
     with pytest.raises(UserError, match="^example two: 'y' is not a label; the labels are x"):
         encode_relation_dataset(dataset, tokenizer, label2id={"x": 0})
     unlabelled = to_relations(dataset.remove_columns("label"))
-    with pytest.raises(UserError, match="^example one: it has no label"):
+    with pytest.raises(UserError, match="^example one: None is not a label"):
         encode_relation_dataset(unlabelled, tokenizer, label2id={"x": 0})
