@@ -148,10 +148,6 @@ def test_indented_json(write, indent):
         read_relations(write(f"{one}\n{one}\n"))
 
 
-def test_unlabelled_json_line_of_lists_is_a_row(write):
-    assert len(read_relations(write('{"tokens": ["a", "b"], "head": [0, 1], "tail": [1, 2]}'))) == 1
-
-
 def test_csv(write):
     header = "text,head_start,head_end,tail_start,tail_end,label,id\r\n"
     rows = read_relations(write("\ufeff" + header + '"A ""cat"", it\r\nnaps",3,6,13,17,does,x\r\n', "data.csv"))
@@ -266,18 +262,6 @@ def test_bad_files(write, content, name, place, message):
     assert message in str(error.value)
 
 
-def test_bad_byte_on_a_later_line(write):
-    path = write(SEMEVAL.encode() + b'3\t"\xff <e1>a</e1> <e2>b</e2>"\nOther\n')
-    with pytest.raises(UserError, match=r":9: the line is not UTF-8"):
-        read_relations(path)
-
-
-def test_json_line_that_is_no_object(write):
-    path = write(json.dumps(SPANS) + "\n3\n")
-    with pytest.raises(UserError, match=r":2: .*not int"):
-        read_relations(path)
-
-
 @pytest.mark.parametrize("name", ["none.txt", "none.parquet", "none.csv"])
 def test_missing_file_and_folder(tmp_path, name):
     with pytest.raises(UserError, match=f"{name}: .*cannot be read"):
@@ -289,11 +273,6 @@ def test_missing_file_and_folder(tmp_path, name):
 def test_unknown_format(write):
     with pytest.raises(UserError, match="must be one of auto, parquet, semeval, .*not 'xml'"):
         read_relations(write(SEMEVAL), "xml")
-
-
-def test_changed_file_is_read_anew(write):
-    assert len(read_relations(write(SEMEVAL))) == 2
-    assert len(read_relations(write(SEMEVAL[: SEMEVAL.index("2\t")]))) == 1
 
 
 def test_to_relations_takes_rows_as_the_hub_has_them():

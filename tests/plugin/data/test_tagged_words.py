@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from datasets import Sequence as SequenceFeature
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_pieces import NO_LABEL
@@ -63,11 +61,6 @@ def test_columns_with_spaces(write):
 def test_comments_and_headings(write, before):
     rows = read_tagged_words(write(f"{before}\nEU _ _ B-ORG\n# _ _ O\n\n# _ _ X\n")).to_list()
     assert rows == [{"words": ["EU", "#"], "tags": ["B-ORG", "O"]}, {"words": ["#"], "tags": ["X"]}]
-
-
-def test_words_alone(write):
-    rows = read_tagged_words(write("Hello\n.\n\nBye\n"))
-    assert rows.to_list() == [{"words": ["Hello", "."]}, {"words": ["Bye"]}]
 
 
 @pytest.mark.parametrize("name", ["train.conllu", "train.conllu.gz", "TRAIN.CONLLU"])
@@ -151,15 +144,6 @@ def test_broken_rows_of_the_hub():
         to_tagged_words(Dataset.from_dict({"tokens": ["a b"], "tags": [["O"]]}), "wnut")
 
 
-def byte_level_tokenizer() -> PreTrainedTokenizerFast:
-    """Letters are pieces, and a space is part of the piece after it."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(["<unk>", "<pad>", *letters, "Ġd"])}
-    backend = Tokenizer(models.BPE(vocabulary, [("Ġ", "d")]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="<pad>")
-
-
 LABELS = {"O": 0, "B-x": 1}
 
 
@@ -193,15 +177,6 @@ def test_first_pieces_have_the_labels(make, expected):
     plain, _ = encode_tagged_words(rows.remove_columns("tags"), tokenizer, {})
     assert set(plain.column_names) == {*tokenizer.model_input_names, "sentence", "word_starts"}
     assert plain["input_ids"][:] == encoded["input_ids"][:]
-
-
-def test_byte_level_pieces_know_where_words_begin():
-    tokenizer = byte_level_tokenizer()
-    rows = Dataset.from_dict({"words": [["a", "dé", "d"]], "tags": [["O", "B-x", "O"]]})
-    row = encode_tagged_words(rows, tokenizer, LABELS)[0][0]
-    tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
-    assert tokens == ["a", "Ġd", "Ã", "©", "Ġd"]
-    assert row["labels"] == [0, 1, NO_LABEL, NO_LABEL, 0]
 
 
 @pytest.mark.parametrize("max_length", [3, 4, 5, 8])

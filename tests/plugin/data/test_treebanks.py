@@ -127,11 +127,6 @@ def test_what_is_no_tree_is_refused(write, content, message):
         read_treebank(path)
 
 
-def test_a_file_of_empty_lines(write):
-    with pytest.raises(UserError, match="raw.txt: there is no example in it"):
-        read_treebank(write("\n \n", "raw.txt"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sentences", "words"),

@@ -7,76 +7,29 @@ from datasets import ClassLabel, Dataset, DatasetDict, Value
 from msattn.data import GLUE_TASKS, read_glue
 from msattn.errors import UserError
 
-STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
-MNLI = (
-    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
-    "\tsentence1\tsentence2"
-)
-PARSES = "0\t1\t1n\tfiction\t(a)\t(b)\t(a)\t(b)"
+STSB = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+PARSES = "|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
+MNLI = f"index|promptID|pairID|genre{PARSES}|sentence1|sentence2"
+PAIR = "index|sentence1|sentence2|label"
 
-# Task, file, content, and the first row read from it.
+# Task, file, header, row, and what is read from it: texts and label, with | for tabs.
 FILES = [
-    ("cola", "train", 'gj04\t1\t\tA "cat naps.\ngj04\t0\t*\tCat a.', {"sentence": 'A "cat naps.', "label": 1}),
-    ("cola", "test", "index\tsentence\n0\tA cat.\n", {"sentence": "A cat.", "label": -1}),
-    ("sst2", "train", "sentence\tlabel\nno \t0\r\n", {"sentence": "no ", "label": 0}),
-    ("sst2", "test", "index\tsentence\n0\tyes\u2028no\x85 \n", {"sentence": "yes\u2028no\x85 ", "label": -1}),
-    (
-        "mrpc",
-        "train",
-        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t" a\t b "\n',
-        {"sentence1": '" a', "sentence2": ' b "', "label": 1},
-    ),
-    (
-        "mrpc",
-        "test",
-        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\ta\tb\n",
-        {"sentence1": "a", "sentence2": "b", "label": -1},
-    ),
-    (
-        "qqp",
-        "train",
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n5\t1\t2\ta?\tb?\t0\n",
-        {"question1": "a?", "question2": "b?", "label": 0},
-    ),
-    ("qqp", "test", "id\tquestion1\tquestion2\n0\ta?\tb?\n", {"question1": "a?", "question2": "b?", "label": -1}),
-    (
-        "stsb",
-        "dev",
-        f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\t3.250\n",
-        {"sentence1": "a", "sentence2": "b", "label": 3.25},
-    ),
-    ("stsb", "test", f"{STSB}\n0\tg\tf\ty\t1\tn\tn\ta\tb\n", {"sentence1": "a", "sentence2": "b", "label": -1.0}),
-    (
-        "mnli",
-        "train",
-        f"{MNLI}\tlabel1\tgold_label\n{PARSES}\ta\tb\tneutral\tcontradiction\n",
-        {"premise": "a", "hypothesis": "b", "label": 2},
-    ),
-    (
-        "mnli",
-        "dev_mismatched",
-        f"{MNLI}\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n{PARSES}\ta\tb{5 * chr(9)}neutral\tentailment\n",
-        {"premise": "a", "hypothesis": "b", "label": 0},
-    ),
-    ("mnli", "test_matched", f"{MNLI}\n{PARSES}\ta\tb\n", {"premise": "a", "hypothesis": "b", "label": -1}),
-    (
-        "qnli",
-        "dev",
-        'index\tquestion\tsentence\tlabel\n0\ta?\t"b\tnot_entailment\n',
-        {"question": "a?", "sentence": '"b', "label": 1},
-    ),
-    (
-        "rte",
-        "train",
-        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n\n",
-        {"sentence1": "a", "sentence2": "b", "label": 0},
-    ),
-    (
-        "wnli",
-        "train",
-        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n",
-        {"sentence1": "a", "sentence2": "b", "label": 1},
-    ),
+    ("cola", "train", "", 'gj04|1||A "cat naps.', 'A "cat naps.|1'),
+    ("cola", "test", "index|sentence", "0|A cat.", "A cat.|-1"),
+    ("sst2", "train", "sentence|label", "no |0\r", "no |0"),
+    ("sst2", "test", "index|sentence", "0|yes\u2028no\x85 ", "yes\u2028no\x85 |-1"),
+    ("mrpc", "train", "\ufeffQuality|#1 ID|#2 ID|#1 String|#2 String", '1|7|8|" a| b "', '" a| b "|1'),
+    ("mrpc", "test", "index|#1 ID|#2 ID|#1 String|#2 String", "0|7|8|a|b", "a|b|-1"),
+    ("qqp", "train", "id|qid1|qid2|question1|question2|is_duplicate", "5|1|2|a?|b?|0", "a?|b?|0"),
+    ("qqp", "test", "id|question1|question2", "0|a?|b?", "a?|b?|-1"),
+    ("stsb", "dev", f"{STSB}|score", "0|g|f|y|1|n|n|a|b|3.250", "a|b|3.25"),
+    ("stsb", "test", STSB, "0|g|f|y|1|n|n|a|b", "a|b|-1"),
+    ("mnli", "train", f"{MNLI}|label1|gold_label", "0|1|1n|f|(|(|(|(|a|b|neutral|contradiction", "a|b|2"),
+    ("mnli", "dev_mismatched", f"{MNLI}|label1|gold_label", "0|1|1n|f|(|(|(|(|a|b||entailment", "a|b|0"),
+    ("mnli", "test_matched", MNLI, "0|1|1n|f|(|(|(|(|a|b", "a|b|-1"),
+    ("qnli", "dev", "index|question|sentence|label", '0|a?|"b|not_entailment', 'a?|"b|1'),
+    ("rte", "train", PAIR, "0|a|b|entailment\n", "a|b|0"),
+    ("wnli", "train", PAIR, "0|a|b|1", "a|b|1"),
 ]
 SPLITS = {"train": "train", "dev": "validation", "test": "test", "dev_mismatched": "validation_mismatched"}
 
@@ -86,22 +39,23 @@ def write(tmp_path):
     def write(task, stem, content):
         path = tmp_path / GLUE_TASKS[task].folder / f"{stem}.tsv"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content.encode())
+        path.write_bytes(content.replace("|", "\t").encode())
         return path
 
     return write
 
 
-@pytest.mark.parametrize(("task", "stem", "content", "row"), FILES, ids=[f"{f[0]}-{f[1]}" for f in FILES])
-def test_own_layout(write, tmp_path, task, stem, content, row):
-    write(task, stem, content)
+@pytest.mark.parametrize(("task", "stem", "header", "row", "expected"), FILES, ids=[f"{f[0]}-{f[1]}" for f in FILES])
+def test_own_layout(write, tmp_path, task, stem, header, row, expected):
+    write(task, stem, f"{header}\n{row}\n".lstrip("\n"))
     (split,) = read_glue(task, tmp_path)
     assert split == SPLITS.get(stem, stem)
     rows = read_glue(task, tmp_path, splits=[split])[split]
-    assert rows[0] == {**row, "idx": 0}
-    label = rows.features["label"]
-    assert label == Value("float32") if task == "stsb" else label.names == list(GLUE_TASKS[task].labels)
     assert list(rows.column_names) == [*GLUE_TASKS[task].columns, "label", "idx"]
+    *texts, label = expected.split("|")
+    assert [*rows[0].values()] == [*texts, float(label), 0]
+    feature = rows.features["label"]
+    assert feature == Value("float32") if task == "stsb" else feature.names == list(GLUE_TASKS[task].labels)
 
 
 def test_all_splits(write, tmp_path):
@@ -124,15 +78,15 @@ def test_all_splits(write, tmp_path):
         ("mrpc", "train", '"Quality"\t#1 ID\t#2 ID\t#1 String\t#2 String\n', 1, "lacks the column 'Quality'"),
         ("sst2", "dev", "sentence\tlabel\na\t2\n", 2, "'2' is not a label of SST-2; it has negative, positive"),
         ("rte", "train", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n", 2, "'neutral' is not a label"),
-        ("stsb", "dev", f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\thigh\n", 2, "'high' is not a number"),
+        ("stsb", "dev", f"{STSB}|score\n0\tg\tf\ty\t1\tn\tn\ta\tb\thigh\n", 2, "'high' is not a number"),
         (
             "stsb",
             "dev",
-            f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\t5.1\n",
+            f"{STSB}|score\n0\tg\tf\ty\t1\tn\tn\ta\tb\t5.1\n",
             2,
             "5.1 is out of range; STS-B has 0 to 5",
         ),
-        ("stsb", "dev", f"{STSB}\tscore\n0\tg\tf\ty\t1\tn\tn\ta\tb\tnan\n", 2, "nan is out of range"),
+        ("stsb", "dev", f"{STSB}|score\n0\tg\tf\ty\t1\tn\tn\ta\tb\tnan\n", 2, "nan is out of range"),
         ("qqp", "test", "id\tquestion1\tquestion2\n0\ta\tb\tc\n", 2, "4 columns"),
     ],
 )

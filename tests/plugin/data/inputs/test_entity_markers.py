@@ -70,18 +70,6 @@ def test_layout(tokenizer):
     assert row["token_type_ids"] == [0] * 21
 
 
-def test_tail_before_head(tokenizer):
-    row = encode(tokenizer, TEXT, TAIL, HEAD)
-    expected = "[CLS] a b c d e [E2] cat [/E2] f g h [E1] mat [/E1] i j k l m [SEP]"
-    assert tokens(tokenizer, row) == expected.split()
-    assert row["entity_starts"] == [12, 6]
-
-
-def test_entities_at_the_edges_and_side_by_side(tokenizer):
-    row = encode(tokenizer, "catmat", [0, 3], [3, 6])
-    assert tokens(tokenizer, row) == "[CLS] [E1] cat [/E1] [E2] mat [/E2] [SEP]".split()
-
-
 @pytest.mark.parametrize(
     "head, tail, expected",
     [
@@ -122,12 +110,6 @@ def test_typed_punctuation_needs_no_new_token():
         encode_relations(signs, ["cat mat"], [[0, 3]], [[4, 7]], style="typed-punct", types=[("CAT", None)])
 
 
-def test_no_token_types_where_the_model_takes_none():
-    tokenizer = make_tokenizer(model_input_names=["input_ids", "attention_mask"])
-    add_entity_markers(tokenizer)
-    assert set(encode(tokenizer, TEXT, HEAD, TAIL)) == {"input_ids", "attention_mask", "entity_starts"}
-
-
 @pytest.mark.parametrize("literal", ["[SEP]", "[E1]", "[/E2]", "[PAD]"])
 def test_what_looks_like_a_special_token_is_text(tokenizer, literal):
     text = f"{literal} cat {literal} mat"
@@ -143,10 +125,6 @@ def test_what_looks_like_a_special_token_is_text(tokenizer, literal):
 def test_entity_without_tokens(tokenizer, nothing):
     row = encode(tokenizer, f"a {nothing} cat", [2, 2 + len(nothing)], [3 + len(nothing), 6 + len(nothing)])
     assert tokens(tokenizer, row) == "[CLS] a [E1] [/E1] [E2] cat [/E2] [SEP]".split()
-
-
-def test_no_rows(tokenizer):
-    assert encode_relations(tokenizer, [], [], [])["input_ids"] == []
 
 
 @pytest.mark.parametrize("before", [0, 1, 4, 30])
@@ -170,13 +148,6 @@ def test_window_keeps_both_entities_and_wastes_no_room(tokenizer, before, after)
         room = max_length - 11
         assert left == before or left >= room // 2
         assert right == after or right >= room // 2
-
-
-def test_tokenizer_limit_is_the_default():
-    tokenizer = make_tokenizer(model_max_length=13)
-    add_entity_markers(tokenizer)
-    row = encode(tokenizer, TEXT, HEAD, TAIL)
-    assert tokens(tokenizer, row) == "[CLS] e [E1] cat [/E1] f g h [E2] mat [/E2] i [SEP]".split()
 
 
 def test_tokenizer_without_markers_or_separator():

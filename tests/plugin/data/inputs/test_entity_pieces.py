@@ -1,14 +1,46 @@
-"""Entities without their markers."""
+"""Texts with any number of entities, and the windows around pairs of them."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from msattn.data.inputs.entity_markers import EntityPiecesCollator, encode_relations, without_markers
+from msattn.data.inputs.entity_pieces import encode_entities, window_start
 from tests.tiny_models import tiny_tokenizer
 
 TEXT = "The unpayers of a dog ."
 UNPAYERS, DOG = [4, 12], [18, 21]
+
+
+def test_pieces_are_those_of_marked_copies():
+    tokenizer = tiny_tokenizer()
+    found = encode_entities(tokenizer, TEXT, [UNPAYERS, DOG, [0, 21]])
+    copies = without_markers(encode_relations(tokenizer, [TEXT], [UNPAYERS], [DOG]), tokenizer)
+    assert [tokenizer.cls_token_id, *found.ids, tokenizer.sep_token_id] == copies["input_ids"][0]
+    assert [[1 + at for at in pieces] for pieces in found.pieces[:2]] == copies["entity_pieces"][0]
+    assert found.pieces[2] == list(range(7))
+
+
+@pytest.mark.parametrize("length", [5, 16, 17, 40])
+def test_a_window_shows_both_entities_near_its_middle(length):
+    starts = set()
+    for first in range(length):
+        for last in range(first + 1, length + 1):
+            start = window_start(length, 16, first, last)
+            if last - first > 16:
+                assert start is None
+                continue
+            starts.add(start)
+            assert 0 <= start <= first and last <= start + 16 <= max(length, 16)
+            if last - first <= 8 and 8 <= first and last <= length - 8:
+                assert first - start >= 2 and start + 16 - last >= 2
+    assert length > 16 or starts == {0}
+
+
+def test_pairs_share_windows():
+    starts = {window_start(400, 40, first, first + 10) for first in range(390)}
+    assert len(starts) <= 4 * 400 / 40
 
 
 def test_pieces_of_both_entities_in_either_order():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
 
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
@@ -38,11 +36,6 @@ def test_no_vocabulary_is_hashed(tokenizer, monkeypatch):
     monkeypatch.setattr("datasets.arrow_dataset.update_fingerprint", lambda *_: pytest.fail("the tokenizer is hashed"))
     rows = encode_treebank(Dataset.from_dict({"words": [SENTENCE], "lines": [[]]}), tokenizer, {})
     assert rows["input_ids"][0] == parser_inputs(tokenizer, [SENTENCE])[0][0].inputs["input_ids"]
-
-
-def test_a_sentence_without_words_has_no_window(tokenizer):
-    first, second = parser_inputs(tokenizer, [[], ["dog"]])
-    assert first == [] and second[0].inputs["word_index"] == [0, 1, -1]
 
 
 @pytest.mark.parametrize("max_length", [5, 8, 13, 64])
@@ -135,15 +128,6 @@ def test_encoded_tags(tokenizer):
     assert "upos" not in blind.column_names
 
 
-def test_an_unknown_head_has_no_label(tokenizer):
-    trees = Dataset.from_dict({"words": [["dog"] * 9], "heads": [[-1, *range(1, 9)]], "relations": [["_"] * 9]})
-    rows = encode_treebank(trees, tokenizer, {"_": 0}, max_length=8)
-    for row in rows:
-        for word, head in enumerate(row["heads"]):
-            assert head != NO_LABEL or row["first"] + word == 0 or not row["start"] <= word < row["stop"]
-    assert rows[0]["heads"][:2] == [NO_LABEL, 1] and rows[0]["relations"][:2] == [NO_LABEL, 0]
-
-
 def test_a_batch_is_padded(tokenizer):
     trees = Dataset.from_dict(
         {"words": [["dog"], ["unpayers", "cat"]], "heads": [[0], [2, 0]], "relations": [["a"], ["b", "a"]]}
@@ -156,13 +140,3 @@ def test_a_batch_is_padded(tokenizer):
     assert batch["relations"].tolist() == [[0, NO_LABEL], [NO_LABEL, 0]]
     assert batch["attention_mask"].sum(dim=1).tolist() == [3, 6]
     assert all(column.dtype == torch.int64 for column in batch.values())
-
-
-@pytest.mark.slow
-def test_words_of_a_real_vocabulary():
-    if "MSATTN_ENCODER" not in os.environ:
-        pytest.skip("MSATTN_ENCODER does not name a BERT checkpoint")
-    tokenizer = AutoTokenizer.from_pretrained(os.environ["MSATTN_ENCODER"])
-    words = ["ól", "\u200d", "10\u00a0000", "don't", "[SEP]", "\U0001f642", "a b"]
-    ((window,),) = parser_inputs(tokenizer, [words])
-    assert sorted(set(window.inputs["word_index"])) == [-1, *range(len(words) + 1)]

@@ -91,29 +91,12 @@ def test_word_vectors(tmp_path, caplog):
     assert not np.allclose(matrix[0], read_word_vectors(path, VOCABULARY, seed=1)[0])
 
 
-def test_header_of_word2vec(tmp_path):
-    plain, headed = tmp_path / "plain.txt", tmp_path / "headed.txt"
-    plain.write_text(VECTORS)
-    headed.write_text("4 3\n" + VECTORS)
-    assert np.array_equal(read_word_vectors(plain, VOCABULARY), read_word_vectors(headed, VOCABULARY))
-
-
 def test_a_word_that_is_missing_has_the_vector_of_its_lower_case(tmp_path, caplog):
     (tmp_path / "vectors.txt").write_text(VECTORS + "Cat 7 8 9\n")
     matrix = read_word_vectors(tmp_path / "vectors.txt", {"Dog": 0, "DOG": 1, "Cat": 2, "cat": 3, "Fish": 4})
     assert np.allclose(matrix[:4], [[1, 2, 3], [1, 2, 3], [7, 8, 9], [-0.1, 0, 0.5]])
     assert "4 of 5 words (80.0%), 2 of them those of the lower case;" in caplog.text
     assert "repeated" not in caplog.text
-
-
-def test_unknown_words_are_spread_like_the_known(tmp_path):
-    draw = np.random.default_rng(0)
-    known = draw.normal(0, 3, (200, 20))
-    lines = [f"w{n} {' '.join(map(str, vector))}\n" for n, vector in enumerate(known)]
-    (tmp_path / "vectors.txt").write_text("".join(lines))
-    matrix = read_word_vectors(tmp_path / "vectors.txt", {f"w{n}": n for n in range(1000)})
-    assert matrix[200:].std() == pytest.approx(matrix[:200].std(), rel=0.05)
-    assert abs(matrix[200:].mean()) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -137,12 +120,6 @@ def test_malformed_vectors(tmp_path, old, new, message):
         read_word_vectors(path, VOCABULARY)
 
 
-def test_vectors_of_other_words(tmp_path):
-    (tmp_path / "vectors.txt").write_text(VECTORS)
-    with pytest.raises(UserError, match="no word of the vocabulary is in there"):
-        read_word_vectors(tmp_path / "vectors.txt", {"fish": 0})
-
-
 def test_more_words():
     words = ["cat", "dog", "Zebra", "new york", "", "[PAD]", "x\xa0y", "cat", "owl"]
 
@@ -159,9 +136,3 @@ def test_more_words():
     assert len(extended(12)) == 12
     assert "Zebra" in extended(lower_case=False).get_vocab()
     assert "x\xa0y" not in extended(raw_text=True).get_vocab()
-
-
-def test_coverage_of_some_words(tmp_path, caplog):
-    (tmp_path / "vectors.txt").write_text(VECTORS)
-    read_word_vectors(tmp_path / "vectors.txt", VOCABULARY, words=["dog", "taxi"])
-    assert "vectors of 1 of 2 words (50.0%);" in caplog.text
