@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,20 +17,12 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.data.treebanks import treebank_rows
-from msattn.errors import UserError
 from msattn.metrics.tree_confidence import tree_calibration
 from msattn.metrics.treebank_scores import score_treebank
 from msattn.streaming import predict_stream, stream_key
+from msattn.training import dependency_parsing as parsing
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.checkpoints import family_class, label_fields, load_config, load_model, load_tokenizer, max_tokens
-from msattn.training.dependency_parsing import (
-    check_treebank,
-    conllu_texts,
-    fit_answers,
-    parser_labels,
-    parsing_card,
-    read_treebanks,
-)
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import write_model_card
 from msattn.training.parsing import ParsingTrainer
@@ -92,10 +84,10 @@ class ParserArguments(ModelArguments):
 class ParsingDataArguments(DataArguments):
     """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
 
-    train_file: list[str] | None = field(
+    train_file: list[str] | None = field(  # type: ignore[assignment]
         default=None, metadata={"help": "One or more training treebanks. Words with the head _ have no loss."}
     )
-    validation_file: list[str] | None = field(
+    validation_file: list[str] | None = field(  # type: ignore[assignment]
         default=None,
         metadata={"help": "One or more validation treebanks, which are scored together and each apart."},
     )
@@ -138,9 +130,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: the words of a sentence, their heads and relations, and its lines in the file. A test file without
         # trees may be large, and is read later.
-        found = read_splits(lambda split: read_treebanks(split, data_args), data_args, args)
+        found = read_splits(lambda split: parsing.read_treebanks(split, data_args), data_args, args)
         corpus = found.pop("test") if isinstance(found.get("test"), str) else None
-        labels, tags = parser_labels(found.get("train"), model_args.tag, config)
+        labels, tags = parsing.parser_labels(found.get("train"), model_args.tag, config)
         data = cut_splits(found, data_args, args)
 
         encoded = {}
@@ -154,15 +146,12 @@ def main(argv: Sequence[str] | None = None) -> None:
                     data_args.preprocessing_num_workers,
                     tags,
                 )
-            check_treebank(prefix, treebank, encoded[prefix], labels)
+            parsing.check_treebank(prefix, treebank, encoded[prefix], labels)
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
 
         # Model and Trainer. The encoder may be trained on the text first.
-        if mlm_args.mlm_epochs is not None:
-            if not args.do_train:
-                raise UserError("--mlm_epochs trains on the text of the training data: give --do_train.")
-            folder = train_masked_lm(model_args, tokenizer, data["train"]["words"], mlm_args, args)
-            model_args = replace(model_args, model_name_or_path=folder, model_revision="main")
+        if args.do_train and mlm_args.mlm_epochs:
+            model_args = train_masked_lm(model_args, tokenizer, data["train"]["words"], mlm_args, args)
         set_seed(args.seed)
         model = load_model(
             model_class,
@@ -187,13 +176,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             return score_treebank(parses(prefix, prediction.predictions), data[prefix], labels, tags)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        development = scored[0] if scored and scored[0] != "test" else None
+        development = next((prefix for prefix in scored if prefix != "test"), "")
         patience = data_args.early_stopping_patience
         trainer = ParsingTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=encoded[development] if development else None,
+            eval_dataset=encoded.get(development),
             processing_class=tokenizer,
             data_collator=ParserCollator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=partial(metrics, development),
@@ -204,12 +193,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint = resume_point(trainer, model_args, data_args, mlm_args)
 
     # Training. The validation data then choose the decoder, and fit the temperature of its probabilities.
-    results, compared = {}, {}
+    results: dict[str, float] = {}
+    compared: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if development:
             trainer.predict(trainer.eval_dataset)
-            decoder, temperature, compared = fit_answers(trainer.scored, asked)
+            decoder, temperature, compared = parsing.fit_answers(trainer.scored, asked)
             model.config.tree_decoder, model.config.calibration_temperature = decoder, temperature
         trainer.save_model()
         trainer.save_state()
@@ -225,9 +215,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         scores = output.metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
         results |= trainer.record(prefix, scores | {f"{prefix}_samples": len(encoded[prefix])})
         if trainer.is_world_process_zero():
-            texts = conllu_texts(parses(prefix, output.predictions), data[prefix], labels, tags)
-            path = Path(args.output_dir, f"{prefix}_predictions.conllu")
-            path.write_bytes("".join(texts).encode())
+            texts = parsing.conllu_texts(parses(prefix, output.predictions), data[prefix], labels, tags)
+            Path(args.output_dir, f"{prefix}_predictions.conllu").write_bytes("".join(texts).encode())
 
     # A corpus without trees is parsed block by block.
     if corpus:
@@ -243,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         results |= trainer.record("test", {"test_samples": count})
 
     if args.do_train and trainer.is_world_process_zero():
-        write_model_card(trainer, parsing_card(model.config, data_args), results)
+        write_model_card(trainer, parsing.parsing_card(model.config, data_args), results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()
 

@@ -142,15 +142,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             return score_ranking(data[prefix].relevant(), scores)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
+        development = next((prefix for prefix in scored if prefix != "test"), "")
         patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=next((encoded[prefix] for prefix in scored if prefix != "test"), None),
+            eval_dataset=encoded.get(development),
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
-            compute_metrics=partial(metrics, scored[0] if scored else None),
+            compute_metrics=partial(metrics, development),
             callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
@@ -159,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         checkpoint = resume_point(trainer, model_args, data_args, guiding)
 
     # Training.
-    results = {}
+    results: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         trainer.save_model()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from datasets import Dataset
 from transformers import (
@@ -26,6 +27,8 @@ from msattn.training.trainer import FineTuningTrainer
 
 logger = logging.get_logger(__name__)
 
+Arguments = TypeVar("Arguments", bound=ModelArguments)
+
 
 @dataclass
 class MaskedLMArguments:
@@ -44,12 +47,12 @@ class MaskedLMArguments:
 
 
 def train_masked_lm(
-    model_args: ModelArguments,
+    model_args: Arguments,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[Sequence[str]],
     mlm_args: MaskedLMArguments,
     args: TrainingArguments,
-) -> str:
+) -> Arguments:
     """
     Trains a checkpoint as a masked language model and saves it to the sub-folder `mlm` of the output folder.
 
@@ -63,7 +66,7 @@ def train_masked_lm(
         args (`TrainingArguments`): All other training arguments, such as the batch size.
 
     Returns:
-        `str`: The folder.
+        `ModelArguments`: A copy of `model_args` that names the folder.
 
     Raises:
         UserError: The tokenizer has no mask token.
@@ -76,12 +79,13 @@ def train_masked_lm(
     own.num_train_epochs, own.max_steps = mlm_args.mlm_epochs, -1
     own.eval_strategy = own.save_strategy = "no"
     own.load_best_model_at_end = own.push_to_hub = False
+    trained = replace(model_args, model_name_or_path=str(folder), model_revision="main")
     texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
     dataset = Dataset.from_dict(dict(texts))
     record, facts = folder / RECORD, RunRecord(own, dataset, model_args, mlm_args).facts
     if args.resume_from_checkpoint and record.exists() and json.loads(record.read_text(encoding="utf-8")) == facts:
         logger.info(f"{folder} is there already.")
-        return str(folder)
+        return trained
     set_seed(own.seed)
     trainer = FineTuningTrainer(
         load_model(AutoModelForMaskedLM, replace(model_args, config_overrides=None), tokenizer),
@@ -94,4 +98,4 @@ def train_masked_lm(
     trainer.save_model()
     if args.should_save:
         record.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    return str(folder)
+    return trained
