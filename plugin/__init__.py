@@ -159,7 +159,6 @@ __all__ = [
     "fit_windows",
     "guiding_loss",
     "head_gates",
-    "heads_per_scale",
     "k_best_trees",
     "mdg_loss",
     "metrics",

@@ -41,11 +41,7 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
-    "ENTITY_MARKERS",
-    "GLUE_TASKS",
     "add_entity_markers",
-    "add_words",
-    "encode_relation_dataset",
     "encode_relations",
     "encode_sentences",
     "encode_tagged_words",
@@ -55,13 +51,8 @@ __all__ = [
     "read_relations",
     "read_sentences",
     "read_tagged_words",
-    "read_trec_ranking",
     "read_treebank",
     "read_word_vectors",
-    "relation_labels",
-    "to_relations",
-    "to_sentences",
-    "to_tagged_words",
     "train_word_tokenizer",
 ]
 

@@ -33,19 +33,14 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [
-    "SEMEVAL_LABELS",
     "expected_calibration_error",
     "load",
-    "read_semeval_answers",
     "score_glue",
     "score_ranking",
     "score_relations",
     "score_semeval",
-    "score_semeval_answers",
     "score_tags",
     "score_trees",
-    "write_glue_submission",
-    "write_semeval_answers",
 ]
 
 

@@ -12,10 +12,6 @@ from msattn.plots.relation_graph import relation_graph
 from msattn.plots.windows import WindowCost, plot_windows, window_costs
 
 __all__ = [
-    "AttentionDistances",
-    "Doubt",
-    "FusedAttention",
-    "WindowCost",
     "arc_diagram",
     "attention_distances",
     "attention_maps",
