@@ -13,7 +13,6 @@ A study is a YAML file:
     seeds: [1, 2, 3]
     fractions: [0.1, 1.0]      # optional: --train_fraction, nested parts of the training data, the same for all seeds
     average: true              # optional: also the mean over the settings, such as domains
-    otherwise: {test_unseen_accuracy: test_accuracy}   # optional: what stands for a missing score
 
 Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority. A finished run has `run.json` and
 is skipped; one that was stopped resumes from its last checkpoint. What the script writes stays, such as predictions.
@@ -146,8 +145,6 @@ def read_runs(study: dict[str, Any], folder: Path) -> list[Run]:
         output = place(study, setting, fraction, seed, folder)
         if (output / "run.json").exists():
             results = json.loads((output / "run.json").read_text(encoding="utf-8"))["results"]
-            for name, other in study.get("otherwise", {}).items():
-                results.setdefault(name, results.get(other))
             found.append(Run(setting, fraction, seed, results, output))
     return found
 

@@ -7,6 +7,7 @@ import json
 import sys
 
 import effective_scale
+import mtl16
 import pytest
 import tfidf
 import torch
@@ -81,6 +82,21 @@ def test_distances_are_drawn_and_written(tmp_path, capsys):
     assert "layers, the mean of their heads" in text and ">two<" in text
     rows = list(csv.DictReader((tmp_path / "d.csv").open()))
     assert len(rows) == 16 and rows[-1]["layer"] == "1" and rows[-1]["head"] == "3"
+
+
+def test_reviews_of_the_training_data_are_left_out(tmp_path, capsys):
+    (tmp_path / "MR.task.train").write_text("1\tgood\n0\tbad\n")
+    (tmp_path / "MR.task.test").write_text("1\tgood\n0\tawful\n1\tfine\n")
+    for seed, answers in ((1, "100"), (2, "011")):
+        rows = [{"gold": gold, "prediction": answer} for gold, answer in zip("101", answers, strict=True)]
+        (tmp_path / "study" / "MR" / f"seed-{seed}").mkdir(parents=True)
+        path = tmp_path / "study" / "MR" / f"seed-{seed}" / "test_predictions.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mtl16.main([str(tmp_path / "study"), "--mtl16_dir", str(tmp_path)])
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| MR | 50.0 ± 23.6 | 50.0 ± 0.0 |",
+        "| average of 1 | 50.0 ± 23.6 | 50.0 ± 0.0 |",
+    ]
 
 
 def test_the_linear_baseline(tmp_path, monkeypatch, capsys):
