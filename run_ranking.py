@@ -77,9 +77,10 @@ class RankingDataArguments(DataArguments):
     )
     train_negatives: int | None = field(
         default=None,
-        metadata={"help": "Maximum number of non-relevant candidates (negatives) per training query."},
+        metadata={
+            "help": "Maximum number of non-relevant candidates (negatives) per training query; see --split_seed."
+        },
     )
-    sampling_seed: int = field(default=42, metadata={"help": "Random seed for --train_negatives, apart from --seed."})
     max_seq_length: int = field(
         default=512,
         metadata={
@@ -105,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = read_splits(lambda split: read_candidates(split, data_args), data_args, args)
         data = cut_splits(found, data_args, args, hold_out=hold_out_queries)
         if "train" in data and data_args.train_negatives is not None:
-            data["train"] = sample_negatives(data["train"], data_args.train_negatives, data_args.sampling_seed)
+            data["train"] = sample_negatives(data["train"], data_args.train_negatives, data_args.split_seed)
         encoded = {}
         for prefix, queries in data.items():
             with args.main_process_first(desc=f"encoding {prefix}"):

@@ -63,6 +63,8 @@ def read_candidates(split: str, data_args: DataArguments, as_found: bool = False
     queries = data.pairs.unique("query_id")
     if without := sum(query not in relevant for query in queries):
         logger.warning(f"{path}: {without} of {len(queries)} queries have no relevant document and do not count.")
+    if all(data.pairs["label"]) and not any(data.missed.values()):
+        logger.warning(f"{path}: every candidate is relevant, so no ranking of them can be wrong.")
     # Test predictions are written for all queries; the metrics skip those without a relevant document.
     return data if split == "test" else data.of_queries(relevant)
 

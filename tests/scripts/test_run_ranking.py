@@ -162,7 +162,7 @@ def test_only_ranks_with_a_trained_model(run, files, tmp_path):
     assert {line[0] for line in run_lines(tmp_path / "ranked" / "test_run.trec")} == {"q0", "q1"}
 
 
-def test_queries_without_relevant_candidates(run, fails, files, tmp_path):
+def test_queries_without_relevant_candidates(run, fails, caplog, tmp_path):
     nothing = {"query": "a taxi", "candidates": [{"text": "a dog", "label": 0}, {"text": "a cat", "label": 0}]}
     mixed = json_lines(tmp_path / "mixed.jsonl", [*query_rows(2), nothing])
     results = run("do_train", "do_eval", "do_predict", train_file=mixed, validation_file=mixed, test_file=mixed)
@@ -170,6 +170,9 @@ def test_queries_without_relevant_candidates(run, fails, files, tmp_path):
     assert results["eval_mrr"] == results["test_mrr"]
     none = json_lines(tmp_path / "none.jsonl", [nothing])
     assert "no query has a candidate that is known to be relevant" in fails("do_eval", validation_file=none)
+    every = json_lines(tmp_path / "every.jsonl", [{"query": "a taxi", "positive": ["a dog", "a cat"]}])
+    run("do_train", train_file=every)
+    assert f"{every}: every candidate is relevant" in caplog.text
 
 
 @pytest.mark.parametrize(
