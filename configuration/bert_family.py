@@ -1,4 +1,4 @@
-"""What the configurations of models built on a BERT encoder share."""
+"""Base of the configurations with BERT built in."""
 
 from __future__ import annotations
 

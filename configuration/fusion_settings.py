@@ -1,4 +1,4 @@
-"""What the configurations of models with multi-scale fusion share."""
+"""Fields of all configurations with multi-scale fusion."""
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 

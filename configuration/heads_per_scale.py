@@ -1,4 +1,4 @@
-"""How many heads each scale gets in each layer."""
+"""Divides the heads of each layer among the scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens a model can read."""
+"""The maximum input length of a model."""
 
 from __future__ import annotations
 

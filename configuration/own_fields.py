@@ -1,4 +1,4 @@
-"""What all configurations of this package add to those of Transformers."""
+"""Base of all configurations of this package, before one of Transformers."""
 
 from dataclasses import fields
 from typing import Any

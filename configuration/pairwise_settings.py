@@ -1,4 +1,4 @@
-"""What the configurations of models with pairwise scores share."""
+"""Fields of all configurations with pairwise scores."""
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 

@@ -1,4 +1,4 @@
-"""What the configurations of encoders trained from scratch share: word vectors, dropout and classifiers."""
+"""Fields of encoders trained from scratch: word vectors, dropout and classifiers."""
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 

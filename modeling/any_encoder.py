@@ -42,7 +42,7 @@ def encoder_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]
 
 
 def attends_causally(encoder: PreTrainedModel) -> bool:
-    """Whether a token sees only itself and what is before it, as in decoders."""
+    """True for encoders with causal attention: a token sees itself and earlier tokens only."""
     marks = [getattr(module, "is_causal", None) for module in encoder.modules()]
     known = [mark for mark in marks if isinstance(mark, bool)]
     if known:
@@ -129,7 +129,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         self._no_split_modules = {name for name in self._no_split_modules or () if name in present}
 
     def _after_loading(self) -> None:
-        """For what loading undoes, which replaces the parameters."""
+        """Called after `from_pretrained`, which replaces the parameters and so undoes `requires_grad_`."""
 
     def add_encoder(self, config: AnyEncoderConfig) -> None:
         """Build `self.encoder`, without a pooler, in the precision that is the default now."""

@@ -1,4 +1,4 @@
-"""What a layer gives its attention function, in the form that readings of the attention share."""
+"""The arguments of an attention function, in the form that all readings of the attention use."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class AttentionCall(NamedTuple):
         return query, key, self.bias, self.sinks, mask
 
     def as_output(self, output: torch.Tensor) -> torch.Tensor:
-        """What the layer expects, `(batch, queries, heads, width)`: who sees nothing has no output, as in SDPA."""
+        """The output `(batch, queries, heads, width)`; zero for a query that sees no key, as in SDPA."""
         if self.seeing is not None:
             output = output * self.seeing
         return output.transpose(1, 2).contiguous()

@@ -1,10 +1,10 @@
-"""Which attention implementations have maps."""
+"""Tells attention implementations that return maps from fused ones."""
 
 from __future__ import annotations
 
 
 def gives_attentions(attn_implementation: str | None) -> bool:
-    """Whether an attention implementation has weights to return; the fused kernels do not."""
+    """False for fused kernels, which have no weights to return."""
     return not (attn_implementation or "").startswith(("sdpa", "flash", "flex"))
 
 

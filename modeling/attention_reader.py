@@ -1,4 +1,4 @@
-"""How models ask their encoder for attention, and the one place where they read it."""
+"""Asks an encoder for its attention and reads it from the outputs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class AttentionReader:
         weight: Callable[[], torch.Tensor] | None = None,
     ) -> Words | None:
         """
-        What the encoder is given as `words`, or `None` for whole maps.
+        The argument `words` of the encoder, or `None` for whole maps.
 
         Args:
             implementation (`str`, *optional*): The encoder's attention implementation.
@@ -96,7 +96,7 @@ class AttentionReader:
 
     def pairs(self, outputs: Any, words: Words | None = None) -> tuple[torch.Tensor | LayerScores, ...]:
         """
-        What [`PairwiseScores`] reads of each layer, on the device of the last hidden states.
+        The attention of each layer for [`PairwiseScores`], on the device of the last hidden states.
 
         Args:
             outputs (`BaseModelOutput`): The output of the encoder, given `output_attentions=True` and `words`.
@@ -125,7 +125,7 @@ class AttentionReader:
 
     def rows(self, implementation: str | None, pieces: torch.Tensor, tokens: int) -> torch.Tensor | None:
         """
-        What the encoder is given as `rows`, or `None` for whole maps.
+        The argument `rows` of the encoder, or `None` for whole maps.
 
         Args:
             implementation (`str`, *optional*): The encoder's attention implementation.

@@ -24,7 +24,7 @@ Measure = Callable[..., Mapping[str, torch.Tensor]]
 @dataclass
 class Reading:
     """
-    What was read from one self-attention layer in one forward pass. `reading["received"]` is a statistic.
+    The statistics of one self-attention layer in one forward pass. `reading["received"]` is a statistic.
 
     Args:
         forward (`int`): The number of the pass, from 0. An encoder and a decoder count as two.
@@ -53,13 +53,13 @@ class _Pass:
 @dataclass
 class Reader:
     """
-    What attention layers report to while they are read.
+    Collects the readings of attention layers.
 
     Args:
         layers (`Collection[int]`, *optional*): The layers that are read; all of them if `None`.
         needs_sums (`bool`): Whether column sums are read: they come with the output.
         measure (`Callable`, *optional*):
-            What else is read: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
+            A further reading: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
             `position_bias`, `softcap` and `sinks`, and returns statistics by name.
         readings (`list[Reading]`): Where readings go.
         passes (`list[_Pass]`): The forward passes that are going on, the innermost last.
@@ -78,7 +78,7 @@ class Reader:
     closed: bool = False
 
     def reads(self, module: nn.Module) -> bool:
-        """Whether a layer is read. One that does not know its number is; `add` then leaves it out."""
+        """True for a layer that is read, or whose number is unknown; `add` then leaves it out."""
         number = getattr(module, "layer_idx", None)
         if number is not None and not self.closed:
             self.found.add(number)
@@ -139,7 +139,7 @@ def read_attention(
     Args:
         model (`torch.nn.Module`): The model.
         statistics (`Sequence[str]`, *optional*, defaults to `("received",)`):
-            What to read: names of [`attention_statistics`].
+            Names of [`attention_statistics`].
         layers (`Collection[int]`, *optional*):
             Numbers of layers, from 0; all layers if `None`. The others cost nothing if layers know their number, as
             those of most models do.
@@ -217,7 +217,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     Switches the models of Transformers in a module to an implementation that can be read.
 
     Returns:
-        What [`restore`] takes.
+        The previous implementations, for [`restore`].
 
     Raises:
         AttentionRefused: See [`read_attention`].

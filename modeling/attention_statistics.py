@@ -136,7 +136,7 @@ def attention_statistics(
 
 class _Plan(NamedTuple):
     """
-    What is computed.
+    The statistics to compute.
 
     Args:
         statistics (`tuple[str, ...]`): Some of `STATISTICS`, in their order.
@@ -159,7 +159,7 @@ class _Plan(NamedTuple):
 
 
 class _Statistics(torch.autograd.Function):
-    """What a plan names, and its gradient, a block of scores at a time."""
+    """Computes the statistics of a plan, and their gradient, block by block."""
 
     @staticmethod
     def forward(

@@ -109,7 +109,7 @@ def number_layers(model: PreTrainedModel) -> None:
 
 
 def has_windows(config: PreTrainedConfig | None) -> bool:
-    """Whether a configuration has windows."""
+    """True if `config.attention_windows` is set."""
     return getattr(config, "attention_windows", None) is not None
 
 
@@ -190,7 +190,7 @@ def windowed_mask(
 def allowed_keys(
     windows: Sequence[OfHead], tokens: int, special: torch.Tensor | None, device: torch.device | str
 ) -> torch.Tensor:
-    """Whether a window, or a special token, lets a query see a key: `(batch or 1, heads or 1, tokens, tokens)`."""
+    """True where a window or a special token lets a query see a key, `(batch or 1, heads or 1, tokens, tokens)`."""
     every = windows[:1] if len(set(windows)) == 1 else windows
     limits = torch.tensor([tokens if window is None else window for window in every], device=device)
     places = torch.arange(tokens, device=device)

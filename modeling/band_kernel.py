@@ -37,7 +37,7 @@ class Others(NamedTuple):
 
 
 def block_size(band: Band) -> int:
-    """How many queries the fused kernel computes together; measured."""
+    """The number of queries in a block of the fused kernel; measured."""
     reach = band.before + band.after
     queries = min(QUERIES * max(1, math.ceil(reach / (4 * QUERIES))), MOST_QUERIES)
     if torch.compiler.is_compiling():  # for texts of any length it takes minutes unless this is a power of two
@@ -201,7 +201,7 @@ def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 
 def _inside(real: torch.Tensor, blocks: int, block: int, band: Band) -> torch.Tensor:
-    """Which keys around each block are real tokens, `(batch or 1, blocks, keys)`."""
+    """True at the keys around each block that are real tokens, `(batch or 1, blocks, keys)`."""
     tokens = real.shape[1]
     if not torch.compiler.is_exporting():
         real = pad(real, (band.before, blocks * block - tokens + band.after))
@@ -228,7 +228,7 @@ def _of_blocks(states: torch.Tensor, blocks: int) -> torch.Tensor:
 
 
 def _bias_of_others(others: Others, band: Band, blocks: int, block: int, dtype: torch.dtype) -> torch.Tensor:
-    """What to add to the scores of the other keys, `(batch * blocks, 1, block, others)`."""
+    """The bias of the scores of the other keys, `(batch * blocks, 1, block, others)`."""
     queries = torch.arange(blocks * block, device=others.places.device).view(1, blocks, block, 1)
     distances = others.places[:, None, None, :] - queries
     visible = others.band.holds(distances) & ~band.holds(distances) & others.valid[:, None, None, :]

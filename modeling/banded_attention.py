@@ -195,7 +195,7 @@ def _attend(
 
 
 def _seeing(band: Band, real: torch.Tensor) -> torch.Tensor:
-    """Whether there is a real key in the band of a query, `(batch, tokens)`."""
+    """True for a query with a real key in its band, `(batch, tokens)`."""
     tokens = real.shape[1]
     count = torch.nn.functional.pad(real.long().cumsum(dim=1), (1, 0))
     places = torch.arange(tokens, device=real.device)

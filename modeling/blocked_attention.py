@@ -20,7 +20,7 @@ HIDDEN = -1e30
 
 class Settings(NamedTuple):
     """
-    What makes the attention weights from the tensors.
+    The settings of an attention softmax.
 
     Args:
         scaling (`float`): Factor of the scores.
@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def block_size(device: torch.device) -> int:
-    """How many scores a block should have."""
+    """The number of scores in a block."""
     return BLOCK_SCORES * torch.get_num_threads() if device.type == "cpu" else BLOCK_SCORES_ELSEWHERE
 
 

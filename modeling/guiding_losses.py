@@ -34,7 +34,7 @@ def mdg_loss(
             1 or true at real tokens. The others are ignored.
         temperature (`float`, *optional*, defaults to 1.0): τ.
         normalize (`str`, *optional*, defaults to `"row"`):
-            What is scaled to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
+            Scales to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
             or `"none"`.
         reduction (`str`, *optional*, defaults to `"mean"`):
             The `"sum"` over the maps, as in the paper, or their `"mean"`.
@@ -75,7 +75,7 @@ def pdg_loss(
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
             1 or true at real tokens. The others are ignored.
         normalize (`str`, *optional*, defaults to `"row"`):
-            What is scaled to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
+            Scales to unit length first: each map (`"row"`), the values of each token over the maps (`"col"`),
             or `"none"`.
         reduction (`str`, *optional*, defaults to `"mean"`):
             The `"sum"`, as in the paper, or the `"mean"`: the sum divided by the number of real tokens.

@@ -28,12 +28,12 @@ class Band(NamedTuple):
 
     @property
     def before(self) -> int:
-        """How many tokens before it a query sees."""
+        """The number of tokens that a query sees before it."""
         return -self.first
 
     @property
     def after(self) -> int:
-        """How many tokens after it a query sees."""
+        """The number of tokens that a query sees after it."""
         return self.last
 
     def within(self, tokens: int) -> Band:
@@ -41,7 +41,7 @@ class Band(NamedTuple):
         return Band(max(self.first, 1 - tokens), min(self.last, tokens - 1))
 
     def holds(self, distances: torch.Tensor) -> torch.Tensor:
-        """Which of the distances, key minus query, are visible."""
+        """True for visible distances, key minus query."""
         return (distances >= self.first) & (distances <= self.last)
 
     # What mask functions do with their parts.
@@ -190,7 +190,7 @@ def decode_band(mask: torch.Tensor | None) -> tuple[Band, torch.Tensor] | None:
 
 
 def visible_keys(band: Band, queries: int, keys: int, device: torch.device | str) -> torch.Tensor:
-    """Whether a query sees a key, `(queries, keys)`; the queries are the last of the keys."""
+    """True where a query sees a key, `(queries, keys)`; the queries are the last of the keys."""
     return band.holds(torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None])
 
 

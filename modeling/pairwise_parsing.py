@@ -192,7 +192,7 @@ class PairwiseParsing(PairwiseModel):
         )
 
     def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:
-        """What the encoder sums its attention up to; `given` and `chosen` are trees whose arcs alone get relations."""
+        """The argument `words` of the encoder. With `given` or `chosen` trees, only their arcs need relations."""
         weight = None
         frozen = self.config.freeze_encoder and torch.is_grad_enabled()  # the scores would be frozen, too
         if self.config.objective == "head_select" and (chosen or (given and self.training)) and not frozen:

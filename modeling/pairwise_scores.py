@@ -338,7 +338,7 @@ def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> tor
 
 
 def _scores_in_one(weight: torch.Tensor, members: torch.Tensor, maps: Sequence[torch.Tensor]) -> torch.Tensor:
-    """What [`_AttentionScores`] computes, from maps of pieces at once."""
+    """[`_AttentionScores`] without blocks, for exported programs."""
     layers = zip(weight.unbind(2), maps, strict=True)
     pieces = sum(torch.einsum("dkh,bhij->bdkij", of_layer, attention) for of_layer, attention in layers)
     mean, to = piece_mean(members, weight.dtype), members.to(weight.dtype)

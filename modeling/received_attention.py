@@ -266,7 +266,7 @@ def received_attention_mask(*args: Any, config: PreTrainedConfig | None = None, 
 
 
 def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
-    """Whether a model is asked for its attentions. Some, such as GPT-2, do not pass it on to their layers."""
+    """True if the model is asked for attentions. Some, such as GPT-2, do not tell their layers."""
     if "output_attentions" in kwargs:
         return bool(kwargs.pop("output_attentions"))
     if getattr(getattr(module, "config", None), "output_attentions", False):

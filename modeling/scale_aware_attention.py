@@ -278,7 +278,7 @@ def _bias(
     limits: torch.Tensor | None, real: torch.Tensor | None, tokens: int, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor | None:
     """
-    What to add to the scores to hide keys outside of the windows and at padding; `None` if there is nothing to hide.
+    The bias that hides keys outside of the windows and at padding; `None` if there is nothing to hide.
     Its shape is `(batch or 1, heads or 1, tokens or 1, tokens)`.
     """
     bias = None

@@ -1,4 +1,4 @@
-"""How far attention heads look, and the windows that keep what they see."""
+"""Measures how far attention heads look, and chooses windows for them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def fit_windows(
 def head_reach(
     model: nn.Module, batches: Iterable[Mapping[str, torch.Tensor]], special_token_ids: Collection[int] = ()
 ) -> Reach:
-    """How far the heads of a model look; see [`fit_windows`]."""
+    """Measures how far the heads of a model look; see [`fit_windows`]."""
     ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
     _, layers = _owner(model)
     sums: list[torch.Tensor | None] = [None] * len(layers)

@@ -61,7 +61,7 @@ class Words(NamedTuple):
 
 class LayerScores(NamedTuple):
     """
-    What a layer returns in place of its map: its share of the scores, and what single weights can be had from again.
+    Returned by a layer instead of its map: its share of the scores, and all that single weights are computed from.
 
     Args:
         scores (`torch.Tensor` of shape `(batch, K, W + 1, W + 1)`): W3 a_ij + W4 a_ji of this layer.
