@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,16 +8,6 @@ from msattn.data.ranking import RankingData, read_ranking, read_trec_ranking, sa
 from msattn.errors import UserError
 
 ROW = {"query": "a cat", "candidates": [{"text": "the cat", "label": 1}, {"text": "a dog", "label": 0}]}
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name: str, content: str | list) -> Path:
-        text = content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
-
-    return write
 
 
 def rows(data: RankingData) -> list[tuple]:
@@ -32,34 +21,29 @@ def test_json_lines(write):
         "query": "rain",
         "candidates": [{"id": 3, "text": "it rained", "label": True}, {"id": "s", "text": "sun", "label": 0}],
     }
-    data = read_ranking(write("a.jsonl", [ROW, named]))
+    data = read_ranking(write([ROW, named], "a.jsonl"))
     (_, cat, *_), (_, dog, *_), *others = rows(data)
     assert others == [("q7", "3", "rain", "it rained", 1), ("q7", "s", "rain", "sun", 0)]
     assert data.relevant() == {"1": {cat}, "q7": {"3"}}
     # Called by its text, a candidate does not tell where it stood.
-    assert rows(read_ranking(write("b.jsonl", [{**ROW, "candidates": ROW["candidates"][::-1]}]))) == [
+    assert rows(read_ranking(write([{**ROW, "candidates": ROW["candidates"][::-1]}], "b.jsonl"))) == [
         ("1", dog, "a cat", "a dog", 0),
         ("1", cat, "a cat", "the cat", 1),
     ]
 
 
 def test_other_forms(write):
-    expected = rows(read_ranking(write("a.jsonl", [ROW])))
+    expected = rows(read_ranking(write([ROW], "a.jsonl")))
     lists = {"query": "a cat", "positive": "the cat", "negative": ["a dog"]}
-    assert rows(read_ranking(write("b.jsonl", [lists]))) == expected
-    assert rows(read_ranking(write("c.json", json.dumps([ROW], indent=1)))) == expected
-    read_ranking(write("a.jsonl", [ROW])).pairs.from_list([ROW]).to_parquet(write("d.parquet", ""))
-    assert rows(read_ranking(write("a.jsonl", "").with_name("d.parquet"))) == expected
+    assert rows(read_ranking(write([lists], "b.jsonl"))) == expected
+    assert rows(read_ranking(write(json.dumps([ROW], indent=1), "c.json"))) == expected
+    read_ranking(write([ROW], "a.jsonl")).pairs.from_list([ROW]).to_parquet(write("", "d.parquet"))
+    assert rows(read_ranking(write("", "a.jsonl").with_name("d.parquet"))) == expected
 
 
 def test_without_labels(write):
-    data = read_ranking(write("a.jsonl", [{"query": "a cat", "candidates": [{"text": "the cat"}]}]))
+    data = read_ranking(write([{"query": "a cat", "candidates": [{"text": "the cat"}]}], "a.jsonl"))
     assert not data.labelled and "label" not in data.pairs.column_names
-
-
-def test_a_candidate_that_comes_twice_counts_once(write):
-    data = read_ranking(write("a.jsonl", [{**ROW, "candidates": ROW["candidates"] * 2}]))
-    assert len(data.pairs) == 2
 
 
 def with_candidates(*candidates) -> dict:
@@ -68,31 +52,26 @@ def with_candidates(*candidates) -> dict:
 
 WRONG_ROWS = {
     "half a record": ('{"query": "a cat", "candi', "is not"),
-    "no object": ("[1]", "a row must be an object"),
     "no query": ({"candidates": ROW["candidates"]}, 'no text in "query"'),
     "empty query": ({**ROW, "query": " "}, 'no text in "query"'),
     "no candidates": ({"query": "a cat"}, 'the row needs "candidates"'),
-    "empty candidates": (with_candidates(), 'the row needs "candidates"'),
     "candidate without text": (with_candidates({"label": 1}), 'candidate 1 has no text in "text"'),
-    "candidate that is a string": (with_candidates("the cat"), "candidate 1 must be an object"),
     "negatives of another type": ({"query": "a", "positive": "b", "negative": 3}, '"negative" must be a string or a'),
     "negatives in columns": ({"query": "a", "positive": "b", "negative_1": "c"}, "there is a field 'negative_1'"),
     "label out of range": (with_candidates({"text": "b", "label": 2}), "candidate 1 must be 0 or 1, not 2"),
-    "label in words": (with_candidates({"text": "b", "label": "yes"}), "must be 0 or 1, not 'yes'"),
     "label missing": (with_candidates({"text": "b"}), "the example has no label, unlike those before it"),
     "two labels": (
         with_candidates({"text": "b", "label": 1}, {"text": "b", "label": 0}),
         "candidate 2 comes twice, with different texts or labels",
     ),
     "space in an id": ({**ROW, "id": "a b"}, "the id 'a b' must be a number, or a string without white space"),
-    "half a character": (with_candidates({"text": "\ud800", "label": 1}), "a lone surrogate"),
 }
 
 
 @pytest.mark.parametrize(("row", "message"), WRONG_ROWS.values(), ids=WRONG_ROWS)
 def test_wrong_rows(write, row, message):
     line = row if isinstance(row, str) else json.dumps(row)
-    path = write("a.jsonl", f"{json.dumps(ROW)}\n{line}\n")
+    path = write(f"{json.dumps(ROW)}\n{line}\n", "a.jsonl")
     with pytest.raises(UserError, match=r"a\.jsonl:2[:,] ") as error:
         read_ranking(path)
     assert message in str(error.value)
@@ -100,11 +79,11 @@ def test_wrong_rows(write, row, message):
 
 def test_wrong_files(write):
     with pytest.raises(UserError, match=r":2: the query id 'x' is also that of .*:1\."):
-        read_ranking(write("a.jsonl", [{**ROW, "id": "x"}] * 2))
+        read_ranking(write([{**ROW, "id": "x"}] * 2, "a.jsonl"))
     with pytest.raises(UserError, match="the file is empty"):
-        read_ranking(write("a.jsonl", "\n"))
+        read_ranking(write("\n", "a.jsonl"))
     with pytest.raises(UserError, match=r":1: expected JSON .* needs --queries_file and --collection_file"):
-        read_ranking(write("a.trec", "q1 Q0 d1 1 0.5 bm25\n"))
+        read_ranking(write("q1 Q0 d1 1 0.5 bm25\n", "a.trec"))
 
 
 RUN = "q1 Q0 d1 1 9.5 bm25\nq1 Q0 d2 2 9.1 bm25\nq2 Q0 d1 1 8 bm25\nq2 Q0 d3 2 7 bm25\n"
@@ -117,10 +96,10 @@ QRELS = "q1 0 d1 2\nq1 0 d4 1\nq2 0 d3 1\nq2 0 d1 0\nq3 0 d5 1\n"
 def read(write):
     def read(run=RUN, queries=QUERIES, collection=COLLECTION, qrels=QRELS, **options) -> RankingData:
         return read_trec_ranking(
-            write("run.trec", run),
-            [write("queries.tsv", queries)],
-            [write("collection.tsv", collection)],
-            [write("qrels.txt", qrels)] if qrels else (),
+            write(run, "run.trec"),
+            [write(queries, "queries.tsv")],
+            [write(collection, "collection.tsv")],
+            [write(qrels, "qrels.txt")] if qrels else (),
             **options,
         )
 
@@ -144,35 +123,25 @@ def test_trec_training_gets_the_relevant_documents_that_the_run_lacks(read):
     assert ("q1", "d4", "a cat", "another cat", 1) in rows(data) and not any(data.missed.values())
 
 
-def test_trec_levels(read):
-    assert read(relevance_level=2).relevant() == {"q1": {"d1"}}
-    assert not read(relevance_level=3).labelled
-    assert not read(qrels=None).labelled
-
-
 def test_beir_files(read, write):
     files = {
         "queries.jsonl": [{"_id": "q1", "text": "a cat"}, {"_id": "q2", "text": "a dog", "metadata": {}}],
         "corpus.jsonl": [{"_id": f"d{number}", "title": "on pets", "text": "or not"} for number in (1, 2)]
         + [{"_id": "d3", "title": "", "text": "the dog"}],
     }
-    queries, corpus = (write(name, content) for name, content in files.items())
-    qrels = write("test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    data = read_trec_ranking(write("run.trec", RUN), [queries], [corpus], [qrels])
+    queries, corpus = (write(content, name) for name, content in files.items())
+    qrels = write("query-id\tcorpus-id\tscore\nq1\td1\t1\n", "test.tsv")
+    data = read_trec_ranking(write(RUN, "run.trec"), [queries], [corpus], [qrels])
     assert rows(data)[0] == ("q1", "d1", "a cat", "on pets or not", 1)
     assert rows(data)[3] == ("q2", "d3", "a dog", "the dog", 0)
 
 
 WRONG_FILES = {
-    "half a run line": ({"run": "q1 Q0 d1 1\n"}, "run.trec:1: the line has 4 fields, expected 6: query Q0 document"),
     "twice in the run": ({"run": RUN + "q1 Q0 d1 3 1 x\n"}, "run.trec:5: the query q1 has the document d1 twice"),
     "empty run": ({"run": ""}, "run.trec: there is no example in it"),
     "unknown document": ({"run": "q1 Q0 d9 1 1 x\n"}, "run.trec:1: the document d9 is not in "),
-    "unknown query": ({"run": RUN + "q9 Q0 d1 1 1 x\n"}, "run.trec:5: the query q9 is not in "),
     "document without text": ({"run": "q1 Q0 d5 1 1 x\n"}, "collection.tsv:5: the document d5 has no text"),
-    "no TAB": ({"collection": "d1 the cat\n"}, "collection.tsv:1: the line has 1 columns, expected an id, a TAB"),
     "two texts": ({"queries": QUERIES + "q1\tb\n"}, "queries.tsv:4: the query q1 is there twice, with different"),
-    "half a judgement": ({"qrels": "q1 0 d1\n"}, "qrels.txt:1: the line has 3 fields, expected 4"),
     "relevance in words": ({"qrels": "q1 0 d1 high\n"}, "qrels.txt:1: the relevance 'high' is not a whole number"),
     "two judgements": ({"qrels": "q1 0 d1 1\nq1 0 d1 0\n"}, "qrels.txt:2: the query q1 has the document d1 twice"),
     "unknown relevant document": (
@@ -191,7 +160,7 @@ def test_wrong_trec_files(read, changes, message):
 
 def test_negatives_are_drawn_with_a_seed(write):
     candidates = [{"text": f"text {number}", "label": int(number == 30)} for number in range(60)]
-    data = read_ranking(write("a.jsonl", [{"query": "a", "candidates": candidates}, ROW]))
+    data = read_ranking(write([{"query": "a", "candidates": candidates}, ROW], "a.jsonl"))
     one, same, other = (sample_negatives(data, 5, seed) for seed in (1, 1, 2))
     assert one.pairs["label"] == [*one.pairs["label"][:6], 1, 0] and sum(one.pairs["label"][:6]) == 1
     assert rows(one) == rows(same) != rows(other)

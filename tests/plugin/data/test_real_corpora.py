@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from transformers import AutoTokenizer
 
 from msattn import data
 from msattn.data import ENTITY_MARKERS
+from msattn.data.files.conllu_lines import with_tree
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +55,14 @@ def test_semeval_comes_back_byte_for_byte(folder, name):
         tagged = f"{text[:a]}<e1>{text[a:b]}</e1>{text[b:c]}<e2>{text[c:d]}</e2>{text[d:]}"
         assert f'{row["id"]}\t"{tagged}"'.encode() == sentence
         assert row["label"].encode() == label
+
+
+@pytest.mark.parametrize("name", [name.split(" ")[1] for name in RECORDED if name.startswith("trees")])
+def test_treebanks_come_back_byte_for_byte(folder, name):
+    rows = data.read_treebank(folder / name)
+    text = "".join(with_tree(row["lines"], row["heads"], row["relations"]) for row in rows)
+    content = (folder / name).read_bytes()
+    assert text.encode() == (gzip.decompress(content) if name.endswith(".gz") else content)
 
 
 @pytest.mark.parametrize("name", ["semeval2010_task8/TEST_FILE_FULL.TXT", "wiki80/wiki80_val.txt"])

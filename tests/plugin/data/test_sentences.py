@@ -19,16 +19,6 @@ def snli_line(label: str) -> str:
     return json.dumps({"gold_label": label, "sentence1": "A dog.", "sentence2": "A cat\x85.", "annotator_labels": []})
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content: str | bytes, name: str = "data.txt"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 def test_sentiment_trees(write):
     path = write(TREES)
     rows = read_sentences(path)

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from datasets import Sequence as SequenceFeature
@@ -26,17 +23,6 @@ CONLLU = """# text = I don't.
 
 1\t_\t_\tPUNCT\tNFP\t_\t0\troot\t_\t_
 """
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(content: str, name: str = "train.conll") -> Path:
-        path = tmp_path / name
-        data = content.encode(errors="surrogateescape")
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
-
-    return write
 
 
 def test_columns_with_odd_separators(write):

@@ -12,19 +12,11 @@ def test_semeval_answers_round_trip(tmp_path):
     assert read_semeval_answers(path) == {"8001": "Other", "8002": "Entity-Origin(e2,e1)"}
 
 
-def test_semeval_answers_with_crlf_and_bom(tmp_path):
-    path = tmp_path / "key.txt"
-    path.write_bytes(b"\xef\xbb\xbf1\tOther\r\n2\tCause-Effect(e1,e2)\r\n")
-    assert read_semeval_answers(path) == {"1": "Other", "2": "Cause-Effect(e1,e2)"}
-
-
 @pytest.mark.parametrize(
     ("second", "message"),
     [
         ("2 Other", "2 Other"),
         ("2\tCause-Effect(e1, e2)", "Cause-Effect"),
-        ("2\tMessage-Topc(e1,e2)", "Message-Topc"),
-        ("two\tOther", "two"),
         ("", "is not an id"),
         ("1\tOther", "id 1 is there twice"),
     ],
@@ -50,18 +42,13 @@ def test_semeval_answers_that_the_checker_would_refuse_are_not_written(tmp_path,
 @pytest.mark.parametrize(
     ("task", "split", "predictions", "name", "rows"),
     [
-        ("cola", "test", [1, 0], "CoLA.tsv", ["1", "0"]),
         ("sst2", "test", ["1"], "SST-2.tsv", ["1"]),
-        ("mrpc", "test", [0], "MRPC.tsv", ["0"]),
         ("stsb", "test", [5.25, -0.5, 2.5], "STS-B.tsv", ["5.00000", "0.00000", "2.50000"]),
-        ("qqp", "test", [1], "QQP.tsv", ["1"]),
         ("mnli", "test_matched", [0, 1, 2], "MNLI-m.tsv", ["entailment", "neutral", "contradiction"]),
         ("mnli", "test_mismatched", [2], "MNLI-mm.tsv", ["contradiction"]),
         ("mnli_mismatched", "test", ["neutral"], "MNLI-mm.tsv", ["neutral"]),
         ("ax", "test", [1], "AX.tsv", ["neutral"]),
         ("qnli", "test", [0, 1], "QNLI.tsv", ["entailment", "not_entailment"]),
-        ("rte", "test", [1], "RTE.tsv", ["not_entailment"]),
-        ("wnli", "test", [1], "WNLI.tsv", ["1"]),
     ],
 )
 def test_glue_submission(tmp_path, task, split, predictions, name, rows):
@@ -77,7 +64,6 @@ def test_glue_submission(tmp_path, task, split, predictions, name, rows):
         ("rte", 2, "rte, prediction 0: 2"),
         ("mnli", "yes", "'yes' is not a number from 0 to 2"),
         ("stsb", float("nan"), "nan"),
-        ("stsb", "high", "'high'"),
         ("sst-2", 0, "not a GLUE task"),
     ],
 )

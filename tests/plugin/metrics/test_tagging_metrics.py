@@ -37,14 +37,6 @@ def test_entities_are_counted_whole():
     assert score_tags([["B-x"], ["I-x"]], [["B-x"], ["O"]], entities=True)["recall"] == 0.5
 
 
-@pytest.mark.parametrize("last, single", [("L", "U"), ("E", "S")])
-def test_schemes_with_ends(last, single):
-    gold = [["B-x", "I-x", f"{last}-x", f"{single}-x", f"{single}-x", "O"]]
-    found = [["B-x", "I-x", f"{last}-x", f"{single}-x", "O", "O"]]
-    scores = score_tags(gold, found, entities=True)
-    assert (scores["precision"], scores["recall"]) == pytest.approx((1, 2 / 3))
-
-
 def test_parts_of_speech():
     assert score_tags([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]], entities=False) == {
         "accuracy": pytest.approx(2 / 3)

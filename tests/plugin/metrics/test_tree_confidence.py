@@ -70,13 +70,6 @@ def test_unknown_heads_have_no_part():
     )
 
 
-def test_where_no_head_is_wrong_or_known_nothing_is_fitted():
-    scores = np.array([[0, 2, 0], [0, 0, 2], [0, 0, 0.0]])
-    assert fit_tree_temperature([ScoredSentence(scores, np.array([0, 1]))]) == 1
-    assert fit_tree_temperature([ScoredSentence(scores, np.array([-100, -100]))]) == 1
-    assert fit_tree_temperature([ScoredSentence(scores, np.array([2, 0]))]) == pytest.approx(20, rel=0.01)
-
-
 @pytest.mark.parametrize("numbers", [1, 2**20])
 def test_decoders_are_scored_on_the_same_words(numbers, monkeypatch):
     monkeypatch.setattr(tree_confidence, "BATCH_NUMBERS", numbers)
@@ -89,20 +82,6 @@ def test_decoders_are_scored_on_the_same_words(numbers, monkeypatch):
     words = sum(len(heads) for _, heads in sentences)
     assert compare_decoders(sentences, 3) == {name: pytest.approx(100 * hits / words) for name, hits in right.items()}
     assert len(set(right.values())) > 2
-
-
-def test_marginals_of_a_batch_have_a_budget(monkeypatch):
-    shapes, marginals = [], tree_confidence.batch_marginals
-
-    def watched(scores, lengths):
-        shapes.append(scores.shape)
-        return marginals(scores, lengths)
-
-    expected = tree_calibration(sample(80), "mst", 2)
-    monkeypatch.setattr(tree_confidence, "batch_marginals", watched)
-    monkeypatch.setattr(tree_confidence, "BATCH_NUMBERS", 300)
-    assert tree_calibration(sample(80), "mst", 2) == pytest.approx(expected)
-    assert len(shapes) > 4 and all(rows * size**3 <= 3 * 300 for rows, size, _ in shapes)
 
 
 @pytest.mark.parametrize("decoder", ["mst", "mbr", "greedy"])

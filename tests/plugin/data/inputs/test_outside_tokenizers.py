@@ -64,11 +64,6 @@ def test_words_of_spacy():
     assert outside_words(nlp, TEXT) == [PLACED[0] + PLACED[1]]
 
 
-def test_no_words():
-    for tokenizer in (str.split, lambda text: [[]], lambda text: "", lambda text: SimpleNamespace(sentences=[])):
-        assert outside_words(tokenizer, " ") == []
-
-
 @pytest.mark.parametrize(
     ("found", "message"),
     [

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from msattn.configuration.pairwise_settings import TAGS
 from msattn.data.files.conllu_lines import TAG_CELLS, tag_columns, with_tree
 from msattn.data.inputs.word_labels import learn_labels, tag_words, word_labels
 from msattn.errors import UserError
-from msattn.metrics import tag_scores
 
 LINES = [
     "# text = The Dogs' _\n",
@@ -26,10 +24,6 @@ LABELS = {
     # The lemma of the word `_` is `_`.
     "lemma": ["lower\t0\t\t0\t", "lower\t0\t\t1\t", None, "lower\t0\t\t0\t"],
 }
-
-
-def test_the_columns_are_the_same_everywhere():
-    assert {*TAGS} == {*TAG_CELLS} == {*tag_scores.TAGS}
 
 
 @pytest.mark.parametrize("name", LABELS)
