@@ -310,17 +310,6 @@ def test_conllu_of_words(parse):
     assert parse.to_conllu([]) == parse.to_conllu([[]]) == ""
 
 
-def test_lines_of_conllu_are_completed(parse):
-    rows = [{"words": ["The", "dog"], "lines": ["# a\n", "1\tThe\tthe" + "\t_" * 7, "\n2\tdog" + "\t_" * 8, "\n\n"]}]
-    rows[0]["lines"] = "".join(rows[0]["lines"]).splitlines(keepends=True)
-    (tree,), (written,) = parse([rows[0]["words"], []])[:1], parse.complete(rows)
-    cells = [line.split("\t") for line in written.splitlines() if "\t" in line]
-    assert [(row[1], int(row[6]), row[7]) for row in cells] == [
-        (word["word"], word["head"], word["relation"]) for word in tree
-    ]
-    assert cells[0][2] == "the" and written.startswith("# a\n") and written.endswith("\n\n")
-
-
 def test_displacy():
     words = [("The", 2, "det"), ("dog", 0, "root")]
     sentence = [
