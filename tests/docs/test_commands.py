@@ -41,7 +41,8 @@ RELATIONS = "<e1>Ann</e1> lives in <e2>Rome</e2>.,lives in\n<e1>Bob</e1> works f
 RANKING = '{"query": "storm", "candidates": [{"text": "It stormed.", "label": 1}, {"text": "Calm.", "label": 0}]}\n'
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,
-    "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n\n",
+    "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
+    "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
     **dict.fromkeys(("train.csv", "dev.csv", "test.csv"), f"text,relation\n{RELATIONS}"),
     **dict.fromkeys(("train.jsonl", "dev.jsonl", "test.jsonl"), RANKING * 8),
     "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
@@ -69,16 +70,13 @@ LIMITS = {
     "--task_name": "--glue_dir GLUE",
     "--max_steps": "--max_steps 2",
     "doubt": "--sure 0",
-    "windows": "--max_eval_samples 16 --max_fit_samples 16",
 }
 # Bash expands loops, quotes and lines that go on, and prints the words of each command. It finds no other programs.
 SHELL = r"""
-python() { printf '%s\0' "$@"; echo; }
-msattn() { python -m msattn_command "$@"; }
+python() { printf '%s\0' "$@"; echo; }; msattn() { python -m msattn_command "$@"; }
 make() { case "$1" in demo) python run_re.py ;; space) local "${@:2}"; msattn app $MODELS --space "$SPACE" ;; esac; }
 accelerate() { while [[ "$1" != *.py ]]; do shift; done; [[ "$2" == *.yaml ]] || python "$@"; }
-pip() { :; }
-hf() { :; }
+pip() { :; }; hf() { :; }
 """
 
 
