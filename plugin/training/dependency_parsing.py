@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, concatenate_datasets
@@ -17,7 +18,6 @@ from msattn.data.treebanks import has_trees, read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
-from msattn.training.arguments import DataArguments
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import split_names
 from msattn.trees.parses import DECODERS, Parses
@@ -57,13 +57,13 @@ FEATURES = {
 }
 
 
-def read_treebanks(split: str, data_args: DataArguments) -> Dataset | str | None:
+def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
     """
     Reads the treebanks of a split.
 
     Args:
         split (`str`): `"train"`, `"validation"` or `"test"`.
-        data_args (`DataArguments`): The files of each split: `train_file`, ...
+        data_args (`ParsingDataArguments`): The files of each split: `train_file`, ...
 
     Returns:
         `datasets.Dataset`, `str` or `None`: The sentences, the name of a test file without trees, or `None` without
@@ -189,13 +189,13 @@ def conllu_texts(
     return [with_tree(lines, **each) for lines, each in zip(treebank["lines"], columns, strict=True)]
 
 
-def parsing_card(config: PreTrainedConfig, data_args: DataArguments) -> ModelCardFacts:
+def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
     """
     What the model card says of a parser.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the parser.
-        data_args (`DataArguments`): Names the files.
+        data_args (`ParsingDataArguments`): Names the files.
     """
     held_out = data_args.validation_split_percentage is not None
     scored = {

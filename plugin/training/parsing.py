@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler, SequentialSampler
-from transformers import EvalPrediction
+from transformers import EvalPrediction, TrainerControl
 from transformers.trainer_utils import EvalLoopOutput, denumpify_detensorize
 
 from msattn.data.inputs.piece_batches import piece_batches
@@ -53,16 +53,14 @@ class ParsingTrainer(FineTuningTrainer):
         scored (`list[ScoredSentence]`): The arc scores of the rows with gold heads in the last evaluation, in order.
     """
 
+    control: TrainerControl
+    model: Any
     scored: Sequence[ScoredSentence] = ()
 
     @property
     def is_sharded(self) -> bool:
         """Whether all processes have to compute each batch together (FSDP, DeepSpeed)."""
         return self.is_fsdp_enabled or self.is_deepspeed_enabled
-
-    def parse(self, dataset: Dataset) -> np.ndarray:
-        """The predictions for a dataset, computed by this process alone unless the model is sharded."""
-        return _in_order([*self._parsed(dataset, self._batches(dataset))])
 
     def evaluation_loop(
         self,
@@ -73,7 +71,7 @@ class ParsingTrainer(FineTuningTrainer):
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
         """As in [`Trainer`]. The loss is the mean over all that the loss of the parser is a mean of."""
-        dataset, args = dataloader.dataset, self.args
+        args, dataset = self.args, cast(Dataset, dataloader.dataset)
         batches = self._batches(dataset)
         if not self.is_sharded:
             batches = batches[args.process_index :: args.world_size]
@@ -116,13 +114,10 @@ class ParsingTrainer(FineTuningTrainer):
             yield ParsedBatch(rows, parses.stacked().astype(np.float32), _scored(outputs, inputs), loss, weight)
 
     def _evaluated_model(self) -> torch.nn.Module:
-        """The model as [`Trainer.evaluation_loop`] prepares it."""
-        model: Any = self.model
+        """The model that is being trained, or one that is whole in each process."""
+        model = self.model
         if not self.accelerator._models:
-            if self.is_sharded:
-                model = self.model = self.accelerator.prepare(model)
-            else:
-                model = self.accelerator.prepare_model(model, evaluation_mode=True)
+            model = self.accelerator.prepare_model(model, evaluation_mode=True)
         if not self.is_in_train and (self.args.fp16_full_eval or self.args.bf16_full_eval):
             model = model.to(dtype=torch.float16 if self.args.fp16_full_eval else torch.bfloat16)
         return model.eval()

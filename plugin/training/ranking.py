@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -12,7 +13,6 @@ from transformers.utils import logging
 
 from msattn.data.ranking import RankingData, read_ranking, read_trec_ranking
 from msattn.errors import UserError
-from msattn.training.arguments import DataArguments
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import held_out, split_names
 
@@ -28,7 +28,7 @@ METRIC_NAMES = {
 }
 
 
-def read_candidates(split: str, data_args: DataArguments, as_found: bool = False) -> RankingData | None:
+def read_candidates(split: str, data_args: Any, as_found: bool = False) -> RankingData | None:
     """
     Reads the queries of a split with their candidates.
 
@@ -69,14 +69,14 @@ def read_candidates(split: str, data_args: DataArguments, as_found: bool = False
     return data if split == "test" else data.of_queries(relevant)
 
 
-def hold_out_queries(data: RankingData, data_args: DataArguments) -> tuple[RankingData, RankingData]:
+def hold_out_queries(data: RankingData, data_args: Any) -> tuple[RankingData, RankingData]:
     """Holds out some of the training queries, with the candidates that the run file has for them."""
     queries = Dataset.from_dict({"query_id": data.pairs.unique("query_id")})
     parts = held_out(queries, data_args.validation_split_percentage, data_args.split_seed)
     train, held = (set(part["query_id"]) for part in parts)
     # Relevant documents that were added for training must not be in the scored candidates.
-    as_found = read_candidates("train", data_args, as_found=True) if data_args.qrels_file else data
-    return data.of_queries(train), as_found.of_queries(held)
+    as_found = read_candidates("train", data_args, as_found=True) if data_args.qrels_file else None
+    return data.of_queries(train), (as_found or data).of_queries(held)
 
 
 def cross_encoder_pairs(data: RankingData) -> Dataset:
@@ -104,7 +104,7 @@ def candidate_scores(data: RankingData, logits: np.ndarray, rows: Iterable[int])
     return dict(scores)
 
 
-def ranking_card(data_args: DataArguments) -> ModelCardFacts:
+def ranking_card(data_args: Any) -> ModelCardFacts:
     """What the model card says of a re-ranker, whose data have the names of their files."""
     name = Path(str(data_args.train_file)).name
     return ModelCardFacts(
