@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError
 
 from tests.hub_double import TOKEN, HubDouble
 from tests.light_site import run_code
@@ -173,31 +171,3 @@ def test_remote_code_needs_consent(without_msattn):
 def test_a_private_repository_needs_a_token(without_msattn):
     assert "tester/private" in without_msattn["private"]
     assert "private repo" in without_msattn["private"]
-
-
-@pytest.fixture
-def api(hub, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    return HfApi(endpoint=hub.url, token=TOKEN)
-
-
-def test_the_double_refuses_a_corrupted_upload(hub, api, monkeypatch):
-    api.create_repo("tester/corrupted")
-    monkeypatch.setattr(hub, "corrupt_uploads", True)
-    with pytest.raises(RuntimeError, match="model.safetensors") as raised:
-        api.upload_file(path_or_fileobj=b"weights", path_in_repo="model.safetensors", repo_id="tester/corrupted")
-    assert "sha256" in str(raised.value.__cause__)
-    assert set(hub.files("tester/corrupted")) == {".gitattributes"}
-
-
-def test_the_double_refuses_a_wrong_token(hub):
-    with pytest.raises(HfHubHTTPError, match="Invalid credentials"):
-        HfApi(endpoint=hub.url, token="hf_stranger").create_repo("tester/stolen")
-    assert "tester/stolen" not in hub.repositories
-
-
-def test_the_double_refuses_a_bad_card(hub, api):
-    api.create_repo("tester/card")
-    card = b"---\nmodel-index:\n- name: tiny\n  results:\n  - task: {}\n---\n"
-    with pytest.raises((HfHubHTTPError, ValueError), match="model-index"):
-        api.upload_file(path_or_fileobj=card, path_in_repo="README.md", repo_id="tester/card")
