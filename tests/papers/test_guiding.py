@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import permutations
 
+import doses
 import numpy as np
 import pytest
 import torch
@@ -143,3 +144,22 @@ def test_the_ranking_file(tmp_path, capsys):
     assert "2 queries, 9 candidates, 2 of them relevant" in capsys.readouterr().out
     assert [json.loads(line) for line in output.read_text().splitlines()] == list(sts_ranking(ROWS))
     assert read_ranking(output).relevant() == {"q0": {"s0"}, "q2": {"s2"}}
+
+
+def test_doses_are_drawn_beside_the_cosine(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doses.yaml").write_text("arguments: {}\nsettings: {dose-0: {}, dose-1: {}}\nseeds: [1, 2]\n")
+    (tmp_path / "texts.txt").write_text("the dog\na house\n")
+    cosines = []
+    for dose, score in (("0", 0.8), ("1", 0.6)):
+        for seed in (1, 2):
+            folder = tmp_path / "outputs" / "doses" / f"dose-{dose}" / f"seed-{seed}"
+            model = encoder(seed=10 * int(dose) + seed)
+            model.save_pretrained(folder)
+            tiny_tokenizer().save_pretrained(folder)
+            (folder / "run.json").write_text(json.dumps({"results": {"eval_accuracy": score + seed / 100}}))
+            cosines.append(diversity(model, tiny_tokenizer(), [("the dog",), ("a house",)])[0, 0].item())
+    doses.main(["doses.yaml", "--file", "texts.txt", "--output", "doses.svg"])
+    row = capsys.readouterr().out.splitlines()[3]
+    assert row.startswith(f"| doses | dose-1 | {np.mean(cosines[2:]):.3f} ± ") and "| 0.615 ± 0.007 |" in row
+    assert ">dose-1<" in (tmp_path / "doses.svg").read_text()

@@ -17,14 +17,12 @@ import pytest
 import torch
 from datasets import Dataset
 from probing import best_heads, probe_pairs
-from transformers import BertConfig, BertModel, PreTrainedModel
-from word_pairs import FARTHEST, HeadHits, PairLayout, read_word_pairs, sample_pairs
+from word_pairs import FARTHEST, HeadHits, PairLayout, WordPairs, read_word_pairs, sample_pairs
 
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import encode_treebank
 from msattn.data.inputs.word_pieces import NO_LABEL
 from tests.plugin.plots.test_encoders import encoder
-from tests.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 
 RELATIONS = ["a", "b", "root"]
@@ -56,100 +54,26 @@ def encode(trees: Dataset, max_length: int | None = None) -> Dataset:
     return encode_treebank(trees, tiny_tokenizer(), NUMBERS, max_length)
 
 
-class PlantedEncoder(BertModel):
-    """In head 2 of layer 1 each piece gives most of its attention to the first piece of its word's head."""
-
-    def __init__(self, config: BertConfig, encoded: Dataset):
-        super().__init__(config)
-        self.trees = {tuple(row["input_ids"]): row for row in encoded}
-
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None, output_attentions=None, return_dict=None):
-        outputs = super().forward(input_ids, attention_mask, token_type_ids, output_attentions=True)
-        for ids, mask, maps in zip(input_ids, attention_mask, outputs.attentions[1], strict=True):
-            tree = self.trees[tuple(ids[mask.bool()].tolist())]
-            for piece, word in enumerate(tree["word_index"]):
-                if word > 0:
-                    maps[2, piece] *= 0.2
-                    maps[2, piece, tree["word_index"].index(tree["heads"][word - 1])] += 0.8
-        return outputs
-
-
-def planted(encoded: Dataset) -> PlantedEncoder:
-    torch.manual_seed(0)
-    return PlantedEncoder(tiny_encoder("bert", attn_implementation="eager", initializer_range=0.3), encoded).eval()
-
-
-# The reference
-
-
-def reference_maps(model: PreTrainedModel, row: dict) -> tuple[np.ndarray, np.ndarray]:
-    """Of one sentence the states of its words, `(W + 1, M)` and `(W + 1, pieces, M)`, and its word attention."""
-    inputs = {name: torch.tensor([row[name]]) for name in ("input_ids", "attention_mask")}
-    with torch.no_grad():
-        outputs = model(**inputs, output_attentions=True)
-    hidden, maps = outputs.last_hidden_state[0].numpy(), torch.cat(outputs.attentions).numpy()
-    pieces = [
-        [piece for piece, of in enumerate(row["word_index"]) if of == word] for word in range(len(row["heads"]) + 1)
-    ]
-    attention = np.zeros((*maps.shape[:2], len(pieces), len(pieces)))
-    for layer, head, i, j in np.ndindex(attention.shape):
-        given = [sum(maps[layer, head, one, other] for other in pieces[j]) for one in pieces[i]]
-        attention[layer, head, i, j] = sum(given) / len(given)
-    return [hidden[part] for part in pieces], attention
-
-
-def reference(model: PreTrainedModel, encoded: Dataset, word_state: str, pairs: list) -> tuple[np.ndarray, HeadHits]:
-    features = []
-    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    hits = HeadHits(
-        np.zeros((len(RELATIONS), 2, layers, heads), dtype=int),
-        np.zeros(len(RELATIONS), dtype=int),
-        np.zeros((len(RELATIONS), 2 * FARTHEST + 1), dtype=int),
-    )
-    for number in sorted(range(len(encoded)), key=lambda number: -len(encoded[number]["input_ids"])):
-        row = encoded[number]
-        states, attention = reference_maps(model, row)
-        states = [part[0] if word_state == "first" else part.mean(axis=0) for part in states]
-        for i, j in zip(*pairs[number], strict=True):
-            features.append(
-                np.concatenate(
-                    [states[i], states[j], attention[:, :, i, j].reshape(-1), attention[:, :, j, i].reshape(-1)]
-                )
-            )
-        words = range(1, len(row["heads"]) + 1)
-        for j, i, relation in zip(words, row["heads"], row["relations"], strict=True):
-            if i <= 0:
-                continue
-            hits.words[relation] += 1
-            if abs(i - j) <= FARTHEST:
-                hits.offsets[relation, i - j + FARTHEST] += 1
-            others = [word for word in words if word != j]
-            for layer, head in np.ndindex(layers, heads):
-                weights = attention[layer, head]
-                hits.hits[relation, 0, layer, head] += max(others, key=lambda word: weights[word, j]) == i
-                hits.hits[relation, 1, layer, head] += max(others, key=lambda word: weights[j, word]) == i
-    return np.array(features), hits
-
-
-@pytest.mark.parametrize("max_length", [None, 9])
-@pytest.mark.parametrize("word_state", ["first", "mean"])
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_against_the_naive_concatenation(family, word_state, max_length):
-    model = encoder(family).double()
-    model.set_attn_implementation("eager")
-    encoded = encode(random_trees(7, seed=1), max_length)
-    pairs = sample_pairs(encoded["heads"][:], 40, seed=3)
-    expected, counted = reference(model, encoded, word_state, pairs)
-    for batch_size in (1, 3, 32):
-        found, hits = read_word_pairs(model, tiny_tokenizer(), encoded, 3, 40, 3, word_state, batch_size)
-        np.testing.assert_allclose(found.features, expected, rtol=1e-4, atol=1e-5)
-        assert found.features.shape[1] == found.layout.groups["a_ji"].stop
-        for name, value in vars(counted).items():
-            np.testing.assert_array_equal(getattr(hits, name), value, err_msg=name)
-    assert found.is_arc.mean() == 0.5
-
-
-# The pairs
+def test_features_and_hits_of_words_of_one_piece():
+    """States of both words, and attention both ways, layer by layer; the head that looks most at a word's head."""
+    model, words = encoder(attn_implementation="eager"), ["dog", "wrote", "book", "house"]
+    heads = [2, 0, 2, 3]
+    encoded = encode(Dataset.from_list([{"words": words, "heads": heads, "relations": ["a", "root", "b", "a"]}]))
+    outputs = model(torch.tensor([encoded[0]["input_ids"]]), output_attentions=True)
+    states, maps = outputs.last_hidden_state[0].detach().numpy(), torch.cat(outputs.attentions).detach().numpy()
+    found, hits = read_word_pairs(model, tiny_tokenizer(), encoded, 3, 8)
+    ((firsts, seconds),) = sample_pairs(encoded["heads"][:], 8, 0)
+    assert found.layout == PairLayout(32, 2, 4) and found.is_arc.tolist() == [True] * 4 + [False] * 4
+    for row, (i, j) in enumerate(zip(firsts, seconds, strict=True)):  # [CLS] is ROOT
+        expected = [states[i], states[j], maps[:, :, i, j].ravel(), maps[:, :, j, i].ravel()]
+        np.testing.assert_allclose(found.features[row], np.concatenate(expected), rtol=1e-4, atol=1e-5)
+    assert hits.words.tolist() == [2, 1, 0] and hits.offsets.sum() == 3
+    for layer, head in np.ndindex(2, 4):
+        right = 0
+        for j, i in ((1, 2), (4, 3)):
+            others = [word for word in range(1, 5) if word != j]
+            right += max(others, key=lambda word: maps[layer, head, j, word]) == i
+        assert hits.hits[0, 1, layer, head] == right
 
 
 def test_pairs_are_balanced():
@@ -171,48 +95,32 @@ def test_pairs_are_balanced():
     assert drawn[40] == ([], []) and sorted(zip(*drawn[41], strict=True)) == [(0, 1), (0, 2), (1, 2), (2, 1)]
 
 
-def test_other_pairs_are_drawn_evenly():
-    counts = np.zeros((4, 4), dtype=int)
-    for seed in range(3000):
-        ((firsts, seconds),) = sample_pairs([[2, 0, 2]], 2, seed)
-        counts[firsts[1], seconds[1]] += 1
-    allowed = counts[counts > 0]
-    assert len(allowed) == 6 and allowed.min() > 400 and counts[0, 2] == counts[2, 1] == counts[2, 3] == 0
-
-
 # What is found
 
 
-@pytest.fixture(scope="module")
-def study():
-    """With a planted head: the encoder, the held-out sentences, the pairs and the hits of both parts."""
-    parts = [encode(random_trees(count, seed)) for seed, count in enumerate((150, 40))]
-    model = planted(Dataset.from_list([row for part in parts for row in part]))
-    read = [read_word_pairs(model, tiny_tokenizer(), part, 3, 10_000) for part in parts]
-    (train, train_hits), (held_out, hits) = read
-    return model, parts[1], train, held_out, probe_pairs(train, held_out, 30), best_heads(train_hits, hits, RELATIONS)
-
-
-def test_the_planted_head_is_the_best_one(study):
-    *_, heads = study
-    assert [row.relation for row in heads][0] == "all" and sorted(row.relation for row in heads[1:]) == ["a", "b"]
-    for row in heads:
-        assert (row.direction, row.layer, row.head, row.accuracy) == ("a_ji", 1, 2, 1.0)
-        assert row.offset_accuracy < 0.6
-    assert heads[0].words == heads[1].words + heads[2].words
-
-
-def test_the_planted_head_is_the_first_feature(study):
-    _, _, train, _, probe, _ = study
-    assert probe.layout == train.layout == PairLayout(32, 2, 4)
-    assert probe.layout.name(probe.ranking[0]) == "a_ji 1-2"
+def test_the_feature_that_tells_arcs_is_the_first():
+    layout = PairLayout(width=3, layers=2, heads=4)
+    generator = np.random.default_rng(0)
+    parts = []
+    for count in (400, 200):
+        features, is_arc = generator.random((count, 22)), np.arange(count) % 2 == 0
+        features[:, 14 + 6] = is_arc + generator.normal(0, 0.2, count)  # a_ji of head 2 in layer 1
+        parts.append(WordPairs(layout, features, is_arc, generator.integers(-3, 3, (count, 2))))
+    probe = probe_pairs(*parts, n_estimators=30)
+    assert layout.name(probe.ranking[0]) == "a_ji 1-2" and layout.name(0) == "T_i 0"
     assert probe.attention_importances[1, 1, 2] == probe.importances.max()
-    assert probe.importances.sum() == pytest.approx(1)
-    assert probe.accuracies["a"] > 0.95 and probe.accuracies["T"] < 0.75 and probe.accuracies["place only"] < 0.75
-    assert max(probe.losses["a"], probe.losses["a_ji"], probe.losses["a_ji 1"]) > 0.2
-    assert abs(probe.losses["a_ij 0"]) < 0.05 and probe.losses["a_ji"] > probe.losses["T"]
-    attention = [name for name in map(probe.layout.name, probe.top) if name.startswith("a_")]
-    assert probe.attention_share == len(attention) / len(probe.top) and probe.chance == 16 / 80
+    assert probe.accuracies["a"] > 0.95 and max(probe.accuracies["T"], probe.accuracies["place only"]) < 0.65
+    assert min(probe.losses["a"], probe.losses["a_ji"], probe.losses["a_ji 1"]) > 0.2 > abs(probe.losses["T"])
+    assert probe.attention_share == probe.chance == 16 / 22
+
+
+def test_the_best_head_and_offset_of_training_are_scored_on_held_out_data():
+    hits, offsets = np.zeros((2, 2, 1, 2), dtype=int), np.zeros((2, 2 * FARTHEST + 1), dtype=int)
+    hits[0, 1, 0, 1], offsets[0, FARTHEST + 1] = 8, 5
+    train = HeadHits(hits, np.array([10, 0]), offsets)
+    found = best_heads(train, HeadHits(hits // 2, np.array([8, 0]), offsets - offsets // 2), ["a", "b"])
+    assert [row.relation for row in found] == ["all", "a"]
+    assert found[1] == ("a", 8, "a_ji", 0, 1, 0.5, 1, 0.375)
 
 
 def test_the_script(tmp_path, capsys):
