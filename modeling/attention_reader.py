@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,12 +14,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from .attention_windows import with_windows
 from .received_attention import received_attention_mask
 from .row_attention import rows_attention_forward
-from .word_maps import LayerScores, Words, words_attention_forward
 
-#: Sentences of more pieces than this are read in blocks. Below, whole maps are as fast: docs/benchmarks.md.
-WHOLE_MAPS = 256
-#: The implementations that read attention where it happens.
-READERS: dict[str, Any] = {"words": words_attention_forward, "rows": rows_attention_forward}
+#: The implementations that read attention where it happens. Without `rows`, both return whole maps.
+READERS: dict[str, Any] = {"words": rows_attention_forward, "rows": rows_attention_forward}
 
 
 def ask_for_maps(config: Any, reader: str, encoder: type) -> None:
@@ -60,67 +57,25 @@ class AttentionReader:
     def __init__(self, encoder: nn.Module, config: Any):
         arguments = inspect.signature(encoder.forward).parameters.values()
         self.takes_plans = any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments)
-        self.layers, self.heads = config.num_hidden_layers, config.num_attention_heads
-        self.width = getattr(encoder.config, "head_dim", None) or config.hidden_size // self.heads
-        # Not in ALBERT, whose layers are one, nor in DistilBERT.
-        numbers = {module.layer_idx for module in encoder.modules() if hasattr(module, "layer_idx")}
-        self.layers_are_numbered = numbers == set(range(self.layers))
+        self.heads = config.num_attention_heads
 
-    def words(
-        self,
-        implementation: str | None,
-        word_index: torch.Tensor,
-        num_words: int,
-        weight: Callable[[], torch.Tensor] | None = None,
-    ) -> Words | None:
-        """
-        The argument `words` of the encoder, or `None` for whole maps.
-
-        Args:
-            implementation (`str`, *optional*): The encoder's attention implementation.
-            word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
-            num_words (`int`): Number of words W.
-            weight (`Callable`, *optional*):
-                Returns the weight `(L, 2, K, H)` of scores that stand in for the maps, if these take more memory.
-        """
-        # Compiled code would be another for every length.
-        if not self.takes_plans or implementation != "words" or torch.compiler.is_compiling():
-            return None
-        pieces, count = word_index.shape[1], num_words + 1
-        if pieces <= WHOLE_MAPS or pieces == count:  # the shape has to tell maps of words from whole ones
-            return None
-        smaller = (2 * self.width + 1) * pieces < count**2
-        if weight is None or not smaller or not self.layers_are_numbered:
-            return Words.of(word_index, num_words)
-        return Words.of(word_index, num_words, weight())
-
-    def pairs(self, outputs: Any, words: Words | None = None) -> tuple[torch.Tensor | LayerScores, ...]:
+    def pairs(self, outputs: Any) -> tuple[torch.Tensor, ...]:
         """
         The attention of each layer for [`PairwiseScores`], on the device of the last hidden states.
 
         Args:
-            outputs (`BaseModelOutput`): The output of the encoder, given `output_attentions=True` and `words`.
-            words (`Words`, *optional*): What the encoder was given.
+            outputs (`BaseModelOutput`): The output of the encoder, given `output_attentions=True`.
 
         Returns:
             `tuple[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`: The map of each layer; rows attend to
-            columns. Or maps of words `(batch, heads, W + 1, W + 1)`, or scores, if there are `words`.
+            columns.
 
         Raises:
-            ValueError: The encoder returns no attention, or one of another shape; or the scores of the layers have no
-                gradient, because gradient checkpointing is reentrant.
+            ValueError: The encoder returns no attention, or one of another shape.
         """
         states, found = outputs.last_hidden_state, outputs.attentions or ()
-        if words is not None and words.weight is not None and all(isinstance(one, LayerScores) for one in found):
-            if words.weight.requires_grad and not all(layer.scores.requires_grad for layer in found):
-                raise ValueError(
-                    "the attention has no gradient, as in reentrant gradient checkpointing: take "
-                    'gradient_checkpointing_kwargs={"use_reentrant": False}'
-                )
-        else:
-            batch, pieces = states.shape[:2]
-            sizes = [pieces] if words is None else [pieces, words.size]
-            self._check(found, [(batch, self.heads, size, size) for size in sizes])
+        batch, pieces = states.shape[:2]
+        self._check(found, [(batch, self.heads, pieces, pieces)])
         return tuple(layer.to(states.device) for layer in found)
 
     def rows(self, implementation: str | None, pieces: torch.Tensor, tokens: int) -> torch.Tensor | None:

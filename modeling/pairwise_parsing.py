@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -20,7 +19,6 @@ from .pairwise_scores import relations_of_arcs
 from .real_tokens import checked_mask
 from .tag_layers import TagLayers
 from .word_attention import count_words
-from .word_maps import LayerScores, Words
 
 # The score of an impossible arc. Finite, because the softmax over a word without any arc would be NaN otherwise, and
 # representable in every dtype.
@@ -62,7 +60,7 @@ class _PairFeatures(NamedTuple):
     """The first arguments of [`PairwiseScores`]."""
 
     hidden_states: torch.Tensor
-    attentions: tuple[torch.Tensor | LayerScores, ...]
+    attentions: tuple[torch.Tensor, ...]
     word_index: torch.Tensor
 
 
@@ -156,9 +154,6 @@ class PairwiseParsing(PairwiseModel):
         num_words = self._count_words(word_index, heads)
         reads_attention = "att" in self.config.features
         wanted = self._wants("output_attentions", output_attentions)
-        words = None
-        if reads_attention and not wanted:
-            words = self._words(word_index, num_words, given=heads is not None, chosen=choose_heads is not None)
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         outputs, states = self._encode(
             input_ids,
@@ -168,11 +163,10 @@ class PairwiseParsing(PairwiseModel):
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             output_attentions=reads_attention or (wanted and self._gives_attentions),
-            **({} if words is None else {"words": words}),
             **kwargs,
         )
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        features = _PairFeatures(states, self._reader.pairs(outputs, words) if reads_attention else (), word_index)
+        features = _PairFeatures(states, self._reader.pairs(outputs) if reads_attention else (), word_index)
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
@@ -190,14 +184,6 @@ class PairwiseParsing(PairwiseModel):
             attentions=outputs.attentions if wanted else None,
             tag_logits=tag_logits,
         )
-
-    def _words(self, word_index: torch.Tensor, num_words: int, given: bool, chosen: bool) -> Words | None:
-        """The argument `words` of the encoder. With `given` or `chosen` trees, only their arcs need relations."""
-        weight = None
-        frozen = self.config.freeze_encoder and torch.is_grad_enabled()  # the scores would be frozen, too
-        if self.config.objective == "head_select" and (chosen or (given and self.training)) and not frozen:
-            weight = partial(self.arcs.layer_weight, self.dtype, word_index.device)
-        return self._reader.words(self._encoder.config._attn_implementation, word_index, num_words, weight)
 
     def _score_pairs(
         self,

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from .word_attention import piece_mean, word_members, word_states
-from .word_maps import LayerScores
 
 # Numbers in a block of scores between pieces. On a CPU 128 KiB in float32, which fit in its cache; a GPU prefers few
 # and large blocks.
@@ -76,7 +75,7 @@ class PairwiseScores(nn.Module):
     def forward(
         self,
         hidden_states: torch.Tensor,
-        attentions: Sequence[torch.Tensor | LayerScores],
+        attentions: Sequence[torch.Tensor],
         word_index: torch.Tensor,
         num_words: int | None = None,
     ) -> torch.Tensor:
@@ -86,8 +85,7 @@ class PairwiseScores(nn.Module):
         Args:
             hidden_states (`torch.Tensor` of shape `(batch, pieces, hidden_size)`): Last hidden states of the encoder.
             attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`):
-                One map for each layer. Or the maps of words `(batch, heads, W + 1, W + 1)`, unless W + 1 is the number
-                of pieces; or the [`LayerScores`] that the layers made with [`PairwiseScores.layer_weight`].
+                One map for each layer.
             word_index (`torch.LongTensor` of shape `(batch, pieces)`): See [`word_members`].
             num_words (`int`, *optional*): Number of words W; that of the longest sentence if `None`.
 
@@ -103,18 +101,12 @@ class PairwiseScores(nn.Module):
             return sum(terms[1:], terms[0])
         self._check(attentions)
         weight, bias = self._attention_weight(hidden_states.dtype, hidden_states.device)
-        layers = [attention.scores for attention in attentions if isinstance(attention, LayerScores)]
-        if layers:
-            scores = sum(layers[1:], layers[0])
-        else:
-            maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
-            of_words = maps[0].shape[-1] != members.shape[-1]
-            with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
-                weight = weight.to(maps[0].dtype).movedim(0, 2).contiguous()
-                if torch.compiler.is_exporting():  # no loop over blocks whose number depends on the sizes
-                    scores = _scores_in_one(weight, members, maps)
-                else:
-                    scores = _AttentionScores.apply(weight, None if of_words else members, *maps)
+        with torch.autocast(hidden_states.device.type, enabled=False):  # in the precision of the maps
+            weight = weight.to(attentions[0].dtype).movedim(0, 2).contiguous()
+            if torch.compiler.is_exporting():  # no loop over blocks whose number depends on the sizes
+                scores = _scores_in_one(weight, members, attentions)
+            else:
+                scores = _AttentionScores.apply(weight, members, *attentions)
         if self.states is None:
             terms.append(bias[:, None, None])
         for term in terms:
@@ -124,7 +116,7 @@ class PairwiseScores(nn.Module):
     def arcs(
         self,
         hidden_states: torch.Tensor,
-        attentions: Sequence[torch.Tensor | LayerScores],
+        attentions: Sequence[torch.Tensor],
         word_index: torch.Tensor,
         heads: torch.Tensor,
     ) -> torch.Tensor:
@@ -179,13 +171,9 @@ class PairwiseScores(nn.Module):
             scores = scores + self.attention(attention * self.attention_scale)
         return scores
 
-    def layer_weight(self, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """W3 and W4 of each layer, `(L, 2, K, H)`, with the factor of the attention: [`Words.weight`]."""
-        return self._attention_weight(dtype, device)[0]
-
     def _attention_weight(self, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """
-        [`PairwiseScores.layer_weight`] and the bias `(K,)` of `self.attention`, from its outputs.
+        W3 and W4 of each layer, `(L, 2, K, H)`, with the factor of the attention, and the bias `(K,)`.
 
         The module is called and its weight never read: an adapter or a quantized layer may stand in its place.
         """
@@ -203,7 +191,7 @@ class PairwiseScores(nn.Module):
             words = torch.cat([root.to(words.dtype), words[:, 1:]], dim=1)
         return self.dropout(words)
 
-    def _check(self, attentions: Sequence[torch.Tensor | LayerScores]) -> None:
+    def _check(self, attentions: Sequence[torch.Tensor]) -> None:
         if len(attentions) != self.num_layers:
             raise ValueError(
                 f"attentions must be the maps of {self.num_layers} layers, got {len(attentions)}; an encoder returns "
@@ -249,37 +237,31 @@ class BiaffinePairs(LinearPairs):
         return bilinear.squeeze(-1) + super().arcs(first, second)
 
 
-def arc_attention(
-    attentions: Sequence[torch.Tensor | LayerScores], members: torch.Tensor, heads: torch.Tensor
-) -> torch.Tensor:
+def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
     """
     The attention between each word and its head.
 
     Args:
         attentions (`Sequence[torch.Tensor]` of shape `(batch, heads, pieces, pieces)`):
-            One map for each layer, or what else [`PairwiseScores.forward`] takes.
+            One map for each layer.
         members (`torch.BoolTensor` of shape `(batch, W + 1, pieces)`): See [`word_members`].
         heads (`torch.LongTensor` of shape `(batch, W)`): Numbers below 0 count as 0.
 
     Returns:
         `torch.Tensor` of shape `(batch, W, 2 * L * H)`: a_ij of the head i and the word j, layer by layer, then a_ji.
     """
-    first = attentions[0]
-    if isinstance(first, torch.Tensor) and first.shape[-1] != members.shape[-1]:
-        return _arcs_of_words(attentions, heads)
     if torch.compiler.is_compiling():  # the number of pairs of pieces depends on the data
-        maps = [attention for attention in attentions if isinstance(attention, torch.Tensor)]
-        mean, to = piece_mean(members, maps[0].dtype), members.to(maps[0].dtype)
+        mean, to = piece_mean(members, attentions[0].dtype), members.to(attentions[0].dtype)
         index = heads.clamp_min(0).unsqueeze(-1).expand(-1, -1, members.shape[-1])
         # The weight of the attention between two pieces: a piece has one word, and a word one head.
         head_to_word = mean.gather(1, index).mT @ to[:, 1:]
         word_to_head = mean[:, 1:].mT @ to.gather(1, index)
-        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in maps]
-        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in maps]
+        received = [(attention * head_to_word.unsqueeze(1)).sum(dim=-2) for attention in attentions]
+        given = [(attention * word_to_head.unsqueeze(1)).sum(dim=-1) for attention in attentions]
         return (torch.cat(received + given, dim=1) @ to[:, 1:].mT).mT
     sentence, word, head_piece, piece = _pairs_of_arcs(members, heads)
     rows, columns = torch.stack([head_piece, piece]), torch.stack([piece, head_piece])
-    pairs = torch.cat([_weights_at(attention, sentence, rows, columns) for attention in attentions], dim=-1)
+    pairs = torch.cat([attention[sentence, :, rows, columns] for attention in attentions], dim=-1)
     head = heads.clamp_min(0)[sentence, word]
     sizes = members.sum(dim=-1).to(pairs.dtype)
     attending = torch.stack([sizes[sentence, head], sizes[sentence, word + 1]])  # the mean is over their pieces
@@ -300,26 +282,6 @@ def _pairs_of_arcs(members: torch.Tensor, heads: torch.Tensor) -> tuple[torch.Te
     each = torch.arange(len(own), device=own.device).repeat_interleave(count)
     place = torch.arange(len(each), device=own.device) - (count.cumsum(0) - count)[each]
     return sentence[each], word[each], piece[first[sentence, head][each] + place], own[each]
-
-
-def _weights_at(
-    attention: torch.Tensor | LayerScores, sentence: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
-) -> torch.Tensor:
-    """Weights `(2, pairs, heads)` of the pairs of pieces `(2, pairs)`."""
-    if isinstance(attention, torch.Tensor):
-        return attention[sentence, :, rows, columns]
-    return attention.weights(sentence.expand_as(rows), rows, columns)
-
-
-def _arcs_of_words(attentions: Sequence[Any], heads: torch.Tensor) -> torch.Tensor:
-    """[`arc_attention`] from maps of words."""
-    found = []
-    for turned in (False, True):
-        for attention in attentions:
-            of_word = (attention if turned else attention.mT)[:, :, 1:]  # rows are dependents
-            index = heads.clamp_min(0)[:, None, :, None].expand(-1, of_word.shape[1], -1, 1)
-            found.append(of_word.gather(-1, index).squeeze(-1))
-    return torch.cat(found, dim=1).mT
 
 
 def relations_of_arcs(relation_logits: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
@@ -355,9 +317,9 @@ class _AttentionScores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(weight: torch.Tensor, members: torch.Tensor | None, *attentions: torch.Tensor) -> torch.Tensor:
+    def forward(weight: torch.Tensor, members: torch.Tensor, *attentions: torch.Tensor) -> torch.Tensor:
         batch, heads, pieces, _ = attentions[0].shape
-        outputs, words = weight.shape[1], pieces if members is None else members.shape[1]
+        outputs, words = weight.shape[1], members.shape[1]
         scores = weight.new_empty(batch, outputs, words, words)
         for rows, channels in _blocks(scores, pieces):
             block = weight[:, channels].flatten(0, 1)
@@ -365,15 +327,12 @@ class _AttentionScores(torch.autograd.Function):
             total = weight.new_zeros(size, both, pieces * pieces)
             for layer, attention in enumerate(attentions):
                 total.baddbmm_(block[:, layer].expand(size, -1, -1), attention[rows].reshape(size, heads, -1))
-            if members is None:
-                there, back = total.view(size, both, words, words).mT.chunk(2, dim=1)
-            else:
-                mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
-                summed = total.view(size, both * pieces, pieces) @ to.mT
-                del total
-                summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
-                # Columns attend to rows.
-                there, back = (summed @ mean.mT).view(size, both, words, words).chunk(2, dim=1)
+            mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
+            summed = total.view(size, both * pieces, pieces) @ to.mT
+            del total
+            summed = summed.view(size, both, pieces, words).mT.reshape(size, both * words, pieces)
+            # Columns attend to rows.
+            there, back = (summed @ mean.mT).view(size, both, words, words).chunk(2, dim=1)
             scores[rows, channels] = there.mT + back
         return scores
 
@@ -390,7 +349,7 @@ class _AttentionScores(torch.autograd.Function):
     def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         weight, members, *attentions = ctx.saved_tensors
         batch, heads, pieces, _ = attentions[0].shape
-        words = pieces if members is None else members.shape[1]
+        words = members.shape[1]
         weight_gradient = torch.zeros_like(weight)
         of_attentions = [
             torch.zeros_like(attention).view(batch, heads, -1) if wanted else None
@@ -400,13 +359,10 @@ class _AttentionScores(torch.autograd.Function):
             block = weight[:, channels].flatten(0, 1)
             part = gradient[rows, channels].to(weight.dtype)
             size, both = part.shape[0], block.shape[0]
-            if members is None:
-                total = torch.cat([part, part.mT], dim=1).view(size, both, -1)
-            else:
-                mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
-                between = torch.cat([part.mT, part], dim=1).view(size, both * words, words)
-                summed = (between @ mean).view(size, both, words, pieces).mT.reshape(size, both * pieces, words)
-                total = (summed @ to).view(size, both, pieces * pieces)
+            mean, to = piece_mean(members[rows], weight.dtype), members[rows].to(weight.dtype)
+            between = torch.cat([part.mT, part], dim=1).view(size, both * words, words)
+            summed = (between @ mean).view(size, both, words, pieces).mT.reshape(size, both * pieces, words)
+            total = (summed @ to).view(size, both, pieces * pieces)
             for layer, attention in enumerate(attentions):
                 of_attention = of_attentions[layer]
                 if of_attention is not None:

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, PairwiseParser, relations_of_arcs
-from msattn.modeling import attention_reader, pairwise_scores
-from msattn.modeling.attention_reader import AttentionReader
+from msattn.modeling import pairwise_scores
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester
 from tests.tiny_encoders import tiny_encoder
 
@@ -136,35 +135,6 @@ class ParserTester(PairwiseTester):
         self.assert_same(self.build("eager", features="emb+att"), words, inputs)
         with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps, which features="):
             self.build("sdpa", features="emb+att")
-
-    def test_long_sentences_are_read_in_the_layers(self, monkeypatch):
-        """Scores of the layers or maps of words: outputs and gradients are those of whole maps."""
-        model = self.build(output_attentions=False)
-        inputs = self.inputs(model.config)
-
-        def choose_heads(arc_scores):
-            return arc_scores[:, :, 1:].argmax(dim=1)
-
-        kinds, results = set(), []
-        read = AttentionReader.pairs
-
-        def recording(self, outputs, words=None):
-            kinds.add("whole" if words is None else "maps" if words.weight is None else "scores")
-            return read(self, outputs, words)
-
-        monkeypatch.setattr(AttentionReader, "pairs", recording)
-        for limit, width in ((100, 8), (0, 1000), (0, 0)):
-            monkeypatch.setattr(attention_reader, "WHOLE_MAPS", limit)
-            model._reader.width = width
-            for mode in (True, False):
-                outputs = model.train(mode)(**inputs, choose_heads=choose_heads)
-                loss = outputs.loss + outputs.relation_logits.square().mean()
-                results.append([*outputs.to_tuple(), *torch.autograd.grad(loss, model.parameters())])
-        assert kinds == ({"whole", "maps"} if self.config().objective == "pairs" else {"whole", "maps", "scores"})
-        for i in range(2, len(results)):
-            torch.testing.assert_close(results[i], results[i % 2], **TOLERANCE)
-        whole = model(**inputs, output_attentions=True).attentions
-        assert all(attention.shape == (3, 4, 11, 11) for attention in whole)
 
     def test_long_sentences_in_blocks(self, monkeypatch):
         model = self.build()

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tests.attention_contract import inputs_of, tiny_model
-from tests.modeling.test_word_maps import encoded
 
 # The numbers below 0 fill up the second sentence, which has six tokens.
 ROWS = torch.tensor([[2, 3, 8], [1, 5, -1]])
@@ -15,6 +14,14 @@ def rows_of(attention: torch.Tensor) -> torch.Tensor:
     found = [attention[sentence][:, row] for sentence, rows in enumerate(ROWS.tolist()) for row in rows if row >= 0]
     found.append(torch.zeros_like(found[0]))
     return torch.stack(found, dim=1).unflatten(1, (2, 3)).transpose(0, 1)
+
+
+def encoded(model, implementation, **kwargs):
+    model.set_attn_implementation(implementation)
+    inputs = inputs_of(model)
+    if model.config.is_encoder_decoder:
+        model, inputs = model.get_encoder(), {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    return model(**inputs, output_attentions=True, **kwargs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
