@@ -21,7 +21,7 @@ Mention = tuple[list, Any]
 
 
 def has_entities(row: Any) -> bool:
-    """Whether a row lists its entities, as in SpERT and DocRED, and does not mark one pair."""
+    """Returns true if a row lists its entities, as in SpERT and DocRED, and does not mark one pair."""
     return isinstance(row, Mapping) and not {"entities", "vertexSet"}.isdisjoint(row)
 
 

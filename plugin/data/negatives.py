@@ -19,7 +19,7 @@ TWO_WORDS = re.compile(r"\b[^\W\d_]{2,} [^\W\d_]{2,}\b")
 @dataclass(frozen=True)
 class Negatives:
     """
-    How to draw pairs of entities that have no relation.
+    The number, label and seed of drawn pairs that have no relation.
 
     Args:
         count (`int`): The number of pairs a sentence or document. Fewer are drawn where there are fewer.

@@ -46,7 +46,7 @@ class RankingData:
 
     @property
     def labelled(self) -> bool:
-        """Whether the candidates have relevance labels."""
+        """True if the candidates have relevance labels."""
         return "label" in self.pairs.column_names
 
     def relevant(self) -> dict[str, set[str]]:

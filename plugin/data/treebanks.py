@@ -70,7 +70,7 @@ def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 
 def has_trees(path: str | os.PathLike) -> bool:
     """
-    Whether any head is known. Reads a file without trees to its end.
+    Returns true if any head is known. Reads a file without trees to its end.
 
     Args:
         path (`str` or `os.PathLike`): As for [`read_treebank`].
@@ -86,7 +86,7 @@ def _is_known(heads: Sequence[int] | None) -> bool:
 
 
 def is_text_file(path: str | os.PathLike) -> bool:
-    """Whether a file holds plain sentences, by its name."""
+    """Returns true if a file is named `.txt` or `.txt.gz`: it holds plain sentences."""
     return os.fspath(path).removesuffix(".gz").endswith(".txt")
 
 

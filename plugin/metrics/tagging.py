@@ -21,7 +21,7 @@ BILOU = {"L": "E", "U": "S"}
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
-    """Whether tags such as `B-location` and `O` mark entities in IOB, IOBES or BILOU, and not parts of speech."""
+    """Returns true if tags mark entities in IOB, IOBES or BILOU, such as `B-location` and `O`."""
     tags = set(tags) - {"O"}
     return bool(tags) and all(map(ENTITY_TAG.fullmatch, tags))
 

@@ -1,4 +1,4 @@
-"""How well a parser's trees and probabilities fit gold trees, from the scores of its arcs."""
+"""Calibration of a parser, and the scores of its decoders, from the scores of arcs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def parsed_columns(
     parses: Iterable[Parses], treebank: Dataset, labels: Sequence[str], tags: Mapping[str, Sequence[str]]
 ) -> list[dict[str, list[Any]]]:
     """
-    What a parser writes into the columns of CoNLL-U.
+    The columns of CoNLL-U that a parser fills.
 
     Args:
         parses (`Iterable[Parses]`): One for each sentence.

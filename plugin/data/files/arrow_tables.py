@@ -84,12 +84,12 @@ def named_table(dataset: Dataset) -> pa.Table:
 
 
 def is_text(column: pa.Array) -> bool:
-    """Whether all values of a column are strings."""
+    """Returns true if all values of a column are strings."""
     return not column.null_count and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def is_cell(column: pa.Array) -> bool:
-    """Whether all values of a column can be written as a cell: null, whole numbers, and strings without a line end."""
+    """Returns true if every value is null, a whole number, or a string that a cell of a TSV file can hold."""
     if pa.types.is_null(column.type) or pa.types.is_integer(column.type):
         return True
     odd = pc.match_substring_regex(column, r"^$|[\t\r\n]") if is_text(column.drop_null()) else pa.array([True])

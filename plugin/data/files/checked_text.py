@@ -1,4 +1,4 @@
-"""Checks texts."""
+"""Checks texts and cells that are written to files of predictions."""
 
 from __future__ import annotations
 

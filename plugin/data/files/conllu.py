@@ -57,7 +57,7 @@ class ConlluSentence(NamedTuple):
 
 
 def is_conllu(path: str | os.PathLike) -> bool:
-    """Whether a file holds CoNLL-U or CoNLL-X by its name: `.conllu`, `.conllx` or `.conllup`, maybe with `.gz`."""
+    """Returns true if a file is named `.conllu`, `.conllx` or `.conllup`, or one of these with `.gz`."""
     name = os.fspath(path).lower().removesuffix(".gz")
     return name.endswith((".conllu", ".conllx", ".conllup"))
 

@@ -31,7 +31,7 @@ def fewrel_rows(rows: Located) -> Located:
 
 
 def _is_fewrel(row: Any) -> bool:
-    """Whether a row holds lists of objects, and nothing else."""
+    """Returns true if all values of a row are lists of objects."""
     return (
         isinstance(row, dict)
         and bool(row)

@@ -317,7 +317,7 @@ def _tokens(encoding: EncodingFast, owners: Mapping[int, int], shift: int = 0) -
 
 def _places(head: Sequence[int], tail: Sequence[int]) -> list[tuple[int, int]]:
     """
-    Where the four markers go: positions in the text, ascending, each with the index of its marker.
+    The positions of the four markers in the text, ascending, each with the index of its marker.
 
     At the same position, markers close before others open; the longer entity opens first, and the one that has opened
     last closes first.

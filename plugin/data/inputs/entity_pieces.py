@@ -54,7 +54,7 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[
 
 def window_start(length: int, room: int, first: int, last: int) -> int | None:
     """
-    Where the window for two entities starts: they are in its middle, as far as possible.
+    The start of the window that has two entities in its middle, as far as possible.
 
     Starts are multiples of a quarter of the window where these show both entities, so that pairs share windows.
 

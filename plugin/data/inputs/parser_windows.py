@@ -72,7 +72,7 @@ def parser_inputs(
 
 
 def has_root(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer starts a text with a special token, which can stand for the root."""
+    """Returns true if the tokenizer starts a text with a special token, which can stand for the root."""
     return tokenizer("a").encodings[0].special_tokens_mask[0] == 1
 
 

@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 class Language(NamedTuple):
     """
-    What a language adds to the rules.
+    The rules that a language adds.
 
     Args:
         abbreviations (`str`): Words whose full stop belongs to them, without it.
