@@ -17,7 +17,7 @@ from transformers.utils import logging
 from msattn.data.files.arrow_tables import Located, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import first_line
 from msattn.data.formats.trec import read_qrels, read_run, read_texts
 from msattn.errors import UserError
 
@@ -181,8 +181,8 @@ def _ranking_data(pairs: Located, source: str) -> RankingData:
 
 def _json_format(path: str | os.PathLike) -> str:
     if Path(path).suffix.lower() != ".parquet":
-        where, line = next(((where, line) for where, line in text_lines(path) if line.strip()), ("", "{"))
-        if line.lstrip()[0] not in "{[":
+        where, line = first_line(path)
+        if line and line.lstrip()[0] not in "{[":
             raise UserError(
                 f"{where}: expected JSON with a query and its candidates; a run file of TREC needs --queries_file and "
                 "--collection_file as well."

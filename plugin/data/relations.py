@@ -26,7 +26,7 @@ from msattn.data.files.arrow_tables import (
     rows_to_dataset,
 )
 from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import first_line
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.negatives import Negatives, entities_of, random_pair, with_word_pairs
@@ -251,15 +251,16 @@ def _bounds(spans: pa.Array) -> np.ndarray | None:
 def _guess_format(path: str | os.PathLike) -> str:
     file_format = guess_format(path)
     if file_format is None:
-        where = next(where for where, line in text_lines(path) if line.strip())
-        raise UserError(f"{where}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}.")
+        raise UserError(
+            f"{first_line(path)[0]}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}."
+        )
     # SemEval files have tabs, but not the extension .tsv.
     return "semeval" if file_format == "tsv" and Path(path).suffix.lower() != ".tsv" else file_format
 
 
 def _relation_tsv_rows(path: str | os.PathLike) -> Located:
-    _, header = next(iter(text_lines(path)), ("", "text"))
-    if not {"text", "sentence"}.intersection(header.strip().split("\t")):
+    _, header = first_line(path)
+    if header and not {"text", "sentence"}.intersection(header.split("\t")):
         raise UserError(
             f"{os.fspath(path)}:1: the header must name the columns, one of them text or sentence; lines of "
             "SemEval-2010 Task 8 have file_format semeval."

@@ -23,7 +23,7 @@ from msattn.data.files.arrow_tables import (
 )
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import first_line
 from msattn.data.formats.glue import GLUE_TASKS
 from msattn.data.formats.mtl16 import review_rows
 from msattn.data.formats.sentiment_trees import sentiment_tree_rows
@@ -171,7 +171,7 @@ def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:
     """The reader for files of SST-5, MTL-16 and SNLI; `None` for other files."""
     if Path(path).suffix.lower() in (".csv", ".parquet"):
         return None
-    line = next((line for _, line in text_lines(path, fallback="latin-1") if line.strip()), "").strip("\r\n")
+    _, line = first_line(path, fallback="latin-1")
     if re.match(r"\([0-4] ", line):
         return sentiment_tree_rows
     if re.match(r"[01]\t[^\t]*$", line):

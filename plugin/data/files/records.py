@@ -13,7 +13,7 @@ from typing import Any
 
 from msattn.data.files.arrow_tables import Located, parquet_rows
 from msattn.data.files.checked_text import check_text
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import first_line, text_lines
 from msattn.errors import UserError, shown
 
 # An escape of half a pair.
@@ -38,14 +38,13 @@ def guess_format(path: str | os.PathLike) -> str | None:
     suffix = Path(path).suffix.lower()
     if suffix in (".csv", ".tsv", ".parquet"):
         return suffix[1:]
-    for _, line in text_lines(path):
-        line = line.strip()
-        if line:
-            if line[0] in "{[":
-                # An object that continues on the next line is one indented JSON object, not JSON lines.
-                return "json" if line[0] == "[" or line[-1] in "{[," else "jsonl"
-            return "tsv" if "\t" in line else None
-    raise UserError(f"{os.fspath(path)}: the file is empty.")
+    line = first_line(path)[1].strip()
+    if not line:
+        raise UserError(f"{os.fspath(path)}: the file is empty.")
+    if line[0] in "{[":
+        # An object that continues on the next line is one indented JSON object, not JSON lines.
+        return "json" if line[0] == "[" or line[-1] in "{[," else "jsonl"
+    return "tsv" if "\t" in line else None
 
 
 def parse_json(text: str, where: str, problem: str = "the line is not a JSON object") -> Any:

@@ -53,6 +53,12 @@ def text_lines(
         raise UserError(f"{name}: the file cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
+def first_line(path: str | os.PathLike, fallback: str | None = None) -> tuple[str, str]:
+    """Location and text of the first line that is not blank, without its line end; the path and `""` if all are."""
+    lines = ((where, line.rstrip("\r\n")) for where, line in text_lines(path, fallback=fallback) if line.strip())
+    return next(lines, (os.fspath(path), ""))
+
+
 def _decoded(data: bytes, fallback: str | None, where: str) -> str:
     if fallback is None:
         raise UserError(f"{where}: the line is not UTF-8; save the file in that encoding.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import json_lines
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import first_line, text_lines
 from msattn.errors import UserError, shown
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
@@ -38,8 +38,7 @@ def read_qrels(paths: Sequence[str | os.PathLike], level: int) -> dict[str, dict
     relevant: dict[str, dict[str, str]] = defaultdict(dict)
     judged: dict[tuple[str, str], int] = {}
     for path in paths:
-        first = next((line for _, line in text_lines(path) if line.strip()), "")
-        beir = first.split() == BEIR_HEADER
+        beir = first_line(path)[1].split() == BEIR_HEADER
         form = ("query", "document", "relevance") if beir else ("query", "0", "document", "relevance")
         for number, (where, fields) in enumerate(_fields(path, form)):
             if beir and number == 0:
