@@ -86,7 +86,7 @@ def main(argv: list[str]) -> None:
     datasets.disable_progress_bars()
     args.file = "/dev/stdin" if args.file == "-" else args.file
     state = PartialState(cpu=args.device == "cpu")
-    _check_files(args, state.num_processes)
+    _check(args, state.num_processes)
     trained = load_trained(args.model)
     task = TASKS[trained.auto_class]
     for option, of in (("lang", _trees), ("entities", _relations)):
@@ -101,8 +101,10 @@ def main(argv: list[str]) -> None:
     predict_stream(inputs, answer, args.output, size, key)
 
 
-def _check_files(args: PredictArguments, processes: int) -> None:
+def _check(args: PredictArguments, processes: int) -> None:
     file = Path(args.file)
+    if args.batch_size < 1:
+        raise UserError(f"--batch_size {args.batch_size}: give 1 or more.")
     if Path(args.file.lower().removesuffix(".gz")).suffix in TABLES:
         raise UserError(f"{file}: the file is a table; give texts or JSON objects, one per line.")
     if processes > 1 and file.exists() and not file.is_file():

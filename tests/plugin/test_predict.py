@@ -185,6 +185,7 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
+        ("tagger", "a dog\n", ("--batch_size", "0"), "--batch_size 0: give 1 or more"),
         ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
         ("classes", "a dog\n", ("--device", "gpu"), "device string: gpu"),
         ("classes", "a dog\n", ("--device", "cuda:99"), "(?i)cuda"),
