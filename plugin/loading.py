@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.auto import auto_class_of
 from msattn.command_line import user_mistakes
@@ -29,7 +29,7 @@ class Trained(NamedTuple):
     tokenizer: PreTrainedTokenizerBase
 
 
-def load_trained(name: str, fallback: type | None = None) -> Trained:
+def load_trained(name: str, fallback: type[PreTrainedModel] | None = None) -> Trained:
     """
     Loads a fine-tuned checkpoint, or one that `msattn export` has written.
 
