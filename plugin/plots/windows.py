@@ -106,13 +106,9 @@ def labelled_texts(
         label (`str`, *optional*, defaults to `"label"`): Its column of labels: names of the model, or numbers.
 
     Raises:
-        UserError: The model has no classes, or a label is missing or unknown to the model.
+        UserError: A label is unknown to the model.
     """
-    if model.config.num_labels < 2 or model.config.problem_type in ("regression", "multi_label_classification"):
-        raise UserError(f"{type(model).__name__} has no classes of which one is right: there is no accuracy.")
     dataset = read_sentences(path, columns, label)
-    if "label" not in dataset.column_names:
-        raise UserError(f"{path}: there are no labels in a column {label!r}.")
     known = {str(number): number for number in model.config.id2label} | dict(model.config.label2id)
     for name in dataset.unique("label"):
         if name not in known:
