@@ -227,10 +227,10 @@ def _by_columns(dataset: Dataset, labels: Collection[str] | None) -> Dataset | N
     known = set(columns["label"].unique().to_pylist())
     if columns["id"].null_count or (None in known and len(known) > 1) or (labels and not known - {None} <= {*labels}):
         return None
-    size = pc.utf8_length(texts).to_numpy()
+    size, strings = pc.utf8_length(texts).to_numpy(), texts.to_pylist()
     for span in (head, tail):
         start, end = span.T
-        entities = (text[slice(*bounds)] for text, bounds in zip(texts.to_pylist(), span.tolist(), strict=True))
+        entities = (text[slice(*bounds)] for text, bounds in zip(strings, span.tolist(), strict=True))
         if not ((start >= 0) & (start < end) & (end <= size)).all() or not all(map(str.strip, entities)):
             return None
     if (head == tail).all(axis=1).any():

@@ -161,23 +161,6 @@ def test_tsv(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "line", "message"),
-    [
-        ("text,label\na,b,c\n", 2, "3 fields, but the header names 2"),
-        ('text,label\n"a,b\n', 2, "not CSV"),
-        ("name,label\na,b\n", 2, '"text"'),
-        ("text,head_start,head_end,tail_start,tail_end\nabc,0,one,1,2\n", 2, "two whole numbers"),
-    ],
-)
-def test_csv_errors_name_the_line(write, content, line, message):
-    path = write(content, "data.csv")
-    with pytest.raises(UserError) as error:
-        read_relations(path)
-    assert str(error.value).startswith(f"{path}:{line}: ")
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"head": [5, 2]}, "0 <= start < end <= 11, the number of characters"),

@@ -62,12 +62,9 @@ def test_own_layout(write, tmp_path, task, stem, header, row, expected):
     ("task", "stem", "content", "line", "message"),
     [
         ("cola", "train", "a\t1\t\tb\na\t1\tb\n", 2, "3 columns, but CoLA has 4"),
-        ("sst2", "train", "sentence\tlabel\na\t1\tb\n", 2, "3 columns, but SST-2 has 2"),
         ("sst2", "dev", "index\tsentence\n0\ta\n", 1, "lacks the column 'label'"),
-        ("sst2", "dev", "", 1, "lacks the column"),
         ("mrpc", "train", '"Quality"\t#1 ID\t#2 ID\t#1 String\t#2 String\n', 1, "lacks the column 'Quality'"),
         ("sst2", "dev", "sentence\tlabel\na\t2\n", 2, "'2' is not a label of SST-2; it has negative, positive"),
-        ("rte", "train", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n", 2, "'neutral' is not a label"),
         ("stsb", "dev", f"{STSB}|score\n0\tg\tf\ty\t1\tn\tn\ta\tb\thigh\n", 2, "'high' is not a number"),
         (
             "stsb",
@@ -77,7 +74,6 @@ def test_own_layout(write, tmp_path, task, stem, header, row, expected):
             "5.1 is out of range; STS-B has 0 to 5",
         ),
         ("stsb", "dev", f"{STSB}|score\n0\tg\tf\ty\t1\tn\tn\ta\tb\tnan\n", 2, "nan is out of range"),
-        ("qqp", "test", "id\tquestion1\tquestion2\n0\ta\tb\tc\n", 2, "4 columns"),
     ],
 )
 def test_errors_name_the_line(write, tmp_path, task, stem, content, line, message):

@@ -68,13 +68,10 @@ def test_words_of_spacy():
     ("found", "message"),
     [
         (["Du", "cat"], "returned 'cat' where the text has 'chien dort.  Oui !' \\(character 3\\)"),
-        (["Du", ""], "returned '' where"),
         (["Du", "chien", "dort", ".", "Oui"], "left out '!' at the end"),
         (["Du chien dort.  Oui !", "!"], "returned '!' where the text has '' \\(character 21\\)"),
-        ([1, 2], "has to return words, lists of words"),
         (None, "not None"),
         ({"words": ["Du"]}, "has to return words"),
-        ([["Du"], "chien"], "has to return words"),
     ],
 )
 def test_what_is_not_the_text(found, message):
