@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BertConfig, BertForSequenceClassification, pipeline
+from transformers import pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline, UserError
 from msattn.trees.tree_decoding import are_trees, has_crossing_arcs
@@ -93,6 +93,9 @@ def test_languages_and_tokenizers(parse):
 
     assert words("The dog doesn't sleep.", lang="en") == [["The", "dog", "does", "n't", "sleep", "."]]
     assert words("a dog . A  cat ", word_tokenizer=str.split) == [["a", "dog", "."], ["A", "cat"]]
+    for option in ("decode", "long_sentences"):
+        with pytest.raises(UserError, match=f"{option} is one of .*, not 'best'"):
+            parse("dog", **{option: "best"})
     with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
         parse("dog", lang="xx")
     with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
@@ -248,12 +251,6 @@ def test_what_is_no_sentence(parse, given, message):
         parse(given)
 
 
-@pytest.mark.parametrize("option", ["decode", "long_sentences"])
-def test_unknown_options(parse, option):
-    with pytest.raises(UserError, match=f"{option} is one of .*, not 'best'"):
-        parse("dog", **{option: "best"})
-
-
 def test_conllu_of_texts(parse):
     written = parse.to_conllu(parse(TEXT))
     lines = written.splitlines()
@@ -321,10 +318,3 @@ def test_displacy():
         "arcs": [{"start": 0, "end": 1, "label": "det", "dir": "left"}],
     }
     assert DependencyParsingPipeline.to_displacy([[sentence], [], [sentence]]) == [picture, picture]
-
-
-def test_a_model_that_parses_nothing():
-    tokenizer = tiny_tokenizer()
-    model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), **SIZES))
-    with pytest.raises(UserError, match="a BertForSequenceClassification, which is no model for"):
-        DependencyParsingPipeline(model=model, tokenizer=tokenizer)

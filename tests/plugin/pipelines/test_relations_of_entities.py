@@ -106,19 +106,6 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
     near([again], [triple])
 
 
-def test_a_spacy_document(extractor):
-    class Doc(list):
-        text = TEXT
-        ents = [
-            SimpleNamespace(start_char=entity["start"], end_char=entity["end"], label_=entity["label"])
-            for entity in ENTITIES
-        ]
-
-    expected = extractor(INPUT, threshold=0)
-    near(extractor(Doc(TEXT.split()), threshold=0), expected)
-    near(extractor([Doc(TEXT.split())], threshold=0)[0], expected)
-
-
 def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     expected = extractor(INPUT, threshold=0)
     near(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)

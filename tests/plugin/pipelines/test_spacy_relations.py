@@ -38,6 +38,7 @@ def test_relations_are_those_of_the_pipeline(model):
         assert [
             (r["head"].text, r["tail"].label_, r["label"], pytest.approx(r["score"])) for r in doc._.relations
         ] == [(r["head"]["text"], r["tail"]["label"], r["label"], r["score"]) for r in expected]
+    assert extract(docs[0], threshold=0.1) == extract([docs[0]], threshold=0.1)[0]
     assert len(docs[0]._.relations) == 6 and docs[1]._.relations == docs[2]._.relations == []
 
 
