@@ -75,7 +75,7 @@ LIMITS = {
 SHELL = r"""
 python() { printf '%s\0' "$@"; echo; }; msattn() { python -m msattn_command "$@"; }
 make() { case "$1" in demo) python run_re.py ;; space) local "${@:2}"; msattn app $MODELS --space "$SPACE" ;; esac; }
-accelerate() { while [[ "$1" != *.py ]]; do shift; done; [[ "$2" == *.yaml ]] || python "$@"; }
+accelerate() { while [[ "$1" != *.py && "$1" != -m ]]; do shift; done; [[ "$2" == *.yaml ]] || python "$@"; }
 pip() { :; }; hf() { :; }
 """
 
