@@ -29,7 +29,7 @@ class OwnFields:
     def from_dict(cls, config_dict, **kwargs):
         # Transformers sets the arguments of `from_pretrained` one by one after construction: too late for validation.
         base = next(one for one in cls.__mro__ if one.__module__.startswith("transformers."))
-        new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}
+        new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}  # type: ignore[arg-type]
         own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
 

@@ -142,15 +142,8 @@ class PairwiseParsing(PairwiseModel):
         """
         columns = {"upos": upos, "xpos": xpos, "feats": feats, "lemma": lemma}
         tags = {name: labels for name, labels in columns.items() if labels is not None}
-        if unknown := [name for name in tags if name not in (self.config.word_tags or {})]:
-            raise ValueError(f"config.word_tags has no labels of {', '.join(unknown)}")
-        if (heads is None) != (relations is None):
-            raise ValueError("heads and relations must be given together")
         pieces = checked_mask(input_ids, inputs_embeds, attention_mask).shape
-        if word_index is None or word_index.shape != pieces:
-            got = None if word_index is None else tuple(word_index.shape)
-            raise ValueError(f"word_index must be (batch, pieces) {tuple(pieces)}, got {got}")
-        self._check_root(word_index)
+        word_index = self._checked_words(pieces, word_index, heads, relations, tags)
         num_words = self._count_words(word_index, heads)
         reads_attention = "att" in self.config.features
         wanted = self._wants("output_attentions", output_attentions)
@@ -232,9 +225,24 @@ class PairwiseParsing(PairwiseModel):
             loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
         return loss, arc_scores, relation_logits
 
-    def _check_root(self, word_index: torch.Tensor) -> None:
+    def _checked_words(
+        self,
+        pieces: torch.Size,
+        word_index: torch.Tensor | None,
+        heads: torch.Tensor | None,
+        relations: torch.Tensor | None,
+        tags: dict[str, torch.Tensor],
+    ) -> torch.Tensor:
+        """`word_index`, after all inputs are checked."""
+        if unknown := [name for name in tags if name not in (self.config.word_tags or {})]:
+            raise ValueError(f"config.word_tags has no labels of {', '.join(unknown)}")
+        if (heads is None) != (relations is None):
+            raise ValueError("heads and relations must be given together")
+        if word_index is None or word_index.shape != pieces:
+            got = None if word_index is None else tuple(word_index.shape)
+            raise ValueError(f"word_index must be (batch, pieces) {tuple(pieces)}, got {got}")
         if torch.compiler.is_compiling():
-            return
+            return word_index
         has_root, learned = (word_index == 0).any(dim=1), self.config.root == "learned"
         if learned and has_root.any():
             raise ValueError('word_index numbers pieces 0 for ROOT, but config.root is "learned"; number them -1')
@@ -243,6 +251,7 @@ class PairwiseParsing(PairwiseModel):
                 "word_index has a sentence without ROOT, which is the leading special token, numbered 0; for a "
                 'tokenizer that adds none, set config.root to "learned"'
             )
+        return word_index
 
     def _count_words(self, word_index: torch.Tensor, heads: torch.Tensor | None) -> int:
         """W of the outputs: that of `heads`, which may have room for more words than `word_index` has."""
