@@ -31,8 +31,8 @@ from msattn.metrics.sentences import sentence_metrics
 from msattn.training import sentence_classification as sentences
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import (
+    checkpoint_class,
     checkpoint_labels,
-    family_class,
     label_fields,
     load_config,
     load_model,
@@ -47,8 +47,8 @@ from msattn.training.from_scratch import (
 )
 from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
-from msattn.training.resuming import resume_point
-from msattn.training.splits import cut_splits
+from msattn.training.resuming import record_and_resume
+from msattn.training.splits import hold_out_and_limit
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -125,15 +125,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
-        fused = not fresh and sentences.is_fused(model_args.head, config)
+        # Ours is fusion on an encoder, or one of its baselines; else it is the classifier of Transformers.
+        ours = not fresh and sentences.is_fused(model_args.head, config)
 
         # Data: one or two texts and a label in each row.
-        known = None if fresh else checkpoint_labels(config, stock=not fused)
+        known = None if fresh else checkpoint_labels(config, stock=not ours)
         found, columns, labels = sentences.read_sentence_splits(data_args, args, known)
         if args.should_log:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")
-        data = cut_splits(found, data_args, args, labels=lambda rows: rows["label"][:] if labels else None)
+        # "eval" is held out of "train" if asked, and the validation data are then "dev". MNLI also has "eval_mm".
+        data = hold_out_and_limit(
+            found, data_args, args, stratify_by=lambda rows: rows["label"][:] if labels else None
+        )
         sentences.warn_of_repeats(data, columns)
 
         # Tokenizer.
@@ -163,8 +167,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Model and Trainer.
         set_seed(args.seed)
-        fields = head_fields(model_args.head, model_args, config) if fused else {}
-        fields |= label_fields(labels or ["LABEL_0"])
+        fields = head_fields(model_args.head, model_args, config) if ours else {}
+        fields |= label_fields(labels or ["LABEL_0"])  # a single output for regression
         fields["problem_type"] = "single_label_classification" if labels else "regression"
         if fresh:
             if hasattr(config, "sentence_pairs"):
@@ -174,10 +178,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
         else:
             model_class = AutoModelForSequenceClassification
-            if fused:
-                model_class = family_class(config, MultiScaleForSequenceClassification)
+            if ours:
+                model_class = checkpoint_class(config, MultiScaleForSequenceClassification)
             fields["ignore_mismatched_sizes"] = model_args.ignore_mismatched_sizes
-            model = load_model(model_class, model_args, tokenizer, complete=not args.do_train, **fields)
+            model = load_model(model_class, model_args, tokenizer, refuse_new_weights=not args.do_train, **fields)
             if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
                 model.config.pad_token_id = tokenizer.pad_token_id
         if getattr(model.config, "sentence_pairs", False) and len(columns) == 1:
@@ -192,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=next((encoded[prefix] for prefix in scored if not prefix.startswith("test")), None),
+            eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
@@ -201,10 +205,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = resume_point(trainer, model_args, scratch, data_args, guiding)
+        checkpoint = record_and_resume(trainer, model_args, scratch, data_args, guiding)
 
     # Training.
-    results = {}
+    results: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         trainer.save_model()
@@ -221,8 +225,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
 
     if args.do_train and trainer.is_world_process_zero():
-        source = data_args.dataset_name or Path(str(data_args.train_file)).name
-        kind = "fresh" if fresh else "fused" if fused else "plain"
+        source = Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name)
+        kind = "fresh" if fresh else "ours" if ours else "plain"
         facts = sentences.sentence_card(model.config, kind, source, data_args, len(columns) == 2)
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:

@@ -22,12 +22,19 @@ from msattn.metrics.treebank_scores import score_treebank
 from msattn.streaming import predict_stream, stream_key
 from msattn.training import dependency_parsing as parsing
 from msattn.training.arguments import DataArguments, ModelArguments
-from msattn.training.checkpoints import family_class, label_fields, load_config, load_model, load_tokenizer, max_tokens
+from msattn.training.checkpoints import (
+    checkpoint_class,
+    label_fields,
+    load_config,
+    load_model,
+    load_tokenizer,
+    max_tokens,
+)
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import write_model_card
-from msattn.training.parsing import ParsingTrainer
-from msattn.training.resuming import resume_point
-from msattn.training.splits import cut_splits, read_splits
+from msattn.training.parsing_trainer import ParsingTrainer
+from msattn.training.resuming import record_and_resume
+from msattn.training.splits import hold_out_and_limit, read_splits
 from msattn.training.unknown_tokens import warn_of_unknown
 from msattn.trees.parses import DECODERS, Parses, decoder_of, sentence_parses, temperature_of
 
@@ -125,15 +132,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint and its tokenizer.
         config = load_config(model_args)
         tokenizer = load_tokenizer(model_args, config)
-        model_class = family_class(config, PairwiseParser)
+        model_class = checkpoint_class(config, PairwiseParser)
         max_length = max_tokens(data_args.max_seq_length, tokenizer)
 
         # Data: the words of a sentence, their heads and relations, and its lines in the file. A test file without
-        # trees may be large, and is read later.
+        # trees is a path here: it may be large, and is read later.
         found = read_splits(lambda split: parsing.read_treebanks(split, data_args), data_args, args)
         corpus = found.pop("test") if isinstance(found.get("test"), str) else None
         labels, tags = parsing.parser_labels(found.get("train"), model_args.tag, config)
-        data = cut_splits(found, data_args, args)
+        data = hold_out_and_limit(found, data_args, args)
 
         encoded = {}
         for prefix, treebank in data.items():
@@ -151,18 +158,20 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Model and Trainer. The encoder may be trained on the text first.
         if args.do_train and mlm_args.mlm_epochs:
+            # It then goes on from the folder mlm of --output_dir.
             model_args = train_masked_lm(model_args, tokenizer, data["train"]["words"], mlm_args, args)
         set_seed(args.seed)
         model = load_model(
             model_class,
             model_args,
             tokenizer,
-            complete=not args.do_train,
+            refuse_new_weights=not args.do_train,
             root="token" if has_root(tokenizer) else "learned",
             word_tags=tags or None,
             **{name: value for name in PARSER if (value := getattr(model_args, name)) is not None},
             **label_fields(labels),
         )
+        # None stands for mst, until the validation data choose.
         asked = None if data_args.decode == "auto" else data_args.decode
         if args.do_train:
             model.config.tree_decoder = model.config.calibration_temperature = None
@@ -176,44 +185,43 @@ def main(argv: Sequence[str] | None = None) -> None:
             return score_treebank(parses(prefix, prediction.predictions), data[prefix], labels, tags)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        development = next((prefix for prefix in scored if prefix != "test"), "")
         patience = data_args.early_stopping_patience
         trainer = ParsingTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=encoded.get(development),
+            eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=ParserCollator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
-            compute_metrics=partial(metrics, development),
+            compute_metrics=partial(metrics, "eval"),
             callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = resume_point(trainer, model_args, data_args, mlm_args)
+        checkpoint = record_and_resume(trainer, model_args, data_args, mlm_args)
 
     # Training. The validation data then choose the decoder, and fit the temperature of its probabilities.
     results: dict[str, float] = {}
     compared: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
-        if development:
-            trainer.predict(trainer.eval_dataset)
+        if trainer.eval_dataset is not None:
+            trainer.predict(trainer.eval_dataset)  # leaves the scores of its arcs in trainer.scored
             decoder, temperature, compared = parsing.fit_answers(trainer.scored, asked)
             model.config.tree_decoder, model.config.calibration_temperature = decoder, temperature
         trainer.save_model()
         trainer.save_state()
-        results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
+        results |= trainer.record("train", {**output.metrics, "train_samples": len(data["train"])})
 
     # Scores and predictions.
     for prefix in scored:
         trainer.compute_metrics = partial(metrics, prefix)
         output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
-        scores = {f"uas_{name}": score for name, score in compared.items()} if prefix == development else {}
+        scores = {f"uas_{name}": score for name, score in compared.items()} if prefix == "eval" else {}
         if any((sentence.heads >= 0).any() for sentence in trainer.scored):
             scores |= tree_calibration(trainer.scored, decoder_of(model.config), temperature_of(model.config))
         scores = output.metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
-        results |= trainer.record(prefix, scores | {f"{prefix}_samples": len(encoded[prefix])})
+        results |= trainer.record(prefix, scores | {f"{prefix}_samples": len(data[prefix])})
         if trainer.is_world_process_zero():
             texts = parsing.conllu_texts(parses(prefix, output.predictions), data[prefix], labels, tags)
             Path(args.output_dir, f"{prefix}_predictions.conllu").write_bytes("".join(texts).encode())

@@ -34,8 +34,8 @@ from msattn.training.ranking import (
     ranking_card,
     read_candidates,
 )
-from msattn.training.resuming import resume_point
-from msattn.training.splits import cut_splits, read_splits
+from msattn.training.resuming import record_and_resume
+from msattn.training.splits import hold_out_and_limit, read_splits
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: pairs of query and candidate.
         found = read_splits(lambda split: read_candidates(split, data_args), data_args, args)
-        data = cut_splits(found, data_args, args, hold_out=hold_out_queries)
+        data = hold_out_and_limit(found, data_args, args, hold_out=hold_out_queries)
         if "train" in data and data_args.train_negatives is not None:
             data["train"] = sample_negatives(data["train"], data_args.train_negatives, data_args.split_seed)
         encoded = {}
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             AutoModelForSequenceClassification,
             model_args,
             tokenizer,
-            complete=not args.do_train,
+            refuse_new_weights=not args.do_train,
             ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             problem_type="multi_label_classification",
             **label_fields(["relevant"]),
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = resume_point(trainer, model_args, data_args, guiding)
+        checkpoint = record_and_resume(trainer, model_args, data_args, guiding)
 
     # Training.
     results: dict[str, float] = {}

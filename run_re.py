@@ -2,7 +2,8 @@
 """
 Fine-tunes an encoder for relation extraction, with multi-scale fusion, pairwise attention or a baseline on top.
 
-Without arguments it runs a small demonstration on a corpus and an encoder that it makes itself.
+Without arguments it runs a small demonstration on a corpus and an encoder that it makes itself. In a checkout, the
+package `msattn` is the folder `plugin/`, and `msattn.modeling` the folder `modeling/`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
 from msattn.metrics.calibration import fit_relation_answers
-from msattn.metrics.relation_reports import answer_fields, answers_of, relation_metrics
+from msattn.metrics.relation_reports import answers_of, relation_metrics, temperature_and_threshold
 from msattn.training import relation_extraction as relations
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import (
-    family_class,
+    checkpoint_class,
     label_fields,
     load_config,
     load_model,
@@ -42,8 +43,8 @@ from msattn.training.checkpoints import (
 )
 from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
-from msattn.training.resuming import resume_point
-from msattn.training.splits import cut_splits, split_names
+from msattn.training.resuming import record_and_resume
+from msattn.training.splits import hold_out_and_limit, split_names
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -63,7 +64,7 @@ class RelationModelArguments(ModelArguments):
     )
 
     def __post_init__(self):
-        self.head = relations.OLD_HEADS.get(self.head, self.head)
+        self.head = relations.OLD_HEADS.get(str(self.head), self.head)
 
 
 @dataclass
@@ -125,24 +126,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         set_up_logging(args)
 
-        # The checkpoint, its tokenizer and the markers around the entities.
+        # The checkpoint and its tokenizer.
         config = load_config(model_args)
         tokenizer = load_tokenizer(model_args, config)
         pairwise = model_args.head == "pairwise" or (model_args.head is None and "pairwise" in config.model_type)
-        # Pairwise attention encodes without markers: they go into a copy that is not saved with the model.
-        marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
-        style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
-        entity_markers.add_entity_markers(marking, style)
 
-        # Data: a text, two entities and a label in each row.
-        found, labels = relations.read_relation_splits(data_args, args, config)
+        # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict
+        # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
+        splits, labels = relations.read_relation_splits(data_args, args, config)
         negative = relations.choose_negative(labels, data_args, config)
         if negative is not None and args.should_log:
             print(f"The label {negative!r} stands for no relation.")
-        if style == "typed" and "train" in found:
-            types = {of for role in ("head_type", "tail_type") for of in found["train"].unique(role)} - {None}
-            entity_markers.add_entity_markers(marking, style, sorted(types))
-        data = cut_splits(found, data_args, args, labels=lambda rows: rows["label"][:])
+        data = hold_out_and_limit(splits, data_args, args, stratify_by=lambda rows: rows["label"][:])
+
+        # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
+        # each entity, and are added to a copy of the tokenizer that is not saved.
+        marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
+        style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
+        types = relations.entity_types(splits.get("train")) if style == "typed" else ()
+        entity_markers.add_entity_markers(marking, style, types)
 
         def encode(rows: Dataset, on_overflow: str, words: bool = False) -> Dataset:
             encoded = entity_markers.encode_relation_dataset(
@@ -163,18 +165,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         encoded = {}
         for prefix, rows in data.items():
             with args.main_process_first(desc=f"encoding {prefix}"):
+                # Some patterns of attention guiding need the words of the training data.
                 encoded[prefix] = encode(rows, data_args.on_overflow, guiding.needs_words and prefix == "train")
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
 
         # Model and Trainer.
         set_seed(args.seed)
-        fields = head_fields(model_args.head, model_args, config)
-        general = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
+        model_class = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
+        fields = head_fields(model_args.head, model_args, config)  # --head as fields of the configuration
         model = load_model(
-            family_class(config, general),
+            checkpoint_class(config, model_class),
             model_args,
             tokenizer,
-            complete=not args.do_train,
+            refuse_new_weights=not args.do_train,
             **fields,
             **label_fields(labels),
         )
@@ -185,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model.config.calibration_temperature = model.config.decision_threshold = None
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
-            return relation_metrics(prediction, labels, negative, *answer_fields(model.config))
+            return relation_metrics(prediction, labels, negative, *temperature_and_threshold(model.config))
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         collator = entity_markers.EntityPiecesCollator if pairwise else DataCollatorWithPadding
@@ -194,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=next((encoded[prefix] for prefix in scored if prefix != "test"), None),
+            eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=collator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
@@ -203,10 +206,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = resume_point(trainer, model_args, data_args, guiding)
+        checkpoint = record_and_resume(trainer, model_args, data_args, guiding)
 
-    # Training. The validation data then fit the temperature and the threshold of the answers.
-    results = {}
+    # Training. The validation data then fit the temperature and the threshold of the answers, so that their own scores
+    # are too good; `uncalibrated_f1` is without both.
+    results: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if trainer.eval_dataset is not None:
@@ -220,24 +224,27 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # Scores and predictions.
     def answers(logits: np.ndarray) -> tuple[np.ndarray, list[str]]:
-        return answers_of(logits, labels, negative, *answer_fields(model.config))
+        return answers_of(logits, labels, negative, *temperature_and_threshold(model.config))
+
+    def answer(rows: Dataset) -> list[str]:
+        return answers(trainer.predict(encode(rows, "skip")).predictions)[1]
 
     for prefix in scored:
         output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
         scores = output.metrics | {f"{prefix}_samples": len(encoded[prefix])}
         if negative is not None:
-            related = lambda pairs: answers(trainer.predict(encode(pairs, "skip")).predictions)[1]  # noqa: E731
-            rate = relations.false_positive_rate(data, prefix, related, negative, data_args.split_seed)
+            # How often it sees a relation between random words, in sentences that it was not trained on.
+            rate = relations.false_positive_rate(data, prefix, answer, negative, data_args.split_seed)
             scores |= {} if rate is None else {f"{prefix}_false_positive_rate": rate}
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
-            examples = data[prefix].select(encoded[prefix]["row"])
+            examples = data[prefix].select(encoded[prefix]["row"])  # those that were not skipped
             relations.write_relation_predictions(
                 args.output_dir, prefix, examples, *answers(output.predictions), labels, negative
             )
 
     if args.do_train and trainer.is_world_process_zero():
-        source = data_args.dataset_name or Path(str(data_args.train_file)).name
+        source = Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name)
         facts = relations.relation_card(model.config, source, labels, negative, split_names(data_args))
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:

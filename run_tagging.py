@@ -38,8 +38,8 @@ from msattn.training.from_scratch import (
     trains_from_scratch,
 )
 from msattn.training.model_card import write_model_card
-from msattn.training.resuming import resume_point
-from msattn.training.splits import cut_splits, split_names
+from msattn.training.resuming import record_and_resume
+from msattn.training.splits import hold_out_and_limit, split_names
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Data: words, and a tag for each.
         found = tagging.read_tagging_splits(data_args, args)
         tags = tagging.find_tags(found, config)
-        data = cut_splits(found, data_args, args)
+        data = hold_out_and_limit(found, data_args, args)
 
         # Tokenizer.
         if fresh:
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 AutoModelForTokenClassification,
                 model_args,
                 tokenizer,
-                complete=not args.do_train,
+                refuse_new_weights=not args.do_train,
                 **label_fields(tags),
                 ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             )
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=next((encoded[prefix] for prefix in scored if prefix != "test"), None),
+            eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=DataCollatorForTokenClassification(
                 tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
@@ -167,10 +167,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        checkpoint = resume_point(trainer, model_args, scratch, data_args, guiding)
+        checkpoint = record_and_resume(trainer, model_args, scratch, data_args, guiding)
 
     # Training.
-    results = {}
+    results: dict[str, float] = {}
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         trainer.save_model()
@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         facts = tagging.tagging_card(
             model.config,
             tokenizer,
-            source=data_args.dataset_name or Path(str(data_args.train_file)).name,
+            source=Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name),
             dataset_config=data_args.dataset_config_name,
             tags=tags,
             config_fields=scratch_card_fields(model.config) if fresh else ["model_type"],

@@ -2,20 +2,17 @@
 What one long line costs a parser among short sentences: the time of both over the sum of each alone.
 
 The long line is some sentences of the treebank in a row, as one sentence that is read in windows, and as one text. The
-pipeline parses them, and `run_parsing.py --do_predict`, from reading a file of sentences to writing CoNLL-U.
+pipeline parses them.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, take_turns
-from bench_parser_prediction import prediction
 from transformers import AutoTokenizer, pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser
@@ -50,23 +47,13 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         for part in (model, tokenizer):
             part.save_pretrained(folder)
-        file = Path(folder, "sentences.txt")
-        write(file, [*short, words])
-        task, trainer = prediction(folder, file, arguments.device)
-        task.load()
 
         def by_pipeline(lines: list) -> None:
             parse(lines, batch_size=arguments.batch_size)
 
-        def by_script(lines: list) -> None:
-            write(file, lines)
-            predictions, _ = trainer.predict_alone(task.encode("test", read_treebank(file)))
-            task.write_predictions("test", predictions, Path(folder))
-
         inputs = {
             "one sentence, in windows": (words, by_pipeline),
             "a text": (" ".join(words), by_pipeline),
-            "one sentence, by `run_parsing.py`": (words, by_script),
         }
         rows = []
         for name, (line, step) in inputs.items():
@@ -77,12 +64,6 @@ def main() -> None:
             rows.append([name, *medians, f"{ratio:.2f}"])
     print(f"{arguments.shape}, {len(short)} short sentences and {len(words)} words. {describe(arguments)}\n")
     print(markdown("the long line | short alone | long alone | both | both over the sum", rows))
-
-
-def write(file: Path, sentences: Sequence[Sequence[str]]) -> None:
-    # A word of a treebank may hold spaces, and a line of text has them between words.
-    lines = (" ".join(word.replace(" ", "") for word in words) for words in sentences)
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.treebank_scores import score_treebank
 from msattn.training.dependency_parsing import conllu_texts
-from msattn.training.parsing import ParsingTrainer
+from msattn.training.parsing_trainer import ParsingTrainer
 from msattn.trees.parses import sentence_parses
 
 

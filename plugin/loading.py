@@ -29,7 +29,7 @@ class Trained(NamedTuple):
     tokenizer: PreTrainedTokenizerBase
 
 
-def load_trained(name: str, fallback: type[PreTrainedModel] | None = None) -> Trained:
+def load_trained(name: str, fallback: Any = None) -> Trained:
     """
     Loads a fine-tuned checkpoint, or one that `msattn export` has written.
 
@@ -52,4 +52,6 @@ def load_trained(name: str, fallback: type[PreTrainedModel] | None = None) -> Tr
             return Trained(fallback, fallback.from_pretrained(name).eval(), tokenizer)
         if is_exported(name):
             return Trained(auto_class, OnnxModel(name), tokenizer)
-        return Trained(auto_class, load_model(auto_class, source, tokenizer, complete=True).eval(), tokenizer)
+        return Trained(
+            auto_class, load_model(auto_class, source, tokenizer, refuse_new_weights=True).eval(), tokenizer
+        )

@@ -80,7 +80,7 @@ def train(recipe: dict[str, Any], run: Path, data: str, encoder: str, *flags: st
 
 def means(runs: Sequence[dict[str, float]]) -> dict[str, float]:
     """The means of the metrics that all runs have, and their sample standard deviations as `*_std`."""
-    found = {}
+    found: dict[str, float] = {}
     for name in runs[0]:
         values = [run[name] for run in runs if name in run]
         if len(values) == len(runs) > 1:

@@ -74,7 +74,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
                 f"{where}, entities {head} and {tail}",
                 {
                     **text,
-                    "id": name and f"{name}:{head}-{tail}",
+                    "id": None if name is None else f"{name}:{head}-{tail}",
                     "head": head_span,
                     "tail": tail_span,
                     "head_type": head_type,

@@ -221,7 +221,7 @@ def _located_pairs(rows: Located) -> Located:
             if label not in (None, 0, 1):
                 raise UserError(f"{where}: the label of candidate {position} must be 0 or 1, not {label!r}.")
             identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
-            pair = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
+            pair: dict[str, Any] = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
             pair["label"] = None if label is None else int(label)
             if pairs.setdefault(identifier, pair) != pair:
                 raise UserError(f"{where}: candidate {position} comes twice, with different texts or labels.")

@@ -150,10 +150,10 @@ class GuidingArguments:
                 setattr(self, name, [value])
         if self.guiding not in PRESETS:
             raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
-        if isinstance(self.guiding_kwargs, str):
-            self.guiding_kwargs = json.loads(self.guiding_kwargs)
+        given: Any = self.guiding_kwargs
+        given = self.guiding_kwargs = json.loads(given) if isinstance(given, str) else given
         preset = PRESETS[self.guiding]
-        for name, value in {**preset, **(self.guiding_kwargs or {})}.items():
+        for name, value in {**preset, **(given or {})}.items():
             if name not in preset:
                 raise UserError(f"guiding_kwargs: there is no {name}, but {', '.join(preset)}.")
             if value not in CHOICES.get(name, (value,)):

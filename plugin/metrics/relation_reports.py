@@ -15,7 +15,7 @@ from msattn.metrics.calibration import decide, expected_calibration_error
 from msattn.metrics.relations import score_relations
 
 
-def answer_fields(config: Any) -> tuple[float, float | None]:
+def temperature_and_threshold(config: Any) -> tuple[float, float | None]:
     """The temperature and the decision threshold of a configuration; 1 and `None` before calibration."""
     return getattr(config, "calibration_temperature", None) or 1.0, getattr(config, "decision_threshold", None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,9 @@ def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
     kinds = sorted({kind for *_, kind in true | found})
     if not kinds:
         return "there is no entity, neither true nor predicted\n"
-    rows = [_scores(*({each for each in side if each[-1] == kind} for side in (true, found))) for kind in kinds]
+    rows: list[Any] = [
+        _scores(*({each for each in side if each[-1] == kind} for side in (true, found))) for kind in kinds
+    ]
     support = [sum(each[-1] == kind for each in true) for kind in kinds]
     macro = np.mean(rows, axis=0)
     weighted = np.average(rows, axis=0, weights=support) if true else np.zeros(3)

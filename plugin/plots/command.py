@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from transformers import pipeline
 
@@ -76,7 +77,7 @@ MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
-KINDS = {
+KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
     "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--query": {"nargs": "+", "help": "attending words"}}),
     "errors": (
         draw_errors,

@@ -111,18 +111,18 @@ class FusedAttention:
             outputs = model(**inputs, output_attentions=True, return_dict=True)
 
         tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
-        entities: list[Span | None] = [None, None]
+        first = second = None
         if head is not None and tail is not None:
-            entities = [
+            first, second = (
                 (start, _closing(tokens, start, tokenizer.tokenize(text[slice(*span)])) + 1)
                 for start, span in zip(starts, (head, tail), strict=True)
-            ]
+            )
         scales = model.config.scales
         mean = outputs.fusion_attentions[-1][0].double().mean(dim=0).cpu().numpy()
         words, *phrases = np.split(mean, 1 + len(scales), axis=1)
         label = _predicted_label(model, outputs)
         return cls(
-            tokens, words, dict(zip(scales, phrases, strict=True)), model.config.conv_alignment, *entities, label
+            tokens, words, dict(zip(scales, phrases, strict=True)), model.config.conv_alignment, first, second, label
         )
 
     @property

@@ -60,7 +60,7 @@ def drawing(
     with picture_style():
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=size, facecolor="white", layout=layout)
+        figure = Figure(figsize=size, facecolor="white", layout=layout)  # type: ignore[arg-type]
         yield figure
         if path is not None:
             figure.savefig(path, dpi=200)

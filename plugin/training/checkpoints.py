@@ -90,7 +90,7 @@ def load_model(
     model_class: type[PreTrainedModel],
     args: ModelArguments,
     tokenizer: PreTrainedTokenizerBase,
-    complete: bool = False,
+    refuse_new_weights: bool = False,
     **fields: Any,
 ) -> PreTrainedModel:
     """
@@ -100,11 +100,12 @@ def load_model(
         model_class (`type`): A model class or an Auto class.
         args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
-        complete (`bool`, *optional*, defaults to `False`): Refuse a checkpoint that lacks weights.
+        refuse_new_weights (`bool`, *optional*, defaults to `False`):
+            Whether to refuse a checkpoint that lacks weights, which would be random.
         **fields: Further fields of the configuration.
 
     Raises:
-        UserError: `--config_overrides` contradicts `fields`; or `complete`, and weights or embeddings are missing.
+        UserError: `--config_overrides` contradicts `fields`; or weights or embeddings are missing and refused.
     """
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():
@@ -120,7 +121,7 @@ def load_model(
     _warn_of_other_labels(load_config(args), model)
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
-    if complete and missing:
+    if refuse_new_weights and missing:
         raise UserError(
             f"{args.model_name_or_path}: {missing[0]} and {len(missing) - 1} other weights are missing and would be "
             "random; give a checkpoint that was trained for the task, with its own tokenizer."
@@ -194,7 +195,7 @@ def label_fields(labels: Sequence[str]) -> dict[str, Mapping]:
     return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
 
 
-def family_class(config: PreTrainedConfig, general: type[PreTrainedModel]) -> type[PreTrainedModel]:
+def checkpoint_class(config: PreTrainedConfig, general: type[PreTrainedModel]) -> type[PreTrainedModel]:
     """
     The class that loads a checkpoint: the general one, or its member of BERT for a checkpoint of that member.
 

@@ -11,12 +11,14 @@ from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import config_fields
 
 # Configuration fields by --head: the models in Table 1 of the multi-scale fusion paper, and controls without phrases.
-FUSION_HEADS: dict[str, dict[str, Any]] = {
+# `None` stands for heads of other classes: pairwise attention, and the classifier of Transformers.
+FUSION_HEADS: dict[str | None, dict[str, Any] | None] = {
     "multiscale": {},
     "plain-attention": {"scales": (), "mask_mode": "none"},
     "cls": {"fusion_layers": 0, "pooling": "cls"},
     "mean": {"fusion_layers": 0, "pooling": "mean"},
     "entity-start": {"fusion_layers": 0, "pooling": "entity_start"},
+    **dict.fromkeys((None, "pairwise", "plain")),
 }
 # Configuration fields that a model card lists.
 FUSION_FIELDS = (
@@ -37,7 +39,7 @@ def head_fields(head: str | None, args: ModelArguments, config: PreTrainedConfig
     Raises:
         UserError: The head needs phrases, and neither `--config_overrides` nor the checkpoint has scales.
     """
-    fields = FUSION_HEADS.get(head or "")
+    fields = FUSION_HEADS[head]
     if fields is None or "fusion_layers" in fields:
         return dict(fields or {})
     given = config_fields(args.config_overrides)

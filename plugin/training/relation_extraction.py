@@ -51,6 +51,11 @@ def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, 
     return "plain" if pairwise else given or stored or "plain"
 
 
+def entity_types(train: Dataset | None) -> list[str]:
+    """The types of the entities in training data, sorted; none without training data."""
+    return [] if train is None else sorted({*train.unique("head_type"), *train.unique("tail_type")} - {None})
+
+
 def read_relation_splits(
     data_args: Any, args: TrainingArguments, config: PreTrainedConfig
 ) -> tuple[dict[str, Dataset], list[str]]:

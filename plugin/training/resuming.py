@@ -55,7 +55,7 @@ class RunRecord(TrainerCallback):
             path.write_text(json.dumps(self.facts, indent=2) + "\n", encoding="utf-8")
 
 
-def resume_point(trainer: Trainer, *others: Any) -> str | None:
+def record_and_resume(trainer: Trainer, *others: Any) -> str | None:
     """
     Lets the Trainer record its run beside each checkpoint, and finds the checkpoint to go on from.
 

@@ -70,11 +70,11 @@ def evaluated(args: TrainingArguments) -> bool:
     return args.do_eval or args.eval_strategy != "no"
 
 
-def cut_splits(
+def hold_out_and_limit(
     found: Mapping[str, Any],
     data_args: DataArguments,
     args: TrainingArguments,
-    labels: Callable[[Any], Sequence | None] = lambda data: None,
+    stratify_by: Callable[[Any], Sequence | None] = lambda data: None,
     hold_out: Callable[[Any, DataArguments], tuple[Any, Any]] | None = None,
 ) -> dict[str, Any]:
     """
@@ -85,7 +85,7 @@ def cut_splits(
         data_args (`DataArguments`): `validation_split_percentage`, `max_*_samples` and `train_fraction`.
         args (`TrainingArguments`): Whether the run trains: training data that were only read to be held out are left
             away.
-        labels (`Callable`, *optional*): The labels of a dataset, for a stratified split.
+        stratify_by (`Callable`, *optional*): The labels of a dataset, for a stratified split.
         hold_out (`Callable`, *optional*): Cuts the training data in place of [`hold_out`].
 
     Returns:
@@ -98,13 +98,14 @@ def cut_splits(
         if hold_out is not None:
             train, held = hold_out(train, data_args)
         else:
-            train, held = held_out(train, data_args.validation_split_percentage, data_args.split_seed, labels(train))
+            share, seed = data_args.validation_split_percentage, data_args.split_seed
+            train, held = held_out(train, share, seed, stratify_by(train))
         data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
     if not args.do_train:
         data.pop("train", None)
     if not evaluated(args):
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
-    data = {prefix: _limited(prefix, each, data_args, labels) for prefix, each in data.items()}
+    data = {prefix: _limited(prefix, each, data_args, stratify_by) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed)
     return data

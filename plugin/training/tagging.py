@@ -135,7 +135,7 @@ def write_tagging_predictions(
             file.writelines("\t".join(cells) + "\n" for cells in zip(*sentence, strict=True))
             file.write("\n")
     if gold:
-        report = tagging_report(*gold, predicted, marks_entities(tags))
+        report = tagging_report(gold[0], predicted, marks_entities(tags))
         Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
         print(f"{prefix}\n{report}")
 

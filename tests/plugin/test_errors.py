@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from msattn.errors import UserError, shown
+from msattn.errors import UserError, extra, shown
 
 
 def test_a_long_message_loses_its_middle_and_keeps_its_end():
@@ -24,3 +24,14 @@ def test_a_value_that_contains_itself():
     value: list = []
     value.append(value)
     assert len(shown(value)) < 40
+
+
+def test_a_missing_package_of_an_extra_is_named_with_the_command():
+    with pytest.raises(ImportError, match=r"^the package absent_ is not installed: pip install 'msattn\[train\]'$"):
+        with extra("train"):
+            import absent_.part  # noqa: F401
+
+
+def test_an_error_inside_of_an_installed_package_stays():
+    with pytest.raises(ImportError, match="cannot import name 'absent'"), extra("train"):
+        from json import absent  # noqa: F401

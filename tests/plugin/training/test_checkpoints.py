@@ -16,9 +16,9 @@ from msattn import (
 from msattn.data.demo_corpus import write_demo
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import (
+    checkpoint_class,
     checkpoint_labels,
     config_fields,
-    family_class,
     load_config,
     load_model,
     load_tokenizer,
@@ -51,10 +51,10 @@ def test_an_override_has_a_name_of_its_own(overrides):
 
 def test_the_class_follows_the_checkpoint():
     encoder = BertConfig()
-    assert family_class(encoder, MultiScaleForRelationExtraction) is MultiScaleForRelationExtraction
-    assert family_class(MultiScaleBertConfig(), MultiScaleForRelationExtraction) is BertForMultiScaleRE
+    assert checkpoint_class(encoder, MultiScaleForRelationExtraction) is MultiScaleForRelationExtraction
+    assert checkpoint_class(MultiScaleBertConfig(), MultiScaleForRelationExtraction) is BertForMultiScaleRE
     with pytest.raises(UserError, match="a PairwiseForRelationClassification starts from one of its own"):
-        family_class(MultiScaleConfig(encoder=encoder), PairwiseForRelationClassification)
+        checkpoint_class(MultiScaleConfig(encoder=encoder), PairwiseForRelationClassification)
 
 
 def test_labels_are_those_of_a_fine_tuned_checkpoint():

@@ -40,6 +40,7 @@ def test_metrics_are_those_of_the_answers():
 
 def test_false_positives_are_counted_on_sentences_without_training_examples():
     row = {"text": "the old house near the wide river", "head": [8, 13], "tail": [28, 33], "label": "x"}
+    row |= {"id": "1", "head_type": None, "tail_type": None}
     data = Dataset.from_list([row])
     assert random_pairs(data, 1) is not None
     assert false_positive_rate({"train": data, "eval": data}, "eval", list, "Other", 1) is None

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from msattn import UserError
 from msattn.training.arguments import DataArguments
-from msattn.training.splits import cut_splits, held_out, read_splits
+from msattn.training.splits import held_out, hold_out_and_limit, read_splits
 
 # A label with one example, as SemEval has one, and two that differ in size.
 LABELS = ["often"] * 40 + ["seldom"] * 9 + ["once"]
@@ -77,7 +77,7 @@ def test_what_is_read_and_used(given, cut, read, used, tmp_path):
     data_args, run = DataArguments(validation_split_percentage=cut), args(tmp_path, **given)
     found = read_splits(lambda split: data(), data_args, run)
     assert [*found] == read
-    assert sorted(cut_splits(found, data_args, run, lambda rows: rows["label"][:])) == used
+    assert sorted(hold_out_and_limit(found, data_args, run, lambda rows: rows["label"][:])) == used
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,18 @@ def test_limits(tmp_path):
     limits = DataArguments(max_train_samples=10, max_eval_samples=2, max_predict_samples=3)
     found = {prefix: data() for prefix in ("train", "eval_mm", "dev", "test_unseen")}
     run = args(tmp_path, do_train=True, do_eval=True, do_predict=True)
-    kept = cut_splits(found, limits, run, lambda rows: rows["label"][:])
+    kept = hold_out_and_limit(found, limits, run, lambda rows: rows["label"][:])
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
     with pytest.raises(UserError, match="train: at least one example has to be left, not 0"):
-        cut_splits(found, DataArguments(max_train_samples=0), run)
+        hold_out_and_limit(found, DataArguments(max_train_samples=0), run)
 
 
 def test_parts_lie_inside_each_other(tmp_path):
     found, run = {"train": data(), "eval": data()}, args(tmp_path, do_train=True, do_eval=True)
-    small, large = (cut_splits(found, DataArguments(train_fraction=part), run) for part in (0.2, 0.5))
+    small, large = (hold_out_and_limit(found, DataArguments(train_fraction=part), run) for part in (0.2, 0.5))
     numbers = large["train"]["number"][:]
     assert [len(part["train"]) for part in (small, large)] == [round(0.2 * len(data())), round(0.5 * len(data()))]
     assert numbers == sorted(numbers) and set(small["train"]["number"][:]) < set(numbers)
     assert len(large["eval"]) == len(data())
     with pytest.raises(UserError, match="--train_fraction 0.001 leaves none of the"):
-        cut_splits(found, DataArguments(train_fraction=0.001), run)
+        hold_out_and_limit(found, DataArguments(train_fraction=0.001), run)
