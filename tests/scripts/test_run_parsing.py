@@ -21,7 +21,7 @@ from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
 from msattn.streaming import predict_stream
-from msattn.training import parsing
+from msattn.training import parsing_trainer as parsing
 from msattn.trees.parses import DECODERS, parse_batch
 from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import launch, logged, read_json, same_weights
