@@ -49,3 +49,13 @@ def test_what_cannot_be_ranked():
         msattn.k_best_trees(np.full((3, 3), np.nan), 1)
     heads, totals = msattn.k_best_trees(np.zeros((1, 1)), 3)
     assert heads.shape == (1, 0) and totals.tolist() == [0]
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_every_tree_is_found_once(single_root):
+    trees = all_trees(4, single_root)
+    for scores in [np.zeros((5, 5)), *hard_scores(4, 8)]:
+        possible = ~np.isneginf(sums(scores, trees))
+        if possible.any():
+            heads, _ = msattn.k_best_trees(scores, 1000, single_root)
+            assert sorted(heads.tolist()) == sorted(trees[possible].tolist())

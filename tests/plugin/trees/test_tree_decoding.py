@@ -154,3 +154,8 @@ def test_a_word_without_a_head():
 
 def test_a_sentence_without_words():
     assert msattn.decode_tree(np.zeros((1, 1))).shape == (0,)
+
+
+def test_equal_scores_give_one_and_the_same_tree():
+    trees = {tuple(msattn.decode_tree(np.zeros((9, 9)))) for _ in range(5)}
+    assert len(trees) == 1 and are_trees(np.array([*trees])).all()
