@@ -23,7 +23,7 @@ from msattn import (
 )
 from msattn.modeling import banded_attention
 from msattn.modeling.received_attention import AttentionRefused
-from tests.tiny_encoders import batch, randomized, tiny_encoder
+from tests.tiny_encoders import randomized, tiny_encoder
 
 # By layer and head: a group of two heads, and heads without a window.
 WINDOWS = [[1, 1, 3, None], [0, 2, None, 2]]
@@ -256,13 +256,3 @@ def test_bad_windows():
 def test_models_without_windows(make, message):
     with pytest.raises(AttentionRefused, match=message):
         set_windows(make(), 3)
-
-
-def test_other_families():
-    for family in ("roberta", "electra", "eurobert", "qwen3"):
-        model = set_windows(model_of(family), 2)
-        found = []
-        for implementation in ("banded", "words"):
-            model.set_attn_implementation(implementation)
-            found.append(states(model, batch(family)))
-        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

@@ -200,15 +200,6 @@ def test_knows_causal_encoders(family):
     assert torch.equal(one[0, 0], other[0, 0]) == model.is_causal == (family in CAUSAL_FAMILIES)
 
 
-def test_device_map(family, stock):
-    _, folder = stock(family)
-    model = MultiScaleForSequenceClassification.from_pretrained(folder, device_map="auto", **SMOOTH)
-    blocks = set(model.multiscale.encoder._no_split_modules or ())
-    assert model._no_split_modules == blocks | {"MultiScaleFusion"}
-    with torch.no_grad():
-        assert model(**batch(family)).logits.shape == (3, 4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "t5", "modernbert"])
 def test_compiles_to_one_graph(family):
@@ -360,13 +351,6 @@ class TestLoadingOptions:
         assert MultiScaleModel.from_pretrained(tmp_path).dtype == torch.bfloat16
         fresh = MultiScaleModel(MultiScaleConfig.from_pretrained(tmp_path))
         assert {weight.dtype for weight in fresh.parameters()} == {torch.float32}
-
-    def test_attention(self, folder):
-        for name in ("eager", "sdpa"):
-            model = MultiScaleForSequenceClassification.from_pretrained(folder, attn_implementation=name)
-            assert model.multiscale.encoder.config._attn_implementation == name
-        model.set_attn_implementation("eager")
-        assert len(model(**batch("roberta"), output_attentions=True).attentions) == 2
 
     def test_shards_and_weights_on_disk(self, folder, tmp_path):
         stock = AutoModelForSequenceClassification.from_pretrained(folder)

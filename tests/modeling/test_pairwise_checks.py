@@ -34,13 +34,6 @@ class PairwiseTester(ModelTester):
     def parts(self, model):
         return [part for part in model.modules() if isinstance(part, pairwise_scores.PairwiseScores)]
 
-    def test_attention_mask_of_another_shape(self):
-        model = self.build()
-        inputs = self.inputs(model.config)
-        inputs["attention_mask"] = inputs["attention_mask"][:, None, None]
-        with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(3, 11\), got \(3, 1, 1, 11\)"):
-            model(**inputs)
-
 
 class ParserTester(PairwiseTester):
     model_class = PairwiseParser
@@ -170,20 +163,6 @@ class ParserTester(PairwiseTester):
         fewer = {name: inputs[name][:, :5] for name in ("heads", "relations")}
         with pytest.raises(ValueError, match="word_index has 6 words, heads 5"):
             model(**{**inputs, **fewer})
-
-    @pytest.mark.slow
-    def test_export_without_a_target(self):
-        """For any number of sentences and pieces, with as many words as in eager mode."""
-        model = self.build()
-        inputs = self.inputs(model.config)
-        del inputs["heads"], inputs["relations"]
-        batch, length = torch.export.Dim("batch", max=64), torch.export.Dim("length", min=2, max=40)
-        shapes = {name: {0: batch, 1: length} for name in inputs}
-        program = torch.export.export(model, (), inputs, dynamic_shapes=shapes, strict=False).module()
-        for given in (inputs, {name: value[:2, :8] for name, value in inputs.items()}):
-            found, expected = program(**given), model(**given)
-            torch.testing.assert_close(found.arc_scores, expected.arc_scores, **TOLERANCE)
-            torch.testing.assert_close(found.relation_logits, expected.relation_logits, **TOLERANCE)
 
     def test_learns_trees_by_heart(self):
         model = self.build(attention_scale=10).train()

@@ -405,15 +405,6 @@ def test_dropout_comes_after_the_sums():
     assert not torch.equal(first.last_hidden_state, second.last_hidden_state)
 
 
-def test_autocast_sums_in_float32():
-    model = build("bert", "received")
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = model(**batch(), output_attentions=True)
-    assert {received.dtype for received in outputs.attentions} == {torch.float32}
-    outputs.attentions[-1].square().sum().backward()
-    assert model.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
-
-
 @pytest.mark.slow
 @pytest.mark.heavy
 def test_compiles_to_one_graph():

@@ -73,13 +73,6 @@ def test_special_tokens_of_a_tokenizer():
     assert torch.equal(head_reach(model, masked).least(0.99), head_reach(model, batches, SPECIAL).least(0.99))
 
 
-def test_a_layer_that_is_used_twice():
-    model = randomized(AutoModel.from_config(tiny_encoder("albert")))
-    windows = fit_windows(model, batches_of("albert"), 0.8, SPECIAL)
-    assert len(windows) == 1
-    set_windows(model, windows, SPECIAL)
-
-
 @pytest.mark.parametrize(
     ("make", "rows"),
     [
