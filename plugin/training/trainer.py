@@ -99,6 +99,15 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         # Some models, such as T5, return further tensors behind the logits.
         return loss, logits[0] if isinstance(logits, tuple) else logits, labels
 
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """
+        As in [`Trainer`], but without a draw from the random numbers of the training.
+
+        A run that resumes from a checkpoint of an epoch's last step does not repeat the evaluation after it.
+        """
+        with torch.random.fork_rng(devices=[]):  # a DataLoader draws on the CPU
+            return super().evaluate(*args, **kwargs)
+
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
         output = super().predict(test_dataset, *args, **kwargs)

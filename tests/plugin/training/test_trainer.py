@@ -120,6 +120,10 @@ def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
     assert output.label_ids.tolist() == [row["labels"] for row in rows]
     assert list(LongestFirstSampler(Dataset.from_list(rows))) == [1, 3, 6, 4, 0, 5, 2]
 
+    state = torch.get_rng_state()
+    trainer.evaluate(Dataset.from_list(rows))
+    assert torch.equal(torch.get_rng_state(), state)  # training goes on as it would without
+
 
 def test_training_batches_are_grouped_by_length(tmp_path):
     model, tokenizer = tiny_relation_extractor()
