@@ -155,22 +155,3 @@ def set_up_logging(args: TrainingArguments) -> None:
         library.set_verbosity(level)
     if not args.should_log:
         datasets.disable_progress_bars()
-
-
-def existing_file(path: str | None, argument: str) -> str | None:
-    """
-    Checks that a file exists.
-
-    Args:
-        path (`str` or `None`): The file; `None` if the argument is not given.
-        argument (`str`): The name of the argument, for the error message.
-
-    Returns:
-        `str` or `None`: `path`.
-
-    Raises:
-        UserError: The file does not exist.
-    """
-    if path is not None and not Path(path).is_file():
-        raise UserError(f"--{argument} {path}: there is no such file.")
-    return path

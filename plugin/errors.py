@@ -28,10 +28,6 @@ class UserError(ValueError):
         super().__init__(shortened(LINE_END.sub(" ", message)))
 
 
-class Terminated(Exception):
-    """The end of a run that was told to stop (SIGTERM), after it has saved a checkpoint."""
-
-
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """
