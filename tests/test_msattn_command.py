@@ -84,8 +84,10 @@ def test_a_task_is_its_script(monkeypatch):
 
 @pytest.mark.parametrize("argv", [["train", "glue"], ["demo"]])
 def test_a_missing_extra_is_one_sentence(argv, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    for name in [name for name in sys.modules if name.startswith(("msattn.scripts", "msattn.metrics", "msattn.demo"))]:
+    for name in ("sklearn", "sklearn.metrics"):
+        monkeypatch.setitem(sys.modules, name, None)
+    rooms = ("msattn.scripts", "msattn.metrics", "msattn.training", "msattn.demo")
+    for name in [name for name in sys.modules if name.startswith(rooms)]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit) as stop:
         main(argv)

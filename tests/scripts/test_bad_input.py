@@ -163,7 +163,7 @@ def test_option(options, expected, demo, tmp_path, complaint):
 
 def test_entities_that_do_not_fit(demo, tmp_path, complaint):
     line = complaint(arguments(demo, tmp_path, "do_train", max_seq_length=6))
-    assert "example 1: the two entities and what lies between need" in line
+    assert "example 1: the two entities and what lies between do not fit in max_length, 6 tokens" in line
 
 
 @pytest.fixture
