@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.metrics import classification_report, confusion_matrix
 from transformers import EvalPrediction
 
+from msattn.errors import extra
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import decide, expected_calibration_error
 from msattn.metrics.relations import score_relations
+
+with extra("train"):
+    from scipy.special import softmax
+    from sklearn.metrics import classification_report, confusion_matrix
 
 
 def temperature_and_threshold(config: Any) -> tuple[float, float | None]:

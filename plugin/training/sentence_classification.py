@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from scipy.special import softmax
-from sklearn.metrics import classification_report
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
@@ -25,13 +23,18 @@ from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
 from msattn.data.relations import relation_labels
 from msattn.data.sentences import read_sentences, to_sentences
-from msattn.errors import UserError
+from msattn.errors import UserError, extra
 from msattn.metrics import write_glue_submission
 from msattn.metrics.sentences import sentence_answers
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import load_hub_dataset, read_splits, split_names
+
+with extra("train"):
+    from scipy.special import softmax
+    from sklearn.metrics import classification_report
+
 
 logger = logging.get_logger(__name__)
 
