@@ -19,7 +19,7 @@ def count_words(word_index: torch.Tensor) -> int:
 
 def word_members(word_index: torch.Tensor, num_words: int | None = None) -> torch.Tensor:
     """
-    Which pieces belong to each word.
+    The pieces of each word, as a matrix.
 
     Args:
         word_index (`torch.LongTensor` of shape `(batch, pieces)`):

@@ -1,4 +1,4 @@
-"""What the page shows of a text: answers of the models, and pictures of them."""
+"""Answers of the models to a text, and pictures of them, for the page."""
 
 from __future__ import annotations
 

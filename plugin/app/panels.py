@@ -23,7 +23,7 @@ logger = logging.get_logger(__name__)
 @dataclass
 class Reading:
     """
-    What a visitor has the page read.
+    The input of a visitor.
 
     Args:
         text (`str`): The text.
@@ -72,7 +72,7 @@ class Panel(NamedTuple):
 
 
 def answered(answer: Callable[[], Mapping[Component, Any]], note: Component) -> Mapping[Component, Any]:
-    """What a function returns; if it fails, the reason in one sentence."""
+    """The result of a function or, if it fails, the reason in one sentence."""
     try:
         return answer()
     except UserError as error:

@@ -138,7 +138,7 @@ def measure_patterns(
     **special: Any,
 ) -> dict[str, torch.Tensor]:
     """
-    What a `Reader` measures for the pattern loss: the distance to each pattern, `(batch, patterns)`.
+    Measures the distance to each pattern, `(batch, patterns)`, as the `Reader` of the pattern loss.
 
     Args:
         query, *inputs, **special: See [`pattern_distances`].

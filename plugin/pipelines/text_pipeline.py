@@ -1,4 +1,4 @@
-"""What the pipelines share: any iterable as input, and blocks of inputs that are batched by length."""
+"""The base of both pipelines: reads any iterable, and batches blocks of inputs by length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What windows cost a classifier: how far its heads look, and its accuracy with windows."""
+"""The cost of windows for a classifier: how far its heads look, and its accuracy with windows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class WindowCost:
     """
-    What the windows of a mass cost.
+    The cost of the windows that keep a share of the attention.
 
     Args:
         mass (`float`): The share of the attention that each head keeps.

@@ -1,4 +1,4 @@
-"""What `run_parsing.py` knows of dependency parsing: labels, warnings, the decoder, the model card."""
+"""Functions of `run_parsing.py`: labels, warnings, the decoder, the model card."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def conllu_texts(
 
 def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
     """
-    What the model card says of a parser.
+    The facts for the model card of a parser.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the parser.

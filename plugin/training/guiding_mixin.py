@@ -274,7 +274,7 @@ class GuidingMixin(AccumulationMixin):
         return loss, outputs, readings
 
     def _real_tokens(self, attention: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """Which of what the model attends to is real, `(batch, tokens)`."""
+        """True at the real places that the model attends to, `(batch, tokens)`."""
         places = (attention.shape[0], attention.shape[-1])
         if mask is None:
             return torch.ones(places, dtype=torch.bool, device=attention.device)
@@ -399,7 +399,7 @@ def _takes_output_attentions(model: nn.Module) -> bool:
 
 
 def _values(reading: Reading) -> torch.Tensor:
-    """What was read, `(batch, maps, values)`."""
+    """The values of a reading, `(batch, maps, values)`."""
     return reading["received"] if "received" in reading.statistics else reading[DISTANCES].unsqueeze(-1)
 
 

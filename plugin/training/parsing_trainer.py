@@ -26,7 +26,7 @@ IGNORED = -100
 
 class ParsedBatch(NamedTuple):
     """
-    What the parser answers to a batch.
+    The parses of a batch.
 
     Args:
         rows (`list[int]`): The numbers of its rows in the dataset.

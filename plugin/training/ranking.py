@@ -1,4 +1,4 @@
-"""What `run_ranking.py` knows of re-ranking: reading candidates, their scores, the model card."""
+"""Functions of `run_ranking.py`: reading candidates, their scores, the model card."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def candidate_scores(data: RankingData, logits: np.ndarray, rows: Iterable[int])
 
 
 def ranking_card(data_args: Any) -> ModelCardFacts:
-    """What the model card says of a re-ranker, whose data have the names of their files."""
+    """The facts for the model card of a re-ranker, whose data have the names of their files."""
     name = Path(str(data_args.train_file)).name
     return ModelCardFacts(
         task_type="text-ranking",

@@ -1,4 +1,4 @@
-"""What `run_re.py` knows of relation extraction: heads, labels, files of predictions, the model card."""
+"""Functions of `run_re.py`: heads, labels, files of predictions, the model card."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def relation_card(
     config: Any, source: str, labels: Sequence[str], negative: str | None, splits: Mapping[str, str]
 ) -> ModelCardFacts:
     """
-    What the model card says of a relation extractor.
+    The facts for the model card of a relation extractor.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the model.
@@ -302,7 +302,7 @@ def _predicted(example: Mapping[str, Any], label: str, probability: float) -> di
 
 
 def _description(config: Any) -> tuple[str, list[str]]:
-    """What a model reads, and the tag of its attention."""
+    """A description of the model, and the tag of its attention."""
     if hasattr(config, "features"):
         if "att" not in config.features:
             return "an encoder whose hidden states of both entities are the features.", []

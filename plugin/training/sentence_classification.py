@@ -1,4 +1,4 @@
-"""What `run_glue.py` knows of sentence classification: heads, labels, files of predictions, the model card."""
+"""Functions of `run_glue.py`: heads, labels, files of predictions, the model card."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def write_sentence_predictions(
 
 def sentence_card(config: PreTrainedConfig, kind: str, source: str, data_args: Any, pairs: bool) -> ModelCardFacts:
     """
-    What the model card says of a sentence classifier.
+    The facts for the model card of a sentence classifier.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the model.

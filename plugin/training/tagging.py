@@ -1,4 +1,4 @@
-"""What `run_tagging.py` knows of tagging: tags, metrics, files of predictions, the model card."""
+"""Functions of `run_tagging.py`: tags, metrics, files of predictions, the model card."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def tagging_card(
     splits: Mapping[str, str],
 ) -> ModelCardFacts:
     """
-    What the model card says of a tagger.
+    The facts for the model card of a tagger.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the model.

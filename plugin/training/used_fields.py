@@ -1,4 +1,4 @@
-"""Which fields of a configuration a model uses."""
+"""The fields of a configuration that a model uses."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def k_best_trees(scores: np.ndarray | torch.Tensor, k: int, single_root: bool = 
 
 def _next_best(scores: np.ndarray, tree: np.ndarray) -> tuple[float, tuple[int, int]]:
     """
-    What the best tree loses if one of its arcs is given up, and the arc for which that is least.
+    The least loss of giving up one arc of the best tree, and that arc.
 
     When the search chose this arc into a set of words, there were others into the same set. One that comes from below
     the arc would close a cycle; of the others the best one takes its place.

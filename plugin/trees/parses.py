@@ -70,7 +70,7 @@ def decoder_of(config: Any) -> str:
 
 
 def temperature_of(config: Any) -> float:
-    """What divides the arc scores of a parser, by its configuration; 1 if it was not calibrated."""
+    """The temperature of the arc scores of a parser; 1 if it was not calibrated."""
     return getattr(config, "calibration_temperature", None) or 1.0
 
 

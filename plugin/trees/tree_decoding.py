@@ -242,7 +242,7 @@ def as_array(scores: Any) -> np.ndarray:
 
 
 def no_tree_error(sentence: str, kind: str, single_root: bool) -> UserError:
-    """What to raise if every tree has an impossible arc."""
+    """The error for scores of which every tree has an impossible arc."""
     roots = " with one root" if single_root else ""
     return UserError(
         f"{sentence} has no {kind}{roots}: each has an arc with the score -inf, or another head than a fixed one; "
