@@ -64,7 +64,8 @@ def train(recipe: dict[str, Any], run: Path, data: str, encoder: str, *flags: st
     """
     run.mkdir(parents=True, exist_ok=True)
     for command in recipe.get("prepare", ()):
-        subprocess.run([sys.executable, *words_of(command, run, data, encoder)], check=True)
+        script, *words = words_of(command, run, data, encoder)
+        subprocess.run([sys.executable, str(HERE.parents[1] / script), *words], check=True)
     words = words_of(recipe["command"], run, data, encoder)
     seeds = recipe.get("seeds", [])
     folders = {seed: run / f"seed-{seed}" for seed in seeds} or {None: run}
