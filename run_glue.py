@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 
 from transformers import (
     AutoModelForSequenceClassification,
@@ -225,9 +224,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
 
     if args.do_train and trainer.is_world_process_zero():
-        source = Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name)
         kind = "fresh" if fresh else "fused" if ours else "plain"
-        facts = sentences.sentence_card(model.config, kind, source, data_args, len(columns) == 2)
+        facts = sentences.sentence_card(model.config, kind, data_args, len(columns) == 2)
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()

@@ -143,16 +143,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             return score_ranking(data[prefix].relevant(), scores)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        development = next((prefix for prefix in scored if prefix != "test"), "")
         patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
-            eval_dataset=encoded.get(development),
+            eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
-            compute_metrics=partial(metrics, development),
+            compute_metrics=partial(metrics, "eval"),
             callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,

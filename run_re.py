@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
@@ -244,8 +243,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
 
     if args.do_train and trainer.is_world_process_zero():
-        source = Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name)
-        facts = relations.relation_card(model.config, source, labels, negative, split_names(data_args))
+        facts = relations.relation_card(model.config, data_args.source, labels, negative, split_names(data_args))
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from transformers import (
     AutoModelForTokenClassification,
@@ -190,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         facts = tagging.tagging_card(
             model.config,
             tokenizer,
-            source=Path(data_args.train_file).name if data_args.train_file else str(data_args.dataset_name),
+            source=data_args.source,
             dataset_config=data_args.dataset_config_name,
             tags=tags,
             config_fields=scratch_card_fields(model.config) if fresh else ["model_type"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ def make_parser(nlp: Language, name: str, model: str, decode: str | None, batch_
     return SpacyParser(parse, batch_size)
 
 
-class SpacyComponent:
+class SpacyComponent(ABC):
     """
     A component of spaCy that reads several documents at once.
 
@@ -84,9 +85,9 @@ class SpacyComponent:
             self.read(group)
             yield from group
 
+    @abstractmethod
     def read(self, docs: Sequence[Doc]) -> None:
         """Adds to documents what the pipeline finds."""
-        raise NotImplementedError
 
 
 class SpacyParser(SpacyComponent):

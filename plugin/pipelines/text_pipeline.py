@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any
@@ -84,11 +85,11 @@ class TextPipeline(ChunkPipeline):
         while block := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):
             yield from self.answers(block, batch_size, preprocess_params, forward_params, postprocess_params)
 
+    @abstractmethod
     def answers(
         self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
     ) -> Iterator:
         """The result of each input, in order."""
-        raise NotImplementedError
 
     def limit(self, max_length: int | None) -> int:
         """The most tokens of an input."""

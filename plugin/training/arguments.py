@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass
@@ -82,3 +83,8 @@ class HubDataArguments(DataArguments):
 
     dataset_name: str | None = field(default=None, metadata={"help": "Name of a dataset on the Hub."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration name of that dataset."})
+
+    @property
+    def source(self) -> str:
+        """The name of the training data, without its folder: a file comes before a dataset, as in the readers."""
+        return Path(self.train_file).name if self.train_file else str(self.dataset_name)

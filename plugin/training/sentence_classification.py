@@ -267,14 +267,13 @@ def write_sentence_predictions(
     print(f"{prefix}\n{report}")
 
 
-def sentence_card(config: PreTrainedConfig, kind: str, source: str, data_args: Any, pairs: bool) -> ModelCardFacts:
+def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bool) -> ModelCardFacts:
     """
     The facts for the model card of a sentence classifier.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the model.
         kind (`str`): `"fused"` (multi-scale fusion and its baselines), `"fresh"` (trained from scratch) or `"plain"`.
-        source (`str`): The name of the training data.
         data_args (`SentenceDataArguments`): Names the data.
         pairs (`bool`): Whether an example has two texts.
     """
@@ -282,7 +281,7 @@ def sentence_card(config: PreTrainedConfig, kind: str, source: str, data_args: A
     if task == "mnli":
         official = "dev" if "dev" in splits else "eval"
         splits |= {official: "validation_matched", f"{official}_mm": "validation_mismatched"}
-    name = f"GLUE {GLUE_TASKS[task].folder}" if task else source
+    name = f"GLUE {GLUE_TASKS[task].folder}" if task else data_args.source
     reads, fields = {
         "fused": ("an encoder with multi-scale fusion self-attention, or a baseline without it,", FUSION_FIELDS),
         "fresh": (f"a model of the family `{config.model_type}`, trained from scratch,", scratch_card_fields(config)),
