@@ -133,7 +133,9 @@ def plot(found: dict[str, list[dict[str, Any]]], path: str) -> None:
         figure.axes[0].set_ylabel("accuracy (test), mean ± standard deviation")
         handles, labels = figure.axes[0].get_legend_handles_labels()
         entries = handles[1:] + handles[:1], labels[1:] + labels[:1]  # in columns of two: a model and its 8 bits
-        figure.legend(*entries, loc="outside lower center", ncols=4, frameon=False, markerscale=0.7)
+        # A figure of one domain has room for one column.
+        columns = min(4, 2 * len(found) - 1)
+        figure.legend(*entries, loc="outside lower center", ncols=columns, frameon=False, markerscale=0.7)
 
 
 def sizes(found: dict[str, list[dict[str, Any]]], name: str) -> str:
