@@ -16,6 +16,7 @@ from msattn import DependencyParsingPipeline, PairwiseParser
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
+from msattn.data.inputs.raw_text import split_text
 from msattn.data.treebanks import treebank_rows
 from msattn.metrics.tree_confidence import tree_calibration
 from msattn.metrics.treebank_scores import score_treebank
@@ -101,6 +102,13 @@ class ParsingDataArguments(DataArguments):
     test_file: str | None = field(
         default=None,
         metadata={"help": "Test sentences, with or without trees. A .txt file has one sentence per line."},
+    )
+    lang: str | None = field(
+        default=None,
+        metadata={"help": "Split the lines of a .txt file into sentences and words, by the rules of a language: en."},
+    )
+    word_tokenizer: str | None = field(
+        default=None, metadata={"help": "Split them by spacy:fr, stanza:fr or udpipe:FILE instead."}
     )
     decode: str = field(
         default="auto",
@@ -230,8 +238,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if corpus:
         parse = DependencyParsingPipeline(trainer.model, tokenizer, device=args.device, max_length=max_length)
         options = [decoder_of(model.config), temperature_of(model.config), max_length, data_args.max_predict_samples]
+        split = partial(split_text, word_tokenizer=data_args.word_tokenizer, lang=data_args.lang)
+        raw = data_args.word_tokenizer or data_args.lang
+        options += [data_args.word_tokenizer, data_args.lang]
         count = predict_stream(
-            islice(treebank_rows(corpus), data_args.max_predict_samples),
+            islice(treebank_rows(corpus, split if raw else None), data_args.max_predict_samples),
             lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
             Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
             key=None if trainer.is_sharded else stream_key(model, corpus, *options),

@@ -15,7 +15,9 @@ from bench_multiscale import markdown
 from udtools.udeval import evaluate, load_conllu
 
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.inputs.word_rules import language_of, sentence_words, word_spans
+from msattn.data.files.conllu_lines import conllu_lines_of_text, with_tree
+from msattn.data.files.text_lines import text_lines
+from msattn.data.inputs.raw_text import Word, split_text
 
 PARAGRAPHS = ("# newpar", "# newdoc")
 
@@ -23,26 +25,23 @@ PARAGRAPHS = ("# newpar", "# newdoc")
 def raw_text(path: str) -> str:
     """The text of a treebank."""
     text = ""
-    for _, _, lines in conllu_sentences(path):
+    for _, _, lines in conllu_sentences(text_lines(path, newline="")):
         (own,) = (line[9:].rstrip("\r\n") for line in lines if line.startswith("# text = "))
         text += ("\n\n" if any(line.startswith(PARAGRAPHS) for line in lines) else " " if text else "") + own
     return text
 
 
-def flat_trees(text: str, sentences: list[list[tuple[int, int]]]) -> str:
+def flat_trees(sentences: list[list[Word]]) -> str:
     """CoNLL-U with a tree of no meaning, which the evaluation asks for."""
-    rows = []
+    trees = []
     for words in sentences:
-        for number, (start, end) in enumerate(words, start=1):
-            head, relation = (0, "root") if number == 1 else (1, "dep")
-            rows.append(f"{number}\t{text[start:end]}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_")
-        rows.append("")
-    return "\n".join(rows) + "\n"
+        heads, relations = [0] + [1] * (len(words) - 1), ["root"] + ["dep"] * (len(words) - 1)
+        trees.append(with_tree(conllu_lines_of_text([word.columns for word in words]), heads, relations))
+    return "".join(trees)
 
 
 def scores(path: str, lang: str) -> list[str]:
-    text, language = raw_text(path), language_of(None if lang == "any" else lang)
-    found = flat_trees(text, sentence_words(text, word_spans(text, language)))
+    found = flat_trees(split_text(raw_text(path), lang=None if lang == "any" else lang))
     # No enhanced graphs are scored.
     gold = load_conllu(io.StringIO("".join(_basic(path))), path, {})
     result = evaluate(gold, load_conllu(io.StringIO(found), "the split text", {}))
@@ -53,7 +52,7 @@ def scores(path: str, lang: str) -> list[str]:
 def _basic(path: str) -> list[str]:
     """The lines of a treebank without enhanced graphs and empty nodes."""
     lines = []
-    for _, _, sentence in conllu_sentences(path):
+    for _, _, sentence in conllu_sentences(text_lines(path, newline="")):
         for line in sentence:
             cells = line.rstrip("\r\n").split("\t")
             if len(cells) == 10 and "." not in cells[0]:

@@ -25,13 +25,14 @@ from transformers.utils import logging
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.command_line import named, parse_arguments, user_mistakes
 from msattn.data.files.checked_text import filled_text
-from msattn.data.files.conllu import conllu_sentences, is_conllu, refuse_conllu_row
+from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import query_rows
 from msattn.data.sentences import text_columns
+from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, shown
 from msattn.loading import Trained, load_trained
 from msattn.streaming import predict_stream, stream_key
@@ -64,6 +65,10 @@ class PredictArguments:
     )
     device: str = field(default="cpu", metadata={"help": "Where the model runs, such as cuda:0."})
     lang: str | None = field(default=None, metadata={"help": "Parser: language of the rules for words, such as en."})
+    word_tokenizer: str | None = field(
+        default=None,
+        metadata={"help": "Parser: splits texts into words, instead of the rules: spacy:fr, stanza:fr, udpipe:FILE."},
+    )
     entities: str | None = field(
         default=None, metadata={"help": "Relations: a checkpoint that finds the entities of plain texts."}
     )
@@ -89,7 +94,7 @@ def main(argv: list[str]) -> None:
     _check(args, state.num_processes)
     trained = load_trained(args.model)
     task = TASKS[trained.auto_class]
-    for option, of in (("lang", _trees), ("entities", _relations)):
+    for option, of in (("lang", _trees), ("word_tokenizer", _trees), ("entities", _relations)):
         if getattr(args, option) is not None and task is not of:
             raise UserError(f"--{option}: {args.model} is a {type(trained.model).__name__}, which has no use for it.")
     with user_mistakes():
@@ -143,12 +148,13 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
 
 
 def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    parse = _pipeline("dependency-parsing", trained, **({} if args.lang is None else {"lang": args.lang}))
+    asked = {"lang": args.lang, "word_tokenizer": args.word_tokenizer}
+    options = {name: value for name, value in asked.items() if value is not None}
+    if is_conllu(args.file) and options:
+        raise UserError(f"--{[*options][0]} splits texts into words, and the words of {args.file} are given.")
+    parse = _pipeline("dependency-parsing", trained, **options)
     if is_conllu(args.file):
-        if args.lang is not None:
-            raise UserError(f"--lang splits texts into words, and the words of {args.file} are given.")
-        sentences = ({"words": sentence.words, "lines": sentence.lines} for sentence in conllu_sentences(args.file))
-        return sentences, lambda block: parse.complete(block, batch_size=args.batch_size)
+        return rows_to_parse(args.file), lambda block: parse.complete(block, batch_size=args.batch_size)
 
     def answer(numbered: list[tuple[int, Located]]) -> list[str]:
         items = [item if isinstance(item, str) else {"words": _words(where, item)} for _, (where, item) in numbered]

@@ -101,7 +101,7 @@ def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Located:
     column = tag_column or CONLLU_TAGS[0]
     if column not in CONLLU_TAGS:
         raise UserError(f"{os.fspath(path)}: the tags of CoNLL-U are {' or '.join(CONLLU_TAGS)}, not {column!r}.")
-    for where, tokens, _ in conllu_sentences(path):
+    for where, tokens, _ in conllu_sentences(text_lines(path, newline="")):
         words = [token.cells for token in tokens if not token.end]
         yield where, {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
 

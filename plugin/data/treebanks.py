@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import ConlluToken, conllu_sentences, refuse_conllu_row
-from msattn.data.files.conllu_lines import conllu_lines
+from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text
 from msattn.data.files.text_lines import text_lines
+from msattn.data.inputs.raw_text import Word
 from msattn.errors import UserError, shown
 
 FEATURES = Features(
@@ -27,6 +28,8 @@ FEATURES = Features(
 TREE_COLUMNS = ["heads", "relations"]
 # The head of a word where the file has "_".
 UNKNOWN = -1
+# The words of each sentence of a text.
+TextSplitter = Callable[[str], list[list[Word]]]
 
 
 def read_treebank(path: str | os.PathLike) -> Dataset:
@@ -52,12 +55,15 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
     return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
 
 
-def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+def treebank_rows(path: str | os.PathLike, split: TextSplitter | None = None) -> Iterator[dict[str, Any]]:
     """
     Reads the sentences of a treebank one by one.
 
     Args:
         path (`str` or `os.PathLike`): As for [`read_treebank`].
+        split (`Callable`, *optional*):
+            What splits the lines of a `.txt` file into sentences and words, such as
+            [`~msattn.data.inputs.raw_text.split_text`]. Default: each is a sentence with spaces between its words.
 
     Yields:
         `dict[str, Any]`: The columns of [`read_treebank`]; plain sentences have no `heads` and `relations`.
@@ -65,7 +71,26 @@ def treebank_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     Raises:
         UserError: As for [`read_treebank`], when the reading comes to the line.
     """
-    return _text_rows(path) if is_text_file(path) else _conllu_rows(path)
+    if not is_text_file(path):
+        return _conllu_rows(path)
+    return _sentence_rows(path) if split is None else _text_rows(path, split)
+
+
+def rows_to_parse(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    """
+    Reads the sentences of a CoNLL-U file for a parser, which completes those whose words have heads in part.
+
+    Args:
+        path (`str` or `os.PathLike`): The file.
+
+    Yields:
+        `dict[str, Any]`: As [`treebank_rows`]; `heads` and `relations` only of sentences in which some words, and not
+        all, have a head. Whole trees may be any, as they are replaced.
+
+    Raises:
+        UserError: As for [`treebank_rows`].
+    """
+    return _conllu_rows(path, whole=False)
 
 
 def has_trees(path: str | os.PathLike) -> bool:
@@ -87,10 +112,18 @@ def _is_known(heads: Sequence[int] | None) -> bool:
 
 def is_text_file(path: str | os.PathLike) -> bool:
     """Returns true if a file is named `.txt` or `.txt.gz`: it holds plain sentences."""
-    return os.fspath(path).removesuffix(".gz").endswith(".txt")
+    return os.fspath(path).lower().removesuffix(".gz").endswith(".txt")
 
 
-def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+def _text_rows(path: str | os.PathLike, split: TextSplitter) -> Iterator[dict[str, Any]]:
+    for number, (where, line) in enumerate(text_lines(path), start=1):
+        refuse_conllu_row(line, where)
+        for place, words in enumerate(split(line.strip()), start=1):
+            lines = conllu_lines_of_text([word.columns for word in words], f"{number}-{place}")
+            yield {"words": [word.text for word in words], "lines": lines, "where": where}
+
+
+def _sentence_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
     for number, (where, line) in enumerate(text_lines(path), start=1):
         refuse_conllu_row(line, where)
         # Splits at the white space of the format only: a no-break space may be part of a word.
@@ -99,16 +132,13 @@ def _text_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
             yield {"words": words, "lines": conllu_lines(words, number), "where": where}
 
 
-def _conllu_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    for _, tokens, lines in conllu_sentences(path):
+def _conllu_rows(path: str | os.PathLike, whole: bool = True) -> Iterator[dict[str, Any]]:
+    for _, tokens, lines in conllu_sentences(text_lines(path, newline="")):
         words = [token for token in tokens if not token.end]
-        yield {
-            "words": [word.cells["form"] for word in words],
-            "heads": _heads(words),
-            "relations": [word.cells["deprel"] for word in words],
-            "lines": lines,
-            "where": words[0].where,
-        }
+        row = {"words": [word.cells["form"] for word in words], "lines": lines, "where": words[0].where}
+        if whole or len({word.cells["head"] == "_" for word in words}) > 1:
+            row |= {"heads": _heads(words), "relations": [word.cells["deprel"] for word in words]}
+        yield row
 
 
 def _heads(words: Sequence[ConlluToken]) -> list[int]:

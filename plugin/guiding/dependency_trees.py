@@ -9,6 +9,7 @@ import numpy as np
 from transformers.utils.logging import tqdm
 
 from msattn.data.files.conllu import conllu_sentences
+from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
 
 # The tokens of a sentence, and its edges as pairs of token indices.
@@ -28,7 +29,7 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
     Raises:
         UserError: The file cannot be read or is not CoNLL-U, or a head is not a word of its sentence.
     """
-    for end, sentence, _ in conllu_sentences(path):
+    for end, sentence, _ in conllu_sentences(text_lines(path, newline="")):
         words: list[str] = []
         tokens: list[str] = []
         owners: list[int] = []

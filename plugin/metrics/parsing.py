@@ -18,21 +18,23 @@ CONTENT_RELATIONS = frozenset(
     "conj fixed flat compound list parataxis orphan goeswith reparandum root dep".split()
 )
 PUNCTUATION = "punct"
+# A relation that is not known.
+UNNAMED = "_"
 
 
 def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict[str, float]:
     """
     Attachment scores of trees over given words, as in the evaluation of the CoNLL 2018 shared task.
 
-    All words count whose gold head is known, punctuation included. Relation subtypes are ignored: `acl:relcl` is
-    scored as `acl`.
+    All words count whose gold head is known, punctuation included; in scores of relations, those whose gold relation
+    is known, too, which is not `_`. Relation subtypes are ignored: `acl:relcl` is scored as `acl`.
 
     Args:
         predictions (`Sequence[Tree]`): The predicted heads (from 1; 0 for the root) and relations of each sentence.
-        references (`Sequence[Tree]`): The gold heads, below 0 if unknown, and relations.
+        references (`Sequence[Tree]`): The gold heads, below 0 if unknown, and relations, `_` if unknown.
 
     Returns:
-        `dict[str, float]`: The scores, in percent:
+        `dict[str, float]`: The scores, in percent; 0 without a word that counts:
 
         - `uas` (unlabelled attachment score): words with the correct head.
         - `las` (labelled attachment score): words with the correct head and relation.
@@ -62,18 +64,25 @@ def score_trees(predictions: Sequence[Tree], references: Sequence[Tree]) -> dict
     same_head, same_relation = heads == true_heads, relations == true_relations
     correct = same_head & same_relation
     content, true_content = (np.isin(names, [*CONTENT_RELATIONS]) for names in (relations, true_relations))
+    named = true_relations != UNNAMED
+    words = true_relations != PUNCTUATION
     scores = {
         "uas": same_head.mean(),
-        "las": correct.mean(),
-        "clas": 2 * (correct & true_content).sum() / max(1, content.sum() + true_content.sum()),
-        "label_accuracy": same_relation.mean(),
+        "las": _share(correct, named),
+        "clas": 2 * (correct & true_content).sum() / max(1, (content & named).sum() + true_content.sum()),
+        "label_accuracy": _share(same_relation, named),
         "root_accuracy": np.mean([np.array_equal(root, true) for root, true in rooted]) if rooted else 0.0,
-        "las_subtypes": (same_head & (whole == true_whole)).mean(),
+        "las_subtypes": _share(same_head & (whole == true_whole), named),
+        "uas_no_punct": _share(same_head, words),
+        "las_no_punct": _share(correct, named & words),
+        "label_accuracy_no_punct": _share(same_relation, named & words),
     }
-    words = true_relations != PUNCTUATION
-    for name, hits in (("uas", same_head), ("las", correct), ("label_accuracy", same_relation)):
-        scores[f"{name}_no_punct"] = hits[words].mean() if words.any() else 0.0
     return {name: 100 * float(score) for name, score in scores.items()}
+
+
+def _share(hits: np.ndarray, counted: np.ndarray) -> float:
+    """The share of hits among what is counted; 0 if nothing is."""
+    return hits[counted].mean() if counted.any() else 0.0
 
 
 def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:

@@ -72,7 +72,7 @@ class DependencyParsingPipeline(TextPipeline):
         k: int | None = None,
         marginals: bool | None = None,
         fixed: Mapping[int, int] | None = None,
-        word_tokenizer: Callable[[str], Any] | None = None,
+        word_tokenizer: Callable[[str], Any] | str | None = None,
         lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         refuse_others("decode", decode, DECODERS)
@@ -93,12 +93,14 @@ class DependencyParsingPipeline(TextPipeline):
                 The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
                 heads to be expected (`"mbr"`, or `"mbr_eisner"` without crossing arcs), or the best head of each word,
                 which may be no tree (`"greedy"`).
-            word_tokenizer (`Callable`, *optional*):
+            word_tokenizer (`Callable` or `str`, *optional*):
                 What splits texts into words and sentences: a `Language` of spaCy, a pipeline of Stanza, the `process`
                 of UDPipe, or any callable that returns words or lists of words; see
-                [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Default: our own rules.
+                [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Or `"spacy:fr"`, `"stanza:fr"`,
+                `"udpipe:FILE"`. Default: our own rules.
             lang (`str`, *optional*):
-                The language of our rules, such as `"en"`, which takes "don't" as two words. Default: rules for all.
+                The language of our rules, such as `"en"`, which takes "don't" as two words. Default: rules for all,
+                which split no contraction.
             max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
@@ -119,9 +121,9 @@ class DependencyParsingPipeline(TextPipeline):
             and `score`, how probable both are by the scores of the arcs into the word. A parser that tags adds `upos`,
             `xpos`, `feats` and `lemma`, or some of them, as they are in CoNLL-U. With `marginals`, there is also
             `marginal`, how probable the head is over all trees. In a text, also `start` and `end`, its characters
-            `[start, end)`, and `space_after`, the white space behind it. The words of a multi-word token of the
-            `word_tokenizer` have those of the token, and its form as `token`. Probabilities are calibrated by
-            `config.calibration_temperature`.
+            `[start, end)`, and `space_after`, the white space behind it; of the first word `space_before`, if there is
+            some. The words of a multi-word token such as "don't" have those of the token, and its form as `token`.
+            Probabilities are calibrated by `config.calibration_temperature`.
 
             With `k`, a sentence is a list of `{"words": list[dict], "probability": float}`, best first; the
             probability is that of the heads.
@@ -282,26 +284,36 @@ class DependencyParsingPipeline(TextPipeline):
             }
             if marginals is not None:
                 entry["marginal"] = float(marginals[number])
-            if word.end:
-                entry |= {"start": word.start, "end": word.end, "space_after": word.space_after}
-            if word.token is not None:
-                entry["token"] = word.token
-            result.append(entry)
+            result.append(entry | word.columns if word.end else entry)
         return result
 
     def complete(self, sentences: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[str]:
         """
         Parses sentences of CoNLL-U, and puts their trees and tags into their lines.
 
+        A tree that is known in part is completed: those of its words that have a head and a relation keep them. One
+        that is known as a whole is replaced.
+
         Args:
-            sentences (`Sequence[Mapping]`): Each has `words` and `lines`, as [`~msattn.data.read_treebank`] returns.
+            sentences (`Sequence[Mapping]`):
+                Each has `words` and `lines`, and may have `heads` and `relations`, as [`~msattn.data.read_treebank`]
+                returns.
             **kwargs: As for [`__call__`], such as `batch_size`.
 
         Returns:
             `list[str]`: The lines of each sentence as one string.
         """
-        trees = self([{"words": sentence["words"]} for sentence in sentences], **kwargs)
-        return [_with_tree(sentence["lines"], tree) for sentence, tree in zip(sentences, trees, strict=True)]
+        known = [_known_heads(sentence) for sentence in sentences]
+        unknown = [row for row, heads in zip(sentences, known, strict=True) if not heads]
+        trees = iter(self([{"words": sentence["words"]} for sentence in unknown], **kwargs))
+        written = []
+        for sentence, heads in zip(sentences, known, strict=True):
+            tree = self({"words": sentence["words"]}, fixed=heads, **kwargs) if heads else next(trees)
+            for number in heads:
+                if (relation := sentence["relations"][number - 1]) != "_":
+                    tree[number - 1]["relation"] = relation
+            written.append(_with_tree(sentence["lines"], tree))
+        return written
 
     @staticmethod
     def to_conllu(sentences: Sequence, name: str = "") -> str:
@@ -343,6 +355,12 @@ class DependencyParsingPipeline(TextPipeline):
         return [_displacy(words) for _, words in named_sentences(sentences)]
 
 
+def _known_heads(sentence: Mapping[str, Any]) -> dict[int, int]:
+    """The heads of a sentence that is annotated in part, by dependent."""
+    heads = sentence.get("heads") or []
+    return {number: head for number, head in enumerate(heads, 1) if head >= 0} if -1 in heads else {}
+
+
 def _conllu_lines(words: Sequence[Mapping[str, Any]], name: str) -> list[str]:
     return conllu_lines([word["word"] for word in words], name)
 
@@ -377,6 +395,6 @@ def _words(inputs: Any) -> list[Word]:
         raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {shown(inputs)}.')
     for word in words:
         refuse_surrogates(word)
-        if len(f"{word}|".splitlines()) > 1 or not word or "\t" in word:
+        if not word or not {*word}.isdisjoint("\t\r\n"):
             raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {shown(word)} is none.")
     return [Word(word) for word in words]

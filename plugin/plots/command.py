@@ -128,6 +128,7 @@ def doubt(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--sure", type=float, default=0.95, help="fill in arcs at least so probable (default: 0.95)")
     parser.add_argument("--similarity", type=float, default=0.5, help="most words that two sentences share, 0 to 1")
     parser.add_argument("--lang", help="language of the rules that split raw text, such as en")
+    parser.add_argument("--word_tokenizer", help="splits raw text in their place: spacy:fr, stanza:fr, udpipe:FILE")
     args = vars(parser.parse_args(argv))
     with user_mistakes():
         print(write_doubtful(**args))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from datasets import Dataset
 from transformers import Pipeline, pipeline
 from transformers.utils import logging
 
-from msattn.data.files.conllu_lines import conllu_lines_of_text, with_tree
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.conllu_lines import TAG_CELLS, tag_columns, with_tree
 from msattn.data.inputs.raw_text import split_text
-from msattn.data.treebanks import UNKNOWN, is_text_file, read_treebank
+from msattn.data.treebanks import UNKNOWN, is_text_file, read_treebank, treebank_rows
 from msattn.errors import UserError
 from msattn.plots.style import check_suffix
 
@@ -49,6 +50,7 @@ def write_doubtful(
     sure: float = 0.95,
     similarity: float = 0.5,
     lang: str | None = None,
+    word_tokenizer: str | None = None,
 ) -> str:
     """
     Writes the sentences that a parser is least sure of, with its sure arcs, for annotation.
@@ -62,6 +64,7 @@ def write_doubtful(
         top, by, similarity: As in [`most_doubtful`].
         sure (`float`, *optional*, defaults to 0.95): As in [`annotation`].
         lang (`str`, *optional*): Language of the rules that split raw text, such as `"en"`.
+        word_tokenizer (`str`, *optional*): What splits raw text in their place, such as `"stanza:fr"`.
 
     Returns:
         `str`: How many sentences and words were written.
@@ -70,7 +73,9 @@ def write_doubtful(
         UserError: The model is no parser, or there is no sentence without heads.
     """
     check_suffix(output, ".conllu")
-    sentences = [*(_text_sentences(file, lang) if is_text_file(file) else _open_sentences(file))]
+    split = partial(split_text, word_tokenizer=word_tokenizer, lang=lang)
+    rows = treebank_rows(file, split) if is_text_file(file) else _open_rows(file)
+    sentences = [(row["words"], row["lines"]) for row in rows]
     if not sentences:
         raise UserError(f"{file}: there is no sentence without heads to annotate.")
     found = doubts(pipeline("dependency-parsing", model=model), [words for words, _ in sentences])
@@ -147,7 +152,8 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
             A word has its head and relation if its `marginal` and its `score` are at least this, and `_` otherwise.
 
     Returns:
-        `str`: The comments, `# tree_probability` and `# expected_errors`, the words and an empty line.
+        `str`: The comments, `# tree_probability` and `# expected_errors`, the words and an empty line. Empty columns
+        that the parser tags are filled in, too.
     """
     rows = [place for place, line in enumerate(lines) if "\t" in line and not line.startswith("#")]
     comments = [*takewhile(lambda line: line.startswith("#"), reversed(lines[: rows[0]]))][::-1]
@@ -156,7 +162,12 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
         (str(word["head"]), word["relation"]) if min(word["marginal"], word["score"]) >= sure else ("_", "_")
         for word in doubt.words
     ]
-    tree = with_tree(lines[rows[0] : rows[-1] + 1], *zip(*trees, strict=True))
+    own = lines[rows[0] : rows[-1] + 1]
+    tags = {
+        name: [word[name] if cell == "_" else cell for word, cell in zip(doubt.words, cells, strict=True)]
+        for name, cells in tag_columns(own, [name for name in TAG_CELLS if name in doubt.words[0]]).items()
+    }
+    tree = with_tree(own, *zip(*trees, strict=True), **tags)
     found = f"{FOUND[0]}{doubt.probability:.4g}\n{FOUND[1]}{doubt.errors:.4g}\n"
     return "".join(comments) + found + tree.rstrip("\r\n") + "\n\n"
 
@@ -165,20 +176,11 @@ def _doubt(tree: Mapping[str, Any]) -> Doubt:
     return Doubt(tree["words"], tree["probability"], sum(1 - word["marginal"] for word in tree["words"]))
 
 
-def _text_sentences(path: str, lang: str | None) -> Iterator[tuple[list[str], list[str]]]:
-    """The words and the CoNLL-U lines of each sentence of raw text, whose lines are texts of their own."""
-    for number, (_, text) in enumerate(text_lines(path), start=1):
-        for place, words in enumerate(split_text(text.strip(), lang=lang), start=1):
-            columns = [{"word": word.text, "start": word.start, "space_after": word.space_after} for word in words]
-            yield [word.text for word in words], conllu_lines_of_text(columns, f"{number}-{place}")
-
-
-def _open_sentences(path: str) -> Iterator[tuple[list[str], list[str]]]:
-    """The words and the lines of each sentence of a treebank that has no head yet."""
+def _open_rows(path: str) -> Dataset:
+    """The sentences of a treebank that have no head yet."""
     treebank = read_treebank(path)
     heads = treebank["heads"] if "heads" in treebank.column_names else [[UNKNOWN]] * len(treebank)
     rows = [row for row, own in enumerate(heads) if max(own) == UNKNOWN]
     if len(rows) < len(treebank):
         logger.warning(f"{path}: {len(treebank) - len(rows)} sentences with heads are left out.")
-    for row in treebank.select(rows):
-        yield row["words"], row["lines"]
+    return treebank.select(rows)

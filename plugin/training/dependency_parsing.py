@@ -100,16 +100,18 @@ def parser_labels(
         `tuple[list[str], dict[str, list[str]]]`: The relations, and the labels of words by column.
 
     Raises:
-        UserError: A column is empty throughout the training data; or there are none, and the checkpoint is no parser
-            or does not tag a column.
+        UserError: DEPREL or a tagged column is empty throughout the training data; or there are none, and the
+            checkpoint is no parser or does not tag a column.
     """
     known = getattr(config, "word_tags", None) or {}
     names = [*known] if asked is None else asked
     if treebank is not None:
         columns = zip(treebank["heads"], treebank["relations"], strict=True)
         relations = {name for sentence in columns for name in _known_relations(*sentence)}
-        files = dict.fromkeys(where.rpartition(":")[0] for where in treebank["where"])
-        return sorted(relations), learn_labels(treebank["lines"], names, " + ".join(files))
+        files = " + ".join(dict.fromkeys(where.rpartition(":")[0] for where in treebank["where"]))
+        if not relations:
+            raise UserError(f"{files}: no word has a relation; the column DEPREL is _ throughout.")
+        return sorted(relations), learn_labels(treebank["lines"], names, files)
     if not (config.architectures or [""])[0].endswith("PairwiseParser"):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
     if unknown := [name for name in names if name not in known]:
@@ -145,6 +147,11 @@ def check_treebank(prefix: str, treebank: Dataset, windows: Dataset, labels: Seq
         logger.warning(
             f"{prefix}: {len(partial)} of {len(sentences)} sentences, the first at {partial[0]}, have words without a "
             f"head. These {sum(missing)} of {len(missing)} words have no loss, and do not count in scores."
+        )
+    if bare := [where for heads, names, where in sentences if len(_known_relations(heads, names)) < _known(heads)]:
+        logger.warning(
+            f"{prefix}: {len(bare)} of {len(sentences)} sentences, the first at {bare[0]}, have words with a head and "
+            "without a relation (_), which has no loss and no score."
         )
     known = set(labels)
     unknown = [
@@ -228,8 +235,12 @@ def _file_names(files: str | Sequence[str]) -> str:
     return " + ".join(Path(path).name for path in ([files] if isinstance(files, str) else files))
 
 
+def _known(heads: Sequence[int]) -> int:
+    return sum(head >= 0 for head in heads)
+
+
 def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str]:
-    return [name for head, name in zip(heads, relations, strict=True) if head >= 0]
+    return [name for head, name in zip(heads, relations, strict=True) if head >= 0 and name != "_"]
 
 
 def _usage(name: str) -> str:

@@ -217,9 +217,32 @@ def test_a_tokenizer_of_another_model_is_refused(checkpoints, tmp_path):
         main([str(tmp_path / "classes"), str(tmp_path / "none.txt")])
 
 
-def test_the_language_of_given_words_is_refused(predict):
-    with pytest.raises(UserError, match=r"--lang splits texts into words, and the words of .*input\.conllu are given"):
-        predict("parser", CONLLU, "--lang", "en", suffix="conllu")
+@pytest.mark.parametrize("option", [("--lang", "en"), ("--word_tokenizer", "spacy:en")])
+def test_what_splits_given_words_is_refused(predict, option):
+    with pytest.raises(
+        UserError, match=rf"{option[0]} splits texts into words, and the words of .*\.conllu are given"
+    ):
+        predict("parser", CONLLU, *option, suffix="conllu")
+
+
+def test_a_half_annotated_file_is_completed(predict):
+    rows = [
+        f"{number}\tw\t_\t_\t_\t_\t{head}\t{name}\t_\t_"
+        for number, head, name in ((1, "_", "_"), (2, "3", "mine"), (3, "_", "_"), (4, "2", "_"))
+    ]
+    whole = "1\tdog\t_\t_\t_\t_\t0\tmine\t_\t_\n2\tcat\t_\t_\t_\t_\t0\tmine\t_\t_"
+    written = predict("parser", "\n".join(rows) + "\n\n" + whole + "\n\n", suffix="conllu")
+    cells = [line.split("\t") for line in written.split("\n") if line]
+    assert [cells[1][6:8], cells[3][6]] == [["3", "mine"], "2"] and cells[3][7] in ("root", "nsubj", "dep")
+    assert "_" not in (cells[0][6], cells[2][6]) and "mine" not in [row[7] for row in cells[4:]]
+
+
+def test_raw_text_is_split_by_a_named_tokenizer(predict):
+    pytest.importorskip("spacy")
+    written = predict("parser", "don't stop\n", "--word_tokenizer", "spacy:en")
+    assert [line.split("\t")[1] for line in written.split("\n") if "\t" in line] == ["do", "n't", "stop"]
+    with_ranges = predict("parser", "don't stop\n", "--lang", "en")
+    assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 
 
 def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path):

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import pipeline
 
 import run_parsing
-from msattn import DependencyParsingPipeline
+from msattn import DependencyParsingPipeline, PairwiseParser, UserError
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
@@ -116,6 +116,20 @@ def without_heads(text: str, hidden: str) -> str:
         if len(cells) > 7 and cells[7] == hidden:
             cells[6:8] = "_", "_"
     return "".join("\t".join(cells) for cells in lines)
+
+
+def test_a_head_without_a_relation_teaches_the_head(run, write, tmp_path, caplog):
+    blank = "\t_\t_\t_\t_\t"
+    rows = [f"1\tdog{blank}2\t{name}\t_\t_\n2\tsleeps{blank}0\troot\t_\t_\n\n" for name in ("_", "nsubj")]
+    path = write("bare.conllu", "".join(rows))
+    options = {"max_steps": 2, "train_file": path, "validation_file": path}
+    results = run("do_train", "do_eval", objective="head_select", **options)
+    assert PairwiseParser.from_pretrained(tmp_path / "out").config.label2id == {"nsubj": 0, "root": 1}
+    assert "train: 1 of 2 sentences, the first at " in caplog.text and "no loss and no score" in caplog.text
+    assert "relation that the parser does not know" not in caplog.text and results["eval_las"] * 3 % 100 < 0.1
+    empty = write("empty.conllu", "1\tdog\t_\t_\t_\t_\t0\t_\t_\t_\n\n")
+    with pytest.raises(UserError, match="empty.conllu: no word has a relation; the column DEPREL is _ throughout"):
+        run("do_train", train_file=empty)
 
 
 def test_partial_trees_teach_what_they_have(run, write, tmp_path, caplog):

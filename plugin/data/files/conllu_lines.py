@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 # White space in MISC, as UDPipe writes it.
 ESCAPES = {" ": "\\s", "\t": "\\t", "\r": "\\r", "\n": "\\n", "|": "\\p", "\\": "\\\\"}
-# Where Python, or the format, ends a line.
-LINE_END = re.compile("[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # The columns that a tagger writes, and their places.
 TAG_CELLS = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5}
 
@@ -30,20 +27,20 @@ def conllu_lines_of_text(words: Sequence[Mapping[str, Any]], sent_id: str | int 
     """
     CoNLL-U lines of a sentence of a text.
 
-    `# text` is the text to the letter, but for a line end, which is a space there. MISC has the spaces after a word.
+    `# text` is the text, with one space where it has white space. MISC has the spaces around a word.
 
     Args:
         words (`Sequence[Mapping]`):
-            Each has `word`, `start` and `space_after`. A word of a multi-word token has those of the token, and its
-            form as `token`.
+            Each has `word`, `start`, `space_after` and, at the start of a text, `space_before`. A word of a multi-word
+            token has those of the token, and its form as `token`.
         sent_id (`str` or `int`, *optional*): The name of the sentence.
     """
     rows, text = [], ""
     for _, group in groupby(enumerate(words, 1), key=lambda entry: ("token" in entry[1], entry[1]["start"])):
         numbered = list(group)
         first, word = numbered[0]
-        form, misc = word.get("token", word["word"]), _misc(word["space_after"])
-        text += form + word["space_after"]
+        form, misc = word.get("token", word["word"]), _misc(word["space_after"], word.get("space_before", ""))
+        text += form + " " * _is_space(word["space_after"])
         if "token" in word:
             rows.append(_row(f"{first}-{numbered[-1][0]}", form, misc))
             misc = "_"
@@ -100,11 +97,20 @@ def _row(number: int | str, form: str, misc: str = "_") -> str:
 
 
 def _comments(text: str, sent_id: str | int | None) -> list[str]:
-    comments = [f"# text = {LINE_END.sub(' ', text)}\n"]
+    comments = [f"# text = {text}\n"]
     return comments if sent_id is None else [f"# sent_id = {sent_id}\n", *comments]
 
 
-def _misc(space: str) -> str:
-    if space in ("", " "):
-        return "_" if space else "SpaceAfter=No"
-    return "SpacesAfter=" + "".join(ESCAPES.get(sign, sign) for sign in space)
+def _is_space(space: str) -> bool:
+    """Whether there is white space, and not only signs without a width."""
+    return space != "" and any(sign.isspace() for sign in space)
+
+
+def _misc(after: str, before: str) -> str:
+    entries = {
+        "SpaceAfter": "" if _is_space(after) else "No",
+        "SpacesAfter": "" if after == " " else after,
+        "SpacesBefore": before,
+    }
+    found = [f"{name}={''.join(ESCAPES.get(sign, sign) for sign in each)}" for name, each in entries.items() if each]
+    return "|".join(found) or "_"

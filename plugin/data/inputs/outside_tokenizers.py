@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from msattn.data.inputs.word_rules import sentence_words
+from msattn.data.files.conllu import conllu_sentences
+from msattn.data.inputs.word_rules import SPACES, sentence_words
 from msattn.errors import UserError
 
-_LETTER = re.compile(r"\S")
 # A word and its span in the text.
 PlacedWord = tuple[str, int, int]
+
+
+@cache
+def named_tokenizer(name: str) -> Callable[[str], Any]:
+    """
+    A tokenizer of spaCy, Stanza or UDPipe.
+
+    Args:
+        name (`str`):
+            `"spacy:fr"` (the rules of a language) or `"spacy:fr_core_news_sm"` (a model), `"stanza:fr"`, or
+            `"udpipe:FILE"` (a model of UDPipe 1). Stanza and UDPipe also find the words of contractions.
+
+    Raises:
+        UserError: There is no such tokenizer.
+        ImportError: Its package is not installed.
+    """
+    kind, _, what = name.partition(":")
+    if kind not in _MAKERS or not what:
+        raise UserError(f"word_tokenizer {name!r}: give spacy:fr, spacy:fr_core_news_sm, stanza:fr or udpipe:FILE.")
+    package, make = _MAKERS[kind]
+    try:
+        module = import_module(package)
+    except ImportError:
+        raise ImportError(f"word_tokenizer {name}: the package is not installed: pip install {package}") from None
+    try:
+        return make(module, what)
+    except Exception as error:
+        raise UserError(f"word_tokenizer {name}: {error}") from error
+
+
+def _udpipe(module: Any, file: str) -> Callable[[str], str]:
+    model = module.Model.load(file)
+    if model is None:
+        raise UserError("the file is no model of UDPipe.")
+    return module.Pipeline(model, "tokenize", module.Pipeline.NONE, module.Pipeline.NONE, "conllu").process
+
+
+_MAKERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "spacy": ("spacy", lambda spacy, what: spacy.blank(what) if len(what) < 4 else spacy.load(what)),
+    "stanza": ("stanza", lambda stanza, what: stanza.Pipeline(what, processors="tokenize,mwt", verbose=False)),
+    "udpipe": ("ufal.udpipe", _udpipe),
+}
 
 
 def outside_words(tokenizer: Callable[[str], Any], text: str) -> list[list[PlacedWord]]:
@@ -85,18 +128,17 @@ def _grouped(text: str, words: Sequence[PlacedWord]) -> list[list[PlacedWord]]:
 
 def _conllu_tokens(lines: str) -> Iterator[list[tuple[str, list[str]]]]:
     """The tokens of each sentence of CoNLL-U, each with its words."""
-    for block in lines.replace("\r\n", "\n").split("\n\n"):
+    numbered = ((f"line {number} of the word_tokenizer", line) for number, line in enumerate(lines.split("\n"), 1))
+    for sentence in conllu_sentences(numbered):
         tokens: list[tuple[str, list[str]]] = []
-        last = 0
-        for cells in (line.split("\t") for line in block.split("\n") if line and not line.startswith("#")):
-            name = cells[0].partition("-")
-            if name[1]:
-                tokens.append((cells[1], []))
-                last = int(name[2])
-            elif name[0].isdecimal():
-                if int(name[0]) > last:
-                    tokens.append((cells[1], []))
-                tokens[-1][1].append(cells[1])
+        last = number = 0
+        for _, cells, end in sentence.tokens:
+            number += not end
+            if end or number > last:
+                tokens.append((cells["form"], []))
+            last = end or last
+            if not end:
+                tokens[-1][1].append(cells["form"])
         yield tokens
 
 
@@ -107,8 +149,9 @@ def _placed(text: str, sentences: Iterable[Sequence[tuple[str, Sequence[str]]]])
     for tokens in sentences:
         placed.append([])
         for token, words in tokens:
-            found = _LETTER.search(text, end)
-            start = found.start() if found else len(text)
+            start = SPACES.match(text, end).end()
+            if not text.startswith(token, start):  # of a tokenizer that sees a word in a zero-width space
+                start = len(text) - len(text[end:].lstrip())
             end = start + len(token)
             if not token or text[start:end] != token:
                 raise UserError(
@@ -116,7 +159,7 @@ def _placed(text: str, sentences: Iterable[Sequence[tuple[str, Sequence[str]]]])
                     f'{start}); words and spaces have to make up the text. Otherwise give {{"words": [...]}}.'
                 )
             placed[-1] += ((word, start, end) for word in words)
-    if rest := text[end:].strip():
+    if rest := text[SPACES.match(text, end).end() :].strip():
         raise UserError(
             f"word_tokenizer left out {rest[:20]!r} at the end; words and spaces have to make up the text. Otherwise "
             'give {"words": [...]}.'

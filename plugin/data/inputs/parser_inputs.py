@@ -32,7 +32,7 @@ def encode_treebank(
     Args:
         dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.treebanks.read_treebank`].
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
-        relations (`Mapping[str, int]`): Relation ids. The loss ignores relations that are not in it.
+        relations (`Mapping[str, int]`): Relation ids. The loss ignores relations that are not in it, and `_`.
         max_length (`int`, *optional*): Maximum number of tokens per row. Default: no limit.
         num_proc (`int`, *optional*): Number of processes.
         tags (`Mapping[str, Sequence[str]]`, *optional*):
@@ -62,7 +62,8 @@ def encode_treebank(
             for window in windows:
                 columns: dict[str, Any] = dict(window.inputs)
                 if "heads" in rows:
-                    names = [relations.get(name, NO_LABEL) for name in rows["relations"][row]]
+                    known = {**relations, "_": NO_LABEL}
+                    names = [known.get(name, NO_LABEL) for name in rows["relations"][row]]
                     columns |= window_labels(window, rows["heads"][row], names)
                     columns |= {name: window_tags(window, labels) for name, labels in of_words.items()}
                 place = (numbers[row], window.first, *window.kept, window.cut)

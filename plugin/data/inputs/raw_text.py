@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import regex
 from transformers.utils import logging
 
-from msattn.data.inputs.outside_tokenizers import PlacedWord, outside_words
-from msattn.data.inputs.word_rules import SPACES, language_of, sentence_words, word_spans
+from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
+from msattn.data.inputs.word_rules import SPACES, language_of, sentence_words, token_words, word_spans
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -29,7 +28,9 @@ class Word(NamedTuple):
         end (`int`): Where it ends, exclusive; 0 for a word of no text.
         space_after (`str`): The white space behind it.
         token (`str`, *optional*):
-            The multi-word token it is a part of, as "du" is of "de" and "le". Span and space are those of the token.
+            The token that it is a word of, if that has another form, as "du" of "de" and "le". Span and spaces are
+            those of the token.
+        space_before (`str`): The white space before it, if it is the first word of the text.
     """
 
     text: str
@@ -37,19 +38,28 @@ class Word(NamedTuple):
     end: int = 0
     space_after: str = ""
     token: str | None = None
+    space_before: str = ""
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What is known of its place in a text, by the names of the pipeline; `token` and `space_before` if there."""
+        others = {"token": self.token, "space_before": self.space_before}
+        place = {"start": self.start, "end": self.end, "space_after": self.space_after}
+        return {"word": self.text, **place, **{name: value for name, value in others.items() if value}}
 
 
 def split_text(
-    text: str, word_tokenizer: Callable[[str], Any] | None = None, lang: str | None = None
+    text: str, word_tokenizer: Callable[[str], Any] | str | None = None, lang: str | None = None
 ) -> list[list[Word]]:
     """
     Splits a text into sentences of words.
 
     Args:
         text (`str`): The text.
-        word_tokenizer (`Callable`, *optional*):
+        word_tokenizer (`Callable` or `str`, *optional*):
             What splits it into words, and into sentences if it can; see
-            [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Default: our own rules.
+            [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Or its name, such as `"stanza:fr"`; see
+            [`~msattn.data.inputs.outside_tokenizers.named_tokenizer`]. Default: our own rules.
         lang (`str`, *optional*): The language of the rules, such as `"en"`. Default: rules that fit all.
 
     Returns:
@@ -60,6 +70,8 @@ def split_text(
             `word_tokenizer` do not make up the text.
     """
     refuse_surrogates(text)
+    if isinstance(word_tokenizer, str):
+        word_tokenizer = named_tokenizer(word_tokenizer)
     if word_tokenizer is not None:
         sentences = outside_words(word_tokenizer, text)
     else:
@@ -68,17 +80,21 @@ def split_text(
                 f"{found[0]!r}: a script without spaces between words is cut at punctuation only; give a "
                 "word_tokenizer that knows its words."
             )
-        spans = sentence_words(text, word_spans(text, language_of(lang)))
-        sentences = [[(text[start:end], start, end) for start, end in words] for words in spans]
+        language = language_of(lang)
+        sentences = [
+            [(word, start, end) for start, end in tokens for word in token_words(text[start:end], language)]
+            for tokens in sentence_words(text, word_spans(text, language))
+        ]
     return [_words(text, words) for words in sentences]
 
 
 def _words(text: str, placed: list[PlacedWord]) -> list[Word]:
-    words_at = Counter(start for _, start, _ in placed)
-    return [
-        Word(word, start, end, SPACES.match(text, end)[0], text[start:end] if words_at[start] > 1 else None)
-        for word, start, end in placed
-    ]
+    words = []
+    for word, start, end in placed:
+        token = text[start:end]  # of several words, or of one in another form
+        before = text[:start] if SPACES.fullmatch(text, 0, start) else ""
+        words.append(Word(word, start, end, SPACES.match(text, end)[0], None if token == word else token, before))
+    return words
 
 
 def refuse_surrogates(text: str) -> None:

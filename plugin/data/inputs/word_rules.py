@@ -1,10 +1,11 @@
-"""Rules that split raw text into words and sentences, in every script that puts spaces between words."""
+"""Rules that split raw text into tokens, words and sentences, in every script that puts spaces between words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
+from unicodedata import normalize
 
 import regex
 
@@ -19,48 +20,69 @@ class Language(NamedTuple):
 
     Args:
         abbreviations (`str`): Words whose full stop belongs to them, without it.
-        parts (`str`): A pattern of the words that are split, with a group for each part.
+        parts (`str`): A pattern of what is split into tokens, with a group for each.
         hyphened (`str`): A pattern of what a hyphen stays attached to.
+        fused (`str`): A pattern of the tokens that are several words, with a group for each word.
+        contractions (`str`): Tokens that stand for other words, such as `"du:de+le"`.
     """
 
     abbreviations: str
     parts: str = r"(?!)"
     hyphened: str = r"[\p{L}\p{N}]"
+    fused: str = r"(?!)"
+    contractions: str = ""
 
 
 LANGUAGES = {
     "de": Language(
         "abs allg bsp bspw bzgl bzw ca dipl dr etc evtl fr ggf hr inkl insb jh kap max mio mrd nr prof sog st str tel "
         "usw vgl zzgl",
+        contractions="am:an+dem ans:an+das aufs:auf+das beim:bei+dem durchs:durch+das fürs:für+das "
+        "hinters:hinter+das im:in+dem ins:in+das übers:über+das ums:um+das unters:unter+das vom:von+dem vors:vor+das "
+        "zum:zu+dem zur:zu+der",
     ),
     "en": Language(
         "adm approx apr assn assoc aug ave bldg blvd capt co col corp dec dept dist dr est etc ext feb fig figs fri "
         "gen gov hon inc intl jan jr lt ltd maj messrs mfg mr mrs ms mt nov oct orig prof pvt rd rep rev sen sept sgt "
         "sr st supt thu thurs tue tues univ vol vs",
-        r"(.*\p{L})(n['’]t)|(.+)(['’](?:s|m|d|re|ve|ll))|(can)(not)|(gon|wan)(na)|(got)(ta)"
+        hyphened=r"\b(?i:anti|co|counter|e|ex|hi|inter|mid|mini|mis|multi|neo|non|post|pre|pro|re|semi|sub|super|ultra"
+        r"|un|vice)",
+        fused=r"(.*\p{L})(n['’]t)|(.+)(['’](?:s|m|d|re|ve|ll))|(can)(not)|(gon|wan)(na)|(got)(ta)"
         r"|(do|does|did|is|are|was|were|have|has|had|would|could|should)(nt)",
-        r"\b(?i:anti|co|counter|e|ex|hi|inter|mid|mini|mis|multi|neo|non|post|pre|pro|re|semi|sub|super|ultra|un|vice)",
     ),
-    "es": Language("aprox avda dr dra etc fig máx mín núm prof pág págs sr sra srta tel vol"),
+    "es": Language(
+        "aprox avda dr dra etc fig máx mín núm prof pág págs sr sra srta tel vol", contractions="al:a+el del:de+el"
+    ),
     "fr": Language(
         "apr av boul cf chap dr env etc ex fig hab janv juil mgr mlle mm mme mmes oct sept tél vol",
         r"((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’])(\p{L}.*)"
         r"|(?!rendez-vous)(\p{L}.*?)"
         r"(-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|les?|la|lui|leur|moi|toi|ce|y|en))",
+        contractions="au:à+le auquel:à+lequel aux:à+les auxquelles:à+lesquelles auxquels:à+lesquels des:de+les "
+        "desquelles:de+lesquelles desquels:de+lesquels du:de+le duquel:de+lequel",
     ),
     "it": Language(
         "arch avv cfr dott dr ecc fig ing nr pag pagg prof sig sigg tel vol",
         r"(\p{L}+['’])(\p{L}.*)",
         r"(?!)",
+        contractions=" ".join(
+            f"{start}{end}:{preposition}+{article}"
+            for start, preposition in (("a", "a"), ("da", "da"), ("de", "di"), ("ne", "in"), ("su", "su"))
+            for end, article in zip(
+                ("l", "llo", "lla", "ll'", "i", "gli", "lle"), ("il", "lo", "la", "l'", "i", "gli", "le"), strict=True
+            )
+        )
+        + " col:con+il coi:con+i",
     ),
 }
-# Where the language is not known, a hyphen is a word of its own, and no word is split.
+# Where the language is not known, a hyphen is a word of its own, and no token is split.
 ANY_LANGUAGE = Language(" ".join(language.abbreviations for language in LANGUAGES.values()), hyphened=r"(?!)")
 
 # Letters, marks, digits, and signs that nobody sees: joiners, the soft hyphen.
 _LETTER = r"[\p{L}\p{M}\p{N}_\u00ad\u200c\u200d\u2060]"
-# Line ends in the eyes of Python, but not of Unicode, are spaces, too.
-_SPACE = r"[\s\x1c-\x1f]"
+# Line ends in the eyes of Python, but not of Unicode, are spaces, too, and so are signs without a width: zero-width
+# spaces, marks of direction, a byte order mark.
+_SPACE = r"[\s\x1c-\x1f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
 SPACES = regex.compile(f"{_SPACE}*")
 _ALONE = rf"(?<!{_LETTER})"
 _ENDS = rf"(?!{_LETTER})"
@@ -70,11 +92,13 @@ _WORDS = (
     # Addresses on the web and of e-mail, names, subjects.
     r"(?i:https?|ftp|file)://[^\s<>]*[\p{L}\p{N}/#&=]",
     r"(?i:www)\.[^\s<>]*[\p{L}\p{N}/]",
-    rf"[\p{{L}}\p{{N}}_][\p{{L}}\p{{N}}_.+-]*@{_LETTER}+(?:[.-]{_LETTER}+)*",
+    rf"[\p{{L}}\p{{N}}_][\p{{L}}\p{{N}}_.+-]{{0,63}}@{_LETTER}+(?:[.-]{_LETTER}+)*",
     rf"[@#](?=\p{{L}}){_LETTER}+",
     # Abbreviations: U.S., J. before a name, those of the language.
     rf"{_ALONE}(?:\p{{L}}\p{{M}}*\.){{2,}}{_ENDS}",
-    rf"{_ALONE}(?!I)\p{{Lu}}\p{{M}}*\.(?={_SPACE}+\p{{Lu}})",
+    # "I." is one beside another initial.
+    rf"{_ALONE}(?:(?!I)|(?<={_ALONE}\p{{Lu}}\.{_SPACE}*)|(?=I\.{_SPACE}+\p{{Lu}}\.))\p{{Lu}}\p{{M}}*\."
+    rf"(?={_SPACE}+\p{{Lu}})",
     rf"{_ALONE}(?i:\L<abbreviations>)\.{_ENDS}",
     # Faces of signs, numbers with their signs, numbers of telephones.
     rf"(?<![^\s(]){_FACE}{_ENDS}",
@@ -119,11 +143,11 @@ def language_of(name: str | None) -> Language:
 
 def word_spans(text: str, language: Language = ANY_LANGUAGE) -> Iterator[Span]:
     """
-    Splits a text into words and punctuation marks.
+    Splits a text into tokens: words, contractions such as "du" (see [`token_words`]) and punctuation marks.
 
-    Every character but white space is in one word. A combining mark stays with its letter, a joined sequence of emoji
-    whole. Numbers, addresses, abbreviations and repeated signs are one word each. What is written without spaces
-    between words, such as Japanese and Thai, is cut at punctuation only.
+    Every character but white space, and what has no width, is in one word. A combining mark stays with its letter, a
+    joined sequence of emoji whole. Numbers, addresses, abbreviations and repeated signs are one word each. What is
+    written without spaces between words, such as Japanese and Thai, is cut at punctuation only.
 
     Args:
         text (`str`): The text.
@@ -138,14 +162,43 @@ def word_spans(text: str, language: Language = ANY_LANGUAGE) -> Iterator[Span]:
 
 
 def _parts(text: str, span: Span, pattern: regex.Pattern) -> Iterator[Span]:
-    match = pattern.fullmatch(text, *span)
-    if match is None:
-        yield span
-        return
-    for number in range(1, len(match.groups()) + 1):
-        if match[number]:
-            # "couldn't've" has three parts.
-            yield from _parts(text, match.span(number), pattern)
+    left = [span]
+    while left:
+        start, end = left.pop()
+        match = pattern.fullmatch(text, start, end)
+        if match is None:
+            yield start, end
+        else:  # "couldn't've" has three parts
+            left += (match.span(number) for number in range(len(match.groups()), 0, -1) if match[number])
+
+
+def token_words(token: str, language: Language) -> list[str]:
+    """
+    The words of a token, most often one.
+
+    Args:
+        token (`str`): A token, such as "Du" or "don't".
+        language (`Language`): See [`language_of`].
+
+    Returns:
+        `list[str]`: "De" and "le", "do" and "n't", or the token itself.
+    """
+    fused, contractions = _words_of(language)
+    words = contractions.get(normalize("NFC", token.lower()).replace("’", "'"))
+    if words is None:
+        return [token[slice(*span)] for span in _parts(token, (0, len(token)), fused)]
+    if token.isupper():
+        words = [word.upper() for word in words]
+    elif token[0].isupper():
+        words = [words[0].capitalize(), *words[1:]]
+    return [word.replace("'", "’") if "’" in token else word for word in words]
+
+
+@cache
+def _words_of(language: Language) -> tuple[regex.Pattern, dict[str, list[str]]]:
+    pairs = (pair.split(":") for pair in language.contractions.split())
+    fused = regex.compile(language.fused, regex.VERSION1 | regex.IGNORECASE)
+    return fused, {token: words.split("+") for token, words in pairs}
 
 
 @cache

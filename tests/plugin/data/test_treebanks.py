@@ -6,6 +6,7 @@ import pytest
 
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
+from msattn.data.files.text_lines import text_lines
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 
@@ -31,7 +32,10 @@ CONLL_X = "1\tJohn\tJohn\tN\tNNP\tnum=sg\t2\tSBJ\t2\tSBJ\n2\tsleeps\tsleep\tV\tV
 @pytest.mark.parametrize("name", ["trees.conllu", "trees.conllu.gz", "trees.conll"])
 def test_no_line_of_a_file_is_lost(write, name):
     path = write(TREES, name)
-    assert "".join(line for sentence in conllu_sentences(path) for line in sentence.lines) == TREES
+    assert (
+        "".join(line for sentence in conllu_sentences(text_lines(path, newline="")) for line in sentence.lines)
+        == TREES
+    )
     data = read_treebank(path)
     assert data["words"][:] == [["do", "n't", "stop"], ["_"]]
     assert data["heads"][:] == [[3, 3, 0], [0]]
@@ -78,8 +82,18 @@ def test_plain_sentences(write):
     assert conllu_lines(["a", "b"]) == ["# text = a b\n", "1\ta" + "\t_" * 8 + "\n", "2\tb" + "\t_" * 8 + "\n", "\n"]
 
 
+def test_conllu_plus(write):
+    text = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE\n"
+    text += row(1, "0").replace("\n", "\t1:VID\n") + "\n" + row(1, "0").replace("\n", "\t*\n") + "\n"
+    data = read_treebank(write(text, "mwe.conllup"))
+    assert "".join(with_tree(row["lines"], row["heads"], row["relations"]) for row in data) == text
+
+
 def row(number: int, head: str) -> str:
     return f"{number}\tw{number}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n"
+
+
+RANGE = "\ta" + 8 * "\t_" + "\n"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +108,13 @@ def row(number: int, head: str) -> str:
         (row(1, "_") + row(2, "3") + row(3, "2"), ":2: word 2 is its own head, by way of 3"),
         (row(1, "2") + row(2, "3") + row(3, "1"), ":1: word 1 is its own head, by way of 2, 3; a tree has no cycle"),
         ("1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ":1: the sentence has a multi-word token, and no word"),
+        ("1-0\ta" + 8 * "\t_" + "\n", ":1: the multi-word token 1-0 ends before it starts"),
+        (f"1-2{RANGE}{row(1, '0')}2-3{RANGE}", ":3: the multi-word token 2-3 ends before it starts, or overlaps"),
+        (f"1-3{RANGE}{row(1, '0')}{row(2, '1')}", ":1: the multi-word token 1-3 ends behind the last word, 2"),
+        (row(1, "0") + f"1.a{RANGE}", ":2: the word has to be number 2, not '1.a'"),
+        (row(1, "0") + f"3.1{RANGE}", ":2: the word has to be number 2, not '3.1'"),
+        (row(1, "0").replace("w1", ""), ":1: word 1 has no form; an unknown one is _"),
+        ("# global.columns = ID FORM HEAD\n", ":1: the first columns have to be ID FORM LEMMA .* MISC, not ' ID FORM"),
         ("# only a comment\n\n", ": there is no example in it"),
         ("", ": there is no example in it"),
     ],

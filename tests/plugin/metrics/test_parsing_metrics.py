@@ -52,6 +52,13 @@ def test_unknown_heads_do_not_count():
         score_trees([PREDICTED[2]], [([-1], ["root"])])
 
 
+def test_unknown_relations_have_no_score():
+    gold = ([2, 0, 2], ["nsubj", "_", "punct"])
+    scores = score_trees([([2, 0, 1], ["nsubj", "root", "punct"])], [gold])
+    assert scores["uas"] == pytest.approx(200 / 3) and scores["las"] == 50 and scores["label_accuracy"] == 100
+    assert scores["clas"] == scores["las_no_punct"] == 100
+
+
 def test_the_metric():
     predictions, references = (
         [{"heads": heads, "relations": relations} for heads, relations in trees] for trees in (PREDICTED, TRUE)

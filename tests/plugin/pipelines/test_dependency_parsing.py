@@ -256,7 +256,7 @@ def test_conllu_of_texts(parse):
     lines = written.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
         "# sent_id = 1",
-        "# text = The dog's taxi-cat, in  a house.",
+        "# text = The dog's taxi-cat, in a house.",
         "# sent_id = 2",
         "# text = Dogs sleep: 3.5 | 1,000!",
         "# sent_id = 3",

@@ -89,6 +89,14 @@ def test_sure_arcs_are_filled_in():
     assert again == annotation(lines, Doubt(words, 0.25, 1.5), 1)
 
 
+def test_empty_tags_are_filled_in():
+    word = {"word": "w", "head": 0, "relation": "root", "marginal": 1, "score": 1, "upos": "NOUN", "feats": "A=1"}
+    lines = conllu_lines(["a", "b"])
+    lines[1] = lines[1].replace("a\t_\t_", "a\t_\tX")
+    rows = [line.split("\t") for line in annotation(lines, Doubt([word, word], 1, 0), 0).split("\n") if "\t" in line]
+    assert [row[2:6] for row in rows] == [["_", "X", "_", "A=1"], ["_", "NOUN", "_", "A=1"]]
+
+
 @pytest.mark.parametrize("by", ["probability", "loss"])
 def test_sentences_of_a_treebank(parser, tmp_path, by, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)

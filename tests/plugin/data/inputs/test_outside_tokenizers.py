@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from msattn import UserError
-from msattn.data.inputs.outside_tokenizers import outside_words
+from msattn.data.inputs.outside_tokenizers import named_tokenizer, outside_words
+from msattn.data.inputs.raw_text import Word, split_text
 
 TEXT = "Du chien dort.  Oui !"
 UDPIPE = """# newdoc
@@ -54,6 +56,44 @@ def stanza(text):
 )
 def test_any_callable(tokenizer, expected):
     assert outside_words(tokenizer, TEXT) == expected
+
+
+def test_a_range_of_one_word_keeps_its_form():
+    found = "1-1\tdu" + "\t_" * 8 + "\n1\tde" + "\t_" * 8 + "\n\n"
+    assert split_text("du", lambda text: found) == [[Word("de", 0, 2, "", "du")]]
+    with pytest.raises(UserError, match="^line 1 of the word_tokenizer: .* 1-0 ends before it starts"):
+        outside_words(lambda text: found.replace("1-1", "1-0"), "du")
+
+
+def test_tokenizers_by_name(monkeypatch):
+    class Udpipe:
+        NONE = ""
+
+        def __init__(self, model, *options):
+            self.process = lambda text: f"{model}"
+
+        @staticmethod
+        def load(file):
+            return None if file == "none" else UDPIPE
+
+    packages = {
+        "stanza": SimpleNamespace(Pipeline=lambda lang, **options: (lang, options["processors"])),
+        "ufal.udpipe": SimpleNamespace(Model=Udpipe, Pipeline=Udpipe),
+    }
+    monkeypatch.setattr("msattn.data.inputs.outside_tokenizers.import_module", packages.__getitem__)
+    assert named_tokenizer("stanza:fr") == ("fr", "tokenize,mwt")
+    assert outside_words(named_tokenizer("udpipe:fr.udpipe"), TEXT) == SPLIT
+    with pytest.raises(UserError, match="udpipe:none: the file is no model"):
+        named_tokenizer("udpipe:none")
+
+
+def test_tokenizers_that_are_not_there(monkeypatch):
+    for name in ("fr", "nltk:fr", "spacy:"):
+        with pytest.raises(UserError, match=f"{name!r}: give spacy:fr, spacy:fr_core_news_sm, stanza:fr or udpipe"):
+            split_text("du", name)
+    monkeypatch.setitem(sys.modules, "stanza", None)
+    with pytest.raises(ImportError, match="stanza:xx: the package is not installed: pip install stanza"):
+        split_text("du", "stanza:xx")
 
 
 def test_words_of_spacy():

@@ -8,7 +8,7 @@ import pytest
 
 from msattn import UserError
 from msattn.data.inputs.raw_text import split_text
-from msattn.data.inputs.word_rules import ANY_LANGUAGE, LANGUAGES, language_of, word_spans
+from msattn.data.inputs.word_rules import ANY_LANGUAGE, LANGUAGES, SPACES, language_of, word_spans
 from msattn.data.inputs.words import split_words
 
 # Sentences between |, words between spaces; ~ stands where the text has no space.
@@ -18,12 +18,13 @@ SENTENCES = {
         "Pay $~3.14~, 1,000 or 10:30 at http://x.org/a?b=1~, a.b@c.com~.",
         "Wait~...|What~?!|So~!!!|I said so~, e.g. here in the U.S. of Dr. J. Smith~.",
         "un~-~payer's file.txt l’été~.|1~. A list~.",
+        "C. I. Lewis met I. M. Pei~.|It was I~.|Then it was J. Smith~.",
         '(~He left~.~)|She said "~Go~!~"|Then it ended etc.|Good~.',
         'He asked "~why~?~" and left~.',
     ],
     "en": ["I could~n't~'ve gone~: it~'s John~'s e-mail~, can~not do~n’t~.", "the long~-~term non-EU plan"],
     "fr": ["L'~homme n'~a~-t-il pas l’~été à Aujourd'hui ~?|Donne~-moi ça peut-être~.", "Le rendez-vous~."],
-    "it": ["Dell'~anno c'~è il po~'~."],
+    "it": ["L'~anno c'~è il po~'~."],
     "de": ["Die Nord-Süd-Bahn fährt z.B. um 10:30 Uhr~.|Dr. Müller geht~."],
     "hi": ["मैं हिन्दी में लिखता हूँ~।|आप कैसे हैं~?"],
     "ta": ["நான் தமிழ் பேசுகிறேன்~.|வணக்கம்~!"],
@@ -47,8 +48,41 @@ def test_every_script(name, form):
         text = marked.replace("~|", "").replace("|", " ").replace(" ~", " ").replace("~", "")
         sentences = split_text(text, lang=name if name in LANGUAGES else None)
         assert [[word.text for word in words] for words in sentences] == expected
-        assert "".join(word.text + word.space_after for words in sentences for word in words) == text
-        assert all(text[word.start : word.end] == word.text for words in sentences for word in words)
+        words = [word for words in sentences for word in words]
+        tokens = {word.start: (word.token or word.text) + word.space_after for word in words}
+        assert "".join(tokens.values()) == text
+        assert all(text[word.start : word.end] == (word.token or word.text) for word in words)
+
+
+# Words of tokens, with + between.
+CONTRACTED = {
+    "en": "do+n't ca+n’t could+n't+'ve it+'s John+'s can+not gon+na",
+    "fr": "Du=De+le des=de+les AUX=À+LES auquel=à+lequel",
+    "it": "dai=da+i col=con+il",
+    "es": "Al=A+el del=de+el",
+    "de": "Im=In+dem zur=zu+der fürs=für+das",
+}
+
+
+@pytest.mark.parametrize("lang", CONTRACTED)
+def test_contractions(lang):
+    for entry in CONTRACTED[lang].split():
+        token, _, words = entry.rpartition("=")
+        token = token or words.replace("+", "")
+        found = [(word.text, word.token) for word in split_text(token, lang=lang)[0]]
+        assert found == [(word, token) for word in words.split("+")]
+    assert [word.text for word in split_text("Nell'anno dell’era", lang="it")[0]] == "In l' anno di l’ era".split()
+    assert [word.text for word in split_text("du don't", lang=None)[0]] == ["du", "don't"]
+
+
+def test_signs_without_a_width_are_spaces():
+    (words,) = split_text("\ufeffDogs\u200b sleep\u200e.")
+    assert [(word.text, word.space_after) for word in words] == [("Dogs", "\u200b "), ("sleep", "\u200e"), (".", "")]
+
+
+def test_hostile_texts_take_linear_time():
+    assert len(split_text("It" + "'s" * 3000, lang="en")[0]) == 3001
+    assert len(split_text("a-" * 5000)[0]) == 10_000
 
 
 def test_every_sign_is_in_one_word():
@@ -57,7 +91,7 @@ def test_every_sign_is_in_one_word():
         spans = [*word_spans(text)]
         assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
         kept = {place for span in spans for place in range(*span)}
-        assert all(text[place].isspace() for place in range(len(text)) if place not in kept)
+        assert all(SPACES.fullmatch(text[place]) for place in range(len(text)) if place not in kept)
 
 
 def test_paragraphs_and_spaces():
