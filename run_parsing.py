@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from transformers import EarlyStoppingCallback, EvalPrediction, TrainingArguments, set_seed
+from transformers import EarlyStoppingCallback, EvalPrediction, set_seed
 
 from msattn import DependencyParsingPipeline, PairwiseParser
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
@@ -47,7 +47,7 @@ FLAG = {"nargs": "?", "const": True}
 
 @dataclass
 class ParserArguments(ModelArguments):
-    """The encoder and the parser on top of it. What is left out comes from the checkpoint, or from the paper."""
+    """The encoder and the parser on top of it. What is left out comes from the checkpoint, or has a default."""
 
     features: str | None = field(
         default=None,
@@ -60,18 +60,18 @@ class ParserArguments(ModelArguments):
         default=None,
         metadata={
             "help": "Classify every word pair as a relation or none (pairs, as in the paper), or select the head of "
-            "every word (head_select).",
+            "every word (head_select, the default).",
             "choices": ["pairs", "head_select"],
         },
     )
     layer_mix: int | None = field(
         default=None,
-        metadata={"help": "Mix the hidden states of this many last layers, with learned weights; 1 for the last."},
+        metadata={"help": "Mix the hidden states of this many last layers, with learned weights (default: 4)."},
     )
     word_state: str | None = field(
         default=None,
         metadata={
-            "help": "Hidden state of a word: that of its first sub-word, or the mean over its sub-words.",
+            "help": "Hidden state of a word: that of its first sub-word, or the mean over its sub-words (default).",
             "choices": ["first", "mean"],
         },
     )
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, data_args, mlm_args, args = parse_arguments(
-            (ParserArguments, ParsingDataArguments, MaskedLMArguments, TrainingArguments), argv
+            (ParserArguments, ParsingDataArguments, MaskedLMArguments, parsing.ParserTrainingArguments), argv
         )
         set_up_logging(args)
 
@@ -176,8 +176,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             refuse_new_weights=not args.do_train,
             root="token" if has_root(tokenizer) else "learned",
             word_tags=tags or None,
-            **{name: value for name in PARSER if (value := getattr(model_args, name)) is not None},
+            **parsing.parser_fields(
+                {name: getattr(model_args, name) for name in PARSER}, model_args.config_overrides, config
+            ),
             **label_fields(labels),
+        )
+        parsing.set_training_defaults(
+            args, model_args, model, len(encoded.get("train", ())), not parsing.is_parser(config)
         )
         # None stands for mst, until the validation data choose.
         asked = None if data_args.decode == "auto" else data_args.decode

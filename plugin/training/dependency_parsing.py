@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset, concatenate_datasets
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import with_tree
@@ -18,6 +19,7 @@ from msattn.data.treebanks import has_trees, read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
+from msattn.training.checkpoints import config_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import split_names
 from msattn.trees.parses import DECODERS, Parses
@@ -55,6 +57,84 @@ FEATURES = {
     "emb+att": "an encoder whose attention between words, in all layers and heads, is a feature beside their hidden "
     "states",
 }
+
+
+# What a new parser is and how it is trained unless flags say otherwise, as chosen on the development data of EWT and
+# ParTUT for 200 and 640 sentences (papers/pairwise). Rates are those of the attention's linear scorer and of the
+# biaffine one; the encoder's is for a width of 384, and less for a wider one.
+NEW_PARSER = {"objective": "head_select", "scorer": "biaffine", "layer_mix": 4, "word_state": "mean"}
+RATE, WIDTH = 2e-4, 384
+NEW_LAYERS_RATE = {"linear": 1e-2, "biaffine": 2e-3}
+STEPS, FEW_STEPS = 600, 200
+
+
+@dataclass
+class ParserTrainingArguments(TrainingArguments):
+    """Those of Transformers, with defaults for parsers; [`set_training_defaults`] fills in `None`."""
+
+    learning_rate: float | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={"help": f"Default: {RATE:g} for an encoder {WIDTH} wide, and in proportion less for a wider one."},
+    )
+    num_train_epochs: float | None = field(  # type: ignore[assignment]
+        default=None, metadata={"help": f"Default: 3, or as many as take {STEPS} steps."}
+    )
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
+    train_sampling_strategy: str = field(
+        default="group_by_length",
+        metadata={"help": "Order of the training sentences.", "choices": ["random", "sequential", "group_by_length"]},
+    )
+
+
+def parser_fields(given: Mapping[str, Any], overrides: Sequence[str] | None, config: PreTrainedConfig) -> dict:
+    """
+    The fields of a parser's configuration that are set by flags, and of a new parser also by default.
+
+    Args:
+        given (`Mapping[str, Any]`): The fields by their flags; `None` for those that are left out.
+        overrides (`Sequence[str]`, *optional*): `--config_overrides`, whose fields are left to it.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+    """
+    asked = {name: value for name, value in given.items() if value is not None}
+    if is_parser(config):
+        return asked
+    layers = getattr(config, "num_hidden_layers", None) or 1
+    defaults = NEW_PARSER | {"layer_mix": min(NEW_PARSER["layer_mix"], layers)}
+    if "att" == (asked | config_fields(overrides)).get("features"):  # without states to score
+        defaults = {"objective": defaults["objective"]}
+    return {name: value for name, value in defaults.items() if name not in config_fields(overrides)} | asked
+
+
+def is_parser(config: PreTrainedConfig) -> bool:
+    """Whether a configuration is that of a parser, and not of an encoder."""
+    return (config.architectures or [""])[0].endswith("PairwiseParser")
+
+
+def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, sentences: int, is_new: bool) -> None:
+    """
+    Sets the rates and the number of epochs that were left out, and warns of too few steps for new layers.
+
+    Args:
+        args (`ParserTrainingArguments`): The training arguments.
+        model_args (`ModelArguments`): With `new_layers_learning_rate`.
+        model (`PairwiseParser`): The parser.
+        sentences (`int`): The number of training sentences.
+        is_new (`bool`): Whether the parser is new, not trained before.
+    """
+    if args.learning_rate is None:
+        args.learning_rate = RATE * min(1, WIDTH / model.config.hidden_size)
+    if is_new and model_args.new_layers_learning_rate is None:
+        model_args.new_layers_learning_rate = NEW_LAYERS_RATE[model.config.scorer]
+    batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+    per_epoch = max(1, -(-sentences // batch))
+    if args.num_train_epochs is None:
+        args.num_train_epochs = max(3, -(-STEPS // per_epoch))
+    steps = args.max_steps if args.max_steps > 0 else int(per_epoch * args.num_train_epochs)
+    if args.do_train and is_new and steps < FEW_STEPS:
+        logger.warning(
+            f"{steps} steps are too few for the new layers of a parser; leave out --num_train_epochs and --max_steps, "
+            f"which gives {STEPS} or more."
+        )
 
 
 def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
@@ -112,7 +192,7 @@ def parser_labels(
         if not relations:
             raise UserError(f"{files}: no word has a relation; the column DEPREL is _ throughout.")
         return sorted(relations), learn_labels(treebank["lines"], names, files)
-    if not (config.architectures or [""])[0].endswith("PairwiseParser"):
+    if not is_parser(config):
         raise UserError("the relations are not known: give training data, or a parser that was trained here.")
     if unknown := [name for name in names if name not in known]:
         raise UserError(
