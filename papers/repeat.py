@@ -4,8 +4,9 @@ Repeats a script over settings, seeds and parts of the training data, and writes
 A study is a YAML file:
 
     script: run_re.py
-    arguments:                 # of every run; $NAMES of the environment and {setting} are replaced
+    arguments:                 # of every run; $NAMES of the environment, {setting} and {seed} are replaced
       train_file: $MSATTN_DATA/semeval2010_task8/TRAIN_FILE.TXT
+      split_seed: "{seed}"     # here: another part of the training data for each seed
       do_train: true
     settings:                  # what each adds
       entity-start: {head: entity-start}
@@ -13,11 +14,13 @@ A study is a YAML file:
     seeds: [1, 2, 3]
     fractions: [0.1, 1.0]      # optional: --train_fraction, nested parts of the training data, the same for all seeds
     average: true              # optional: also the mean over the settings, such as domains
+    tune: ...                  # optional: rates chosen on development data first, in FOLDER/tune (papers/tuning.py)
 
 Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority. A finished run has `run.json` and
 is skipped; one that was stopped resumes from its last checkpoint. What the script writes stays, such as predictions.
 `table.md` and `table.csv` are written after each run: mean and sample standard deviation over n seeds, and for the
 first score the mean difference from the first setting over common seeds, with the p-value of a paired t-test.
+`scores.csv.gz` keeps the answers to each example (papers/scores.py).
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 from scipy.stats import ttest_rel
+from scores import answers_of, write_scores
+from tuning import best, search
 
 from msattn.plots.style import markdown_table
 
@@ -51,6 +56,7 @@ class Run(NamedTuple):
     fraction: float
     seed: int
     results: dict[str, Any]
+    arguments: dict[str, Any]
     folder: Path
 
 
@@ -68,9 +74,19 @@ def main(argv: list[str] | None = None) -> None:
     if unknown := {*(args.settings or ())} - {*study["settings"]}:
         parser.error(f"--settings: there is no {', '.join(unknown)} in {args.study}")
     folder = args.output_dir or Path("outputs") / args.study.stem
+    settings = args.settings or list(study["settings"])
+    if "tune" in study:
+        trials = search(study, settings)
+        run_all(trials, list(trials["settings"]), folder / "tune")
+        study["chosen"] = best(study, read_runs(trials, folder / "tune"))
+    run_all(study, settings, folder)
+
+
+def run_all(study: dict[str, Any], settings: list[str], folder: Path) -> None:
+    """The runs of these settings, and the tables after each. Ends the program if one failed."""
     failed = 0
     for setting, fraction, seed in points(study):
-        if args.settings is None or setting in args.settings:
+        if setting in settings:
             failed += not repeat(study, setting, fraction, seed, folder)
             write_tables(study, folder)
     if (folder / "table.md").exists():
@@ -93,8 +109,9 @@ def place(study: dict[str, Any], setting: str, fraction: float, seed: int, folde
 def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> bool:
     """Starts the script, unless the run is finished; whether the run is finished now."""
     output = place(study, setting, fraction, seed, folder)
-    given = {**study["arguments"], **(study["settings"][setting] or {}), "seed": seed, "output_dir": str(output)}
-    given = {name: replaced(value, setting) for name, value in given.items()}
+    own = {**(study["settings"][setting] or {}), **study.get("chosen", {}).get((setting, fraction), {})}
+    given = {**study["arguments"], **own, "seed": seed, "output_dir": str(output)}
+    given = {name: replaced(value, setting, seed) for name, value in given.items()}
     if fraction < 1:
         given["train_fraction"] = fraction
     finished = output / "run.json"
@@ -122,11 +139,13 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
     return True
 
 
-def replaced(value: Any, setting: str) -> Any:
-    """A value of an argument with `$NAMES` and `{setting}` replaced."""
+def replaced(value: Any, setting: str, seed: int) -> Any:
+    """A value of an argument with `$NAMES`, `{setting}` and `{seed}` replaced."""
     if isinstance(value, list):
-        return [replaced(one, setting) for one in value]
-    return os.path.expandvars(value).replace("{setting}", setting) if isinstance(value, str) else value
+        return [replaced(one, setting, seed) for one in value]
+    if not isinstance(value, str):
+        return value
+    return os.path.expandvars(value).replace("{setting}", setting.split("/")[0]).replace("{seed}", str(seed))
 
 
 def flags(arguments: dict[str, Any]) -> list[str]:
@@ -144,8 +163,8 @@ def read_runs(study: dict[str, Any], folder: Path) -> list[Run]:
     for setting, fraction, seed in points(study):
         output = place(study, setting, fraction, seed, folder)
         if (output / "run.json").exists():
-            results = json.loads((output / "run.json").read_text(encoding="utf-8"))["results"]
-            found.append(Run(setting, fraction, seed, results, output))
+            content = json.loads((output / "run.json").read_text(encoding="utf-8"))
+            found.append(Run(setting, fraction, seed, content["results"], content["arguments"], output))
     return found
 
 
@@ -161,8 +180,12 @@ def score_names(runs: list[Run]) -> list[str]:
 
 
 def write_tables(study: dict[str, Any], folder: Path) -> None:
-    """Writes `table.md` and `table.csv` of the finished runs."""
+    """Writes `table.md`, `table.csv` and `scores.csv.gz` of the finished runs."""
     runs = read_runs(study, folder)
+    kept = [(run, answers_of(run.folder, run.arguments)) for run in runs]
+    if any(answers for _, answers in kept):
+        names = [(run.folder.relative_to(folder).as_posix(), answers) for run, answers in kept if answers]
+        write_scores(folder / "scores.csv.gz", [(name, *answers) for name, answers in names])
     names = score_names(runs)
     rows: dict[tuple[str, float], dict[int, list[float]]] = {}
     for run in runs:

@@ -129,3 +129,24 @@ def test_curves(study, tmp_path):
     assert all(f">{word}<" in text for word in ("one", "two", "10", "40", "after epoch 1", "eval_f1"))
     curves.main([str(study), "--output", "b.svg", "--over_settings", "--reference", "one"])
     assert ">two<" in (tmp_path / "b.svg").read_text()
+
+
+def test_each_setting_is_tuned_by_itself_on_development_data(study, tmp_path):
+    content = yaml.safe_load(study.read_text())
+    # The score of "one" is best at the larger rate of the two, that of "two" at the smaller.
+    (tmp_path / "script.py").write_text(
+        SCRIPT.replace(
+            "results =", "score += float(args['--rate']) * (1 if args['--head'] == 'one' else -1)\nresults ="
+        )
+    )
+    content |= {"fractions": [1.0], "average": False}
+    content["tune"] = {"arguments": {"trial": "yes"}, "grid": {"rate": [1, 2], "other": [3]}, "seeds": [7]}
+    study.write_text(yaml.safe_dump(content | {"tune": content["tune"] | {"score": "eval_f1"}}, sort_keys=False))
+    repeat.main([str(study), "--output_dir", "out"])
+    for setting, rate in (("one", "2"), ("two", "1")):
+        given = json.loads((tmp_path / "out" / setting / "fraction-1" / "seed-1" / "command.json").read_text())
+        assert given[given.index("--rate") + 1] == rate and "--trial" not in given
+    rows = list(csv.DictReader((tmp_path / "out" / "tune" / "table.csv").open()))
+    assert [row["setting"] for row in rows] == [
+        f"{head}/rate={rate},other=3" for head in ("one", "two") for rate in (1, 2)
+    ]

@@ -1,0 +1,146 @@
+"""
+Scores of each example: what `repeat.py` keeps of its runs, and the metrics that `verdict.py` computes from them.
+
+The file is a CSV table, gzipped: a row an example (data, number and true answer), a column a run ("SETTING FRACTION
+seed N"). A cell is the answer of the run: a label or a number; for trees the right heads and relations of a sentence
+("9/8", the true answer is its number of words), for tags the right tags of a sentence.
+
+A metric is a function of sums over examples, so that leaving out one example is a subtraction.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msattn.data.files.conllu import conllu_sentences
+
+Counts = Callable[[list[str], list[str]], np.ndarray]
+Score = Callable[[np.ndarray], np.ndarray]
+
+
+def answers_of(folder: Path, arguments: dict[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:
+    """The data of a finished run that were scored last, and the true and given answer of each example."""
+    for prefix, key in (("test", "test_file"), ("dev", "validation_file"), ("eval", "validation_file")):
+        data = str(arguments.get(key) or arguments.get("task_name") or prefix)
+        if (path := folder / f"{prefix}_predictions.jsonl").exists():
+            lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+            return Path(data).name, [(str(line["gold"]), str(line["prediction"])) for line in lines]
+        if (path := folder / f"{prefix}_predictions.conll").exists():
+            sentences = path.read_text(encoding="utf-8").strip().split("\n\n")
+            rows = [[line.split("\t")[-2:] for line in one.splitlines()] for one in sentences]
+            return Path(data).name, [(str(len(row)), str(sum(a == b for a, b in row))) for row in rows]
+        if (path := folder / f"{prefix}_predictions.conllu").exists() and arguments.get(key):
+            return Path(data).name, right_arcs(path, Path(data))
+    return None
+
+
+def right_arcs(predicted: Path, gold: Path) -> list[tuple[str, str]]:
+    """Words of each sentence, and how many have the right head, and head and relation."""
+    found = []
+    for sentences in zip(conllu_sentences(predicted), conllu_sentences(gold), strict=False):
+        trees = [[(t.cells["head"], t.cells["deprel"]) for t in one.tokens if not t.end] for one in sentences]
+        if sentences[0].words != sentences[1].words:
+            raise ValueError(f"{sentences[0].where}: not the sentence of {sentences[1].where}")
+        heads = sum(a[0] == b[0] for a, b in zip(*trees, strict=True))
+        found.append((str(len(trees[1])), f"{heads}/{sum(a == b for a, b in zip(*trees, strict=True))}"))
+    return found
+
+
+def write_scores(path: Path, runs: Iterable[tuple[str, str, list[tuple[str, str]]]]) -> None:
+    """Writes the answers of runs, each with its name and data. The bytes depend on nothing else."""
+    rows: dict[tuple[str, int, str], dict[str, str]] = {}
+    names = []
+    for name, data, answers in runs:
+        names.append(name)
+        for number, (true, given) in enumerate(answers):
+            rows.setdefault((data, number, true), {})[name] = given
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["data", "example", "gold", *names])
+    table.writerows([*key, *(found.get(name, "") for name in names)] for key, found in rows.items())
+    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def read_scores(path: Path) -> dict[str, tuple[list[str], list[str]]]:
+    """The true answers and those given, by the name of the run."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    found = {}
+    for column, name in enumerate(header[3:], start=3):
+        own = [row for row in rows if row[column]]
+        found[name] = ([row[2] for row in own], [row[column] for row in own])
+    return found
+
+
+def _labels(gold: list[str], given: list[str]) -> np.ndarray:
+    """True positives, answers and references of each label, `(examples, 3, labels)`; SemEval's directions are one."""
+    kinds = sorted({label.split("(")[0] for label in (*gold, *given)} - {"Other"})
+    of = {kind: row for kind, row in zip(kinds, np.eye(len(kinds)), strict=True)} | {"Other": np.zeros(len(kinds))}
+    answers, references = (np.array([of[label.split("(")[0]] for label in labels]) for labels in (given, gold))
+    right = np.array(gold) == np.array(given)
+    return np.stack([references * right[:, None], answers, references], axis=1)
+
+
+def _macro_f1(sums: np.ndarray) -> np.ndarray:
+    right, answers, references = np.moveaxis(sums, -2, 0)
+    return (200 * right / np.maximum(answers + references, 1)).mean(axis=-1)
+
+
+def _share(gold: list[str], given: list[str]) -> np.ndarray:
+    return np.array([(one == other, 1) for one, other in zip(gold, given, strict=True)], dtype=float)
+
+
+def _words(place: int) -> Counts:
+    return lambda gold, given: np.array(
+        [(int(cell.split("/")[place]), int(words)) for words, cell in zip(gold, given, strict=True)], dtype=float
+    )
+
+
+def _binary(gold: list[str], given: list[str]) -> np.ndarray:
+    """Moments of two columns of numbers; classes are numbered in alphabetical order."""
+    try:
+        columns = np.array([gold, given], dtype=float)
+    except ValueError:
+        order = sorted({*gold, *given})
+        columns = np.array([[order.index(label) for label in labels] for labels in (gold, given)], dtype=float)
+    x, y = columns
+    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+
+
+def _correlation(sums: np.ndarray) -> np.ndarray:
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    spread = np.sqrt(np.maximum((n * xx - x * x) * (n * yy - y * y), 1e-12))
+    return 100 * (n * xy - x * y) / spread
+
+
+def _ratio(sums: np.ndarray) -> np.ndarray:
+    return 100 * sums[..., 0] / sums[..., 1]
+
+
+# Matthews' correlation is Pearson's of two classes.
+METRICS: dict[str, tuple[Counts, Score]] = {
+    "accuracy": (_share, _ratio),
+    "macro-F1": (_labels, _macro_f1),
+    "UAS": (_words(0), _ratio),
+    "LAS": (_words(1), _ratio),
+    "tag accuracy": (_words(0), _ratio),
+    "Matthews": (_binary, _correlation),
+    "Pearson": (_binary, _correlation),
+}
+
+
+def score(metric: str, gold: list[str], given: list[str]) -> tuple[float, np.ndarray]:
+    """The score in percent, and its jackknife pseudo-value of each example."""
+    count, function = METRICS[metric]
+    counts = count(gold, given)
+    sums = counts.sum(axis=0)
+    whole, rest = function(sums), function(sums - counts)
+    return float(whole), len(gold) * whole - (len(gold) - 1) * rest
