@@ -1,7 +1,5 @@
 """Base of the configurations with BERT built in."""
 
-from __future__ import annotations
-
 from transformers import BertConfig
 
 from .own_fields import OwnFields

@@ -1,7 +1,5 @@
 """Divides the heads of each layer among the scales."""
 
-from __future__ import annotations
-
 import math
 from itertools import accumulate
 

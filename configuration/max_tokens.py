@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from transformers import PreTrainedConfig
 
-from .any_encoder_config import AnyEncoderConfig
-from .configuration_ms_transformer import MSTransformerConfig
-
 # Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
 OFFSET_POSITIONS = (
     "camembert",
@@ -21,9 +18,8 @@ OFFSET_POSITIONS = (
 
 def most_tokens(config: PreTrainedConfig) -> int | None:
     """The maximum input length in tokens, given the model's position embeddings; `None` if there is no limit."""
-    if isinstance(config, AnyEncoderConfig):
-        config = config.encoder
-    if isinstance(config, MSTransformerConfig) and config.position_embeddings != "learned":
+    config = getattr(config, "encoder", config)
+    if getattr(config, "position_embeddings", "learned") != "learned":
         return None
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or positions < 1:

@@ -16,7 +16,7 @@ from .received_attention import received_attention_mask
 from .row_attention import rows_attention_forward
 
 #: The implementations that read attention where it happens. Without `rows`, both return whole maps.
-READERS: dict[str, Any] = {"words": rows_attention_forward, "rows": rows_attention_forward}
+FORWARDS: dict[str, Any] = {"words": rows_attention_forward, "rows": rows_attention_forward}
 
 
 def ask_for_maps(config: Any, reader: str, encoder: type) -> None:
@@ -33,7 +33,7 @@ def ask_for_maps(config: Any, reader: str, encoder: type) -> None:
         ValueError: An implementation was requested that has no attention to return.
     """
     # A configuration that built one of our models may build the other one.
-    beside = (None, *READERS, *(["sdpa"] if reader == "rows" else []))
+    beside = (None, *FORWARDS, *(["sdpa"] if reader == "rows" else []))
     for requested in (config._attn_implementation, getattr(config, "encoder", config)._attn_implementation):
         if requested in ("eager", reader):
             reader = requested
@@ -137,7 +137,7 @@ class AttentionReader:
 
 
 # Here and not with the table of families: a checkpoint on the Hub brings this file along.
-for _name, _forward in READERS.items():
+for _name, _forward in FORWARDS.items():
     AttentionInterface.register(_name, with_windows(_forward))
     AttentionMaskInterface.register(_name, received_attention_mask)
 

@@ -1,8 +1,8 @@
 """
 Checkpoints that carry their own code.
 
-Remote code on the Hub must lie flat in one folder, while the package keeps configurations and models in two. The mixin
-below flattens the files whenever a model is saved.
+Remote code on the Hub lies in a few files of one folder; the package has many small ones in several. The mixin below
+joins them whenever a model is saved: one file for the configuration, one for the model, and one for each pipeline.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,64 +27,96 @@ _HUB_ARGUMENTS = (
     "tags",
 )
 _PACKAGE = Path(__file__).parents[1]
+_LINE = f"# {'-' * 117}\n"
+_HEADING = """\
+# Code of msattn, so that this model loads without it (trust_remote_code=True): the source files of the model and what
+# they import, each behind a line with its name, after those that it needs. The last one is the file to begin with.
+
+"""
 
 
-def flat_sources(*paths: str | os.PathLike) -> dict[str, str]:
+def joined_sources(paths: Mapping[str, str | os.PathLike]) -> dict[str, str]:
     """
-    Collect source files and all files of this package that they import, rewritten to lie side by side in one folder.
+    Join each of some source files with all files of this package that it imports.
+
+    A file is joined to the first that needs it, behind what it imports itself; later ones import it from there.
+    Imports of joined files go, wherever they are, and the other imports at the top of files are merged; the rest stays
+    as it is. So no two joined files may use one name for two things.
 
     Args:
-        *paths (`str` or `os.PathLike`): The file that defines the model, and those of its pipelines.
+        paths (`dict[str, str or os.PathLike]`): The source files by the names, without `.py`, of the joined ones.
 
     Returns:
-        `dict[str, str]`: The text of each file by its name.
+        `dict[str, str]`: The text of each joined file by its name, without `.py`.
 
     Raises:
-        ValueError: Two files of the same name differ.
         OSError: An imported file does not exist.
     """
-    pending = [Path(path) for path in paths]
-    origins: dict[str, Path] = {}
-    sources: dict[str, str] = {}
-    imports: dict[str, list[str]] = {}
-    while pending:
-        file = pending.pop()
-        first = origins.setdefault(file.name, file)
-        # Transformers copies remote code to its cache: the two are the same file then.
-        if first != file and first.read_bytes() != file.read_bytes():
-            raise ValueError(f"{file} and {first} would share one place in a flat folder; rename one.")
-        if file.name in sources:
-            continue
-        sources[file.name], imported = _flattened(file)
-        imports[file.name] = [other.name for other in imported]
-        pending += imported
-    for name in sources:
-        needed = list(imports[name])
-        for other in needed:
-            needed += [further for further in imports[other] if further not in (name, *needed)]
-        for other in sorted({*needed} - {*imports[name]}):
-            # The first 5.x versions of Transformers fetch only the files that the file of the class imports itself.
-            sources[name] += f"from .{Path(other).stem} import __name__ as _  # noqa: E402, F401\n"
-    return sources
+    places: dict[Path, str] = {}
+    joined = {}
+    for name, path in paths.items():
+        trees: dict[Path, ast.Module] = {}
+        _add_needed(Path(path), trees, places)
+        places.update(dict.fromkeys(trees, name))
+        joined[name] = _joined(trees, places, name)
+    return joined
 
 
-def _flattened(file: Path) -> tuple[str, list[Path]]:
-    """The text of a file whose imports of this package point to the same folder, and the files that it imports."""
-    text = file.read_text(encoding="utf-8")
-    lines = text.splitlines(keepends=True)
-    imported = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom):
-            package, *parts = (node.module or "").split(".")
-            if node.level:
-                parts = [package, *parts]
-            elif package != _PACKAGE.name:
+def _add_needed(file: Path, trees: dict[Path, ast.Module], places: Mapping[Path, str]) -> None:
+    """Parse a file and, before it, all that it imports and that has no place yet."""
+    if file in trees or file in places:
+        return
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if imported := _imported_file(node, file):
+            _add_needed(imported, trees, places)
+    trees[file] = tree
+
+
+def _imported_file(node: ast.AST, file: Path) -> Path | None:
+    """The file of this package that a statement imports from."""
+    if not isinstance(node, ast.ImportFrom):
+        return None
+    parts = (node.module or "").split(".")
+    if node.level:
+        return file.parents[node.level - 1].joinpath(*parts).with_suffix(".py")
+    return _PACKAGE.joinpath(*parts[1:]).with_suffix(".py") if parts[0] == _PACKAGE.name else None
+
+
+def _joined(trees: Mapping[Path, ast.Module], places: Mapping[Path, str], name: str) -> str:
+    """The text of several files, with the imports of all before it."""
+    imports: dict[str, set[str]] = {}
+    sections = []
+    for file, tree in trees.items():
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        own_names = file != [*trees][-1]
+        for node in ast.walk(tree):
+            imported = _imported_file(node, file)
+            if isinstance(node, ast.Import | ast.ImportFrom) and (imported or node in tree.body):
+                module = f".{places[imported]}" if imported else getattr(node, "module", "")
+                if module != f".{name}":
+                    imports.setdefault(module, set()).update(map(ast.unparse, node.names))
+            elif not (own_names and isinstance(node, ast.Assign) and ast.unparse(node.targets) == "__all__"):
                 continue
-            folder = file.parents[node.level - 1] if node.level else _PACKAGE
-            imported.append(folder.joinpath(*parts).with_suffix(".py"))
-            line = node.lineno - 1
-            lines[line] = re.sub(r"\bfrom\s+[.\w]+", f"from .{parts[-1]}", lines[line], count=1)
-    return "".join(lines), imported
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+        label = "/".join(file.parts[-2:])
+        sections.append(f"{_LINE}# {label}\n{_LINE}\n{''.join(lines).strip()}\n")
+    return re.sub(r"\n{4,}", "\n\n\n", "\n\n".join([_HEADING + _import_statements(imports), *sections]))
+
+
+def _import_statements(imports: Mapping[str, set[str]]) -> str:
+    """Imports as statements, in the usual order, from names by module; those of the module "" are modules."""
+    blocks: dict[int, list[str]] = {}
+    for module, names in imports.items():
+        for imported in [", ".join(sorted(names))] if module else names:
+            line = f"from {module} import {imported}" if module else f"import {imported}"
+            if len(line) > 119:
+                line = line.replace(" import ", " import (\n    ").replace(", ", ",\n    ") + ",\n)"
+            package = (module or imported).partition(".")[0]
+            place = 0 if package == "__future__" else 1 if package in sys.stdlib_module_names else 2 if package else 3
+            blocks.setdefault(place, []).append(line)
+    ordered = [sorted(lines, key=lambda line: (line.startswith("from"), line)) for _, lines in sorted(blocks.items())]
+    return "\n\n".join(map("\n".join, ordered)) + "\n"
 
 
 class HubExportMixin:
@@ -146,22 +178,27 @@ class HubExportMixin:
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             yield
             return
-        pipelines = self._pipeline_files()
-        source = sys.modules[cls.__module__].__file__ or ""
-        for name, text in flat_sources(source, *(file for file, _, _ in pipelines.values())).items():
-            (folder / name).write_text(text, encoding="utf-8")
-
         config = self.config  # type: ignore[attr-defined]
         base_model = _model_class(self.base_model)  # type: ignore[attr-defined]
         loaded = {"AutoConfig": type(config), "AutoModel": base_model, **dict.fromkeys(self._hub_auto_classes, cls)}
+        pipelines = self._pipeline_files()
+        modules = [sys.modules[defined.__module__] for defined in (type(config), cls)]
+        paths = {module.__name__.rpartition(".")[2]: Path(module.__file__ or "") for module in modules}
+        paths |= {name: path for name, path, _, _ in pipelines.values()}
+        # Files that were joined once are copied: this one is then part of the model's.
+        copied = cls.__module__ == __name__
+        sources = {name: path.read_text("utf-8") for name, path in paths.items()} if copied else joined_sources(paths)
+        for name, text in sources.items():
+            (folder / f"{name}.py").write_text(text, encoding="utf-8")
+
         entries: dict[str, dict] = {
             "auto_map": {
                 auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
                 for auto_class, target in loaded.items()
             },
             "custom_pipelines": {
-                task: {"impl": f"{file.stem}.{name}", "pt": [auto_class], "type": "text"}
-                for task, (file, name, auto_class) in pipelines.items()
+                task: {"impl": f"{name}.{pipeline}", "pt": [auto_class], "type": "text"}
+                for task, (name, _, pipeline, auto_class) in pipelines.items()
             },
         }
         before = {name: vars(config).pop(name) for name in entries if name in vars(config)}
@@ -173,15 +210,16 @@ class HubExportMixin:
                 vars(config).pop(name, None)
             vars(config).update(before)
 
-    def _pipeline_files(self) -> dict[str, tuple[Path, str, str]]:
-        """`_hub_pipelines` with the paths of the files; remote code has those that lie beside it."""
+    def _pipeline_files(self) -> dict[str, tuple[str, Path, str, str]]:
+        """`_hub_pipelines` with names and paths of the files; joined ones lie beside the model's."""
         # Transformers copies remote code from a local folder file by file.
         folders = (Path(__file__).parent, Path(self.config.name_or_path))  # type: ignore[attr-defined]
         found = {}
-        for task, (path, name, auto_class) in self._hub_pipelines.items():
-            files = (_PACKAGE / path, *(folder / Path(path).name for folder in folders))
+        for task, (path, pipeline, auto_class) in self._hub_pipelines.items():
+            name = f"pipeline_{task.replace('-', '_')}"
+            files = (_PACKAGE / path, *(folder / f"{name}.py" for folder in folders))
             if file := next(filter(Path.is_file, files), None):
-                found[task] = (file, name, auto_class)
+                found[task] = (name, file, pipeline, auto_class)
         return found
 
 

@@ -22,7 +22,7 @@ from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
 # The method of `scale_aware_attention` for an attention implementation; under "sdpa" the function chooses.
-METHODS = {"eager": "materialized", "flex_attention": "flex"}
+METHOD_OF = {"eager": "materialized", "flex_attention": "flex"}
 
 
 class MSTransformerAttention(nn.Module):
@@ -83,7 +83,7 @@ class MSTransformerAttention(nn.Module):
         dropout: float,
     ) -> torch.Tensor:
         """The output of every head, `(batch, heads, tokens, head_dim)`, without the weights."""
-        method = METHODS.get(self.config._attn_implementation)
+        method = METHOD_OF.get(self.config._attn_implementation)
         heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, method)
         if self.config.cls_global:
             first = first_token(attention_mask)

@@ -12,8 +12,8 @@ from .word_attention import piece_mean, word_members, word_states
 
 # Numbers in a block of scores between pieces. On a CPU 128 KiB in float32, which fit in its cache; a GPU prefers few
 # and large blocks.
-BLOCK_SCORES = {"cpu": 2**15}
-BLOCK_SCORES_ELSEWHERE = 2**22
+PAIR_SCORES = {"cpu": 2**15}
+PAIR_SCORES_ELSEWHERE = 2**22
 
 
 class PairwiseScores(nn.Module):
@@ -382,7 +382,7 @@ class _AttentionScores(torch.autograd.Function):
 def _blocks(scores: torch.Tensor, pieces: int) -> Iterator[tuple[slice, slice]]:
     """Blocks of sentences and outputs, small enough for their scores between pieces in both directions."""
     batch, outputs = scores.shape[:2]
-    limit = max(BLOCK_SCORES.get(scores.device.type, BLOCK_SCORES_ELSEWHERE), scores.numel() // 8)
+    limit = max(PAIR_SCORES.get(scores.device.type, PAIR_SCORES_ELSEWHERE), scores.numel() // 8)
     at_once = min(outputs, max(1, limit // (2 * pieces * pieces)))
     sentences = max(1, limit // (2 * at_once * pieces * pieces))
     for start in range(0, batch, sentences):

@@ -25,8 +25,9 @@ from tests.modeling import test_modeling_pairwise as pairwise
 
 # Each folder has a name of its own: only by it does Transformers tell the code of local checkpoints apart.
 STRANGER = """
-import sys
+import pickle, sys
 from importlib.util import find_spec
+from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -53,7 +54,10 @@ for folder in sys.argv[1:]:
             outputs = model(**inputs)
         for name, values in expected.items():
             torch.testing.assert_close(outputs[name], values, rtol=1e-4, atol=1e-5)
+        assert pickle.loads(pickle.dumps((type(model), model.config)))[0] is type(model)
         model.save_pretrained(folder + "-again")
+    first, second = ({path.name: path.read_bytes() for path in Path(f).glob("*.py")} for f in (folder, source))
+    assert len(first) <= 3 and {name: first.get(name) for name in second} == second
 """
 TOKENS = {"input_ids": torch.arange(1, 31).view(2, 15)}
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

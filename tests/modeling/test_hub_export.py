@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
+import re
+import symtable
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import msattn
 from msattn import BertForMultiScaleRE, BertForMultiScaleSequenceClassification, MultiScaleBertModel
 from msattn.modeling import hub_export
-from msattn.modeling.hub_export import flat_sources
+from msattn.modeling.hub_export import joined_sources
 from tests.tiny_models import tiny_relation_extractor
 
-SOURCES = {"modeling_multiscale_bert.py", "configuration_multiscale_bert.py", "relation_extraction.py"}
+SOURCES = {"configuration_multiscale_bert.py", "modeling_multiscale_bert.py", "pipeline_relation_extraction.py"}
+PACKAGE = Path(msattn.__file__).parent
 
 
 class Subclass(BertForMultiScaleRE):
@@ -31,11 +38,11 @@ def test_a_checkpoint_carries_its_code(model, tmp_path):
     model.save_pretrained(tmp_path)
     sources = {path.stem: path for path in tmp_path.glob("*.py")}
     assert names(tmp_path) == {path.name for path in sources.values()} | {"config.json", "model.safetensors"}
-    assert SOURCES < names(tmp_path)
+    assert {path.name for path in sources.values()} == SOURCES
     for source in sources.values():
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.ImportFrom):
-                assert node.module in sources if node.level == 1 else not node.level
+                assert node.module in sources if node.level else True
                 assert not (node.module or "").startswith("msattn")
 
 
@@ -85,35 +92,86 @@ def test_old_shards_go_and_other_files_stay(model, tmp_path):
     assert {"model.safetensors", "tokenizer.json"} <= names(tmp_path)
 
 
-def test_imports_are_followed_and_flattened(tmp_path):
-    (tmp_path / "configuration").mkdir()
-    (tmp_path / "modeling").mkdir()
-    (tmp_path / "configuration" / "configuration_x.py").write_text("import math\n")
-    (tmp_path / "modeling" / "layers.py").write_text("from ..configuration.configuration_x import math\n")
-    (tmp_path / "modeling" / "modeling_x.py").write_text(
-        "import json\nfrom ..configuration.configuration_x import (\n    math,\n)\n"
-        "def later():\n    from .layers import math\n"
-    )
-    assert flat_sources(tmp_path / "modeling" / "modeling_x.py") == {
-        "configuration_x.py": "import math\n",
-        "layers.py": "from .configuration_x import math\n",
-        "modeling_x.py": "import json\nfrom .configuration_x import (\n    math,\n)\n"
-        "def later():\n    from .layers import math\n",
+def test_imported_files_are_joined_to_the_first_that_needs_them(tmp_path):
+    sources = {
+        "configuration/fields.py": '"""Fields."""\n\nimport math\n\n\ndef field():\n    return math.pi\n',
+        "configuration/configuration_x.py": "from .fields import field\n\nVALUE = field()\n",
+        "modeling/layers.py": (
+            "from __future__ import annotations\n\nimport math\n\nfrom ..configuration.fields import field\n\n"
+            '# A layer.\nlayer = field() + math.pi\n\n\n__all__ = ["layer"]\n'
+        ),
+        "modeling/modeling_x.py": (
+            "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
+            "from ..configuration.configuration_x import (\n    VALUE,\n)\n\n"
+            "def later():\n    import json\n\n    from .layers import layer\n\n    return json, layer, VALUE\n\n\n"
+            '__all__ = ["later"]\n'
+        ),
+    }
+    for name, text in sources.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    paths = {name: next(tmp_path.rglob(f"{name}.py")) for name in ("configuration_x", "modeling_x")}
+    joined = {name: re.sub("# -+\n", "", text) for name, text in joined_sources(paths).items()}
+    heading = hub_export._HEADING
+    assert joined == {
+        "configuration_x": (
+            heading + 'import math\n\n\n# configuration/fields.py\n\n"""Fields."""\n\n\ndef field():\n'
+            "    return math.pi\n\n\n# configuration/configuration_x.py\n\nVALUE = field()\n"
+        ),
+        "modeling_x": (
+            heading + "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
+            "from .configuration_x import VALUE, field\n\n\n# modeling/layers.py\n\n# A layer.\n"
+            "layer = field() + math.pi\n\n\n# modeling/modeling_x.py\n\n"
+            "def later():\n    import json\n\n\n    return json, layer, VALUE\n\n\n"
+            '__all__ = ["later"]\n'
+        ),
     }
 
 
-def test_two_files_of_one_name_are_refused(tmp_path):
-    for folder in ("configuration", "modeling"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "layers.py").write_text(f"# {folder}\n")
-    (tmp_path / "modeling" / "modeling_x.py").write_text(
-        "from .layers import a\nfrom ..configuration.layers import b\n"
-    )
-    with pytest.raises(ValueError, match="layers.py"):
-        flat_sources(tmp_path / "modeling" / "modeling_x.py")
-    # Remote code lies in the cache of Transformers and beside the checkpoint.
-    (tmp_path / "modeling" / "layers.py").write_text("# configuration\n")
-    assert flat_sources(tmp_path / "modeling" / "modeling_x.py")["layers.py"] == "# configuration\n"
+def bound(statement):
+    """The names that a statement at the top of a file gives a value."""
+    table = symtable.symtable(ast.unparse(statement), "", "exec")
+    return {name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()}
+
+
+@pytest.fixture(scope="module")
+def exported():
+    """The joined files of all models."""
+    files = {}
+    for path in Path(hub_export.__file__).parent.glob("modeling_*.py"):
+        family = path.stem.removeprefix("modeling_")
+        tasks = {
+            task: PACKAGE / file
+            for cls in vars(import_module(f"msattn.modeling.{path.stem}")).values()
+            for task, (file, *_) in getattr(cls, "_hub_pipelines", {}).items()
+        }
+        for task in tasks or [None]:
+            paths = {f"configuration_{family}": PACKAGE / f"configuration/configuration_{family}.py", path.stem: path}
+            paths |= {f"pipeline_{task}": tasks[task]} if task else {}
+            files |= {(family, task, name): text for name, text in joined_sources(paths).items()}
+    return files
+
+
+def test_no_two_joined_files_use_one_name_for_two_things(exported):
+    assert len(exported) == 22
+    for key, text in exported.items():
+        owners = dict.fromkeys(dir(builtins), "Python")
+        for statement in ast.parse(text).body:
+            for name in bound(statement):
+                assert owners.setdefault(name, ast.unparse(statement)) == ast.unparse(statement), (*key, name)
+
+
+def test_joined_files_agree_on_when_annotations_are_evaluated(exported):
+    # `@strict` checks the types of a configuration, and would see only strings.
+    future = "from __future__ import annotations\n"
+    for key, text in exported.items():
+        for label in re.findall(r"^# (\S+\.py)$", text, flags=re.MULTILINE):
+            source = next(
+                path
+                for path in (PACKAGE.parent / label, PACKAGE / label, *PACKAGE.glob(f"*/{label}"))
+                if path.is_file()
+            )
+            assert (future in source.read_text(encoding="utf-8")) == (future in text), (*key, label)
 
 
 def test_the_exporter_needs_only_the_standard_library():

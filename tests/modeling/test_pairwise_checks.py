@@ -134,7 +134,7 @@ class ParserTester(PairwiseTester):
         inputs = self.inputs(model.config)
         whole = self.loss(model, inputs)
         gradients = torch.autograd.grad(whole, model.parameters())
-        monkeypatch.setitem(pairwise_scores.BLOCK_SCORES, "cpu", 1)
+        monkeypatch.setitem(pairwise_scores.PAIR_SCORES, "cpu", 1)
         blocks = self.loss(model, inputs)
         torch.testing.assert_close(blocks, whole)
         torch.testing.assert_close(torch.autograd.grad(blocks, model.parameters()), gradients, **TOLERANCE)

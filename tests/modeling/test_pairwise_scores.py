@@ -63,7 +63,7 @@ def naive(layer: PairwiseScores, states: np.ndarray, maps: list[np.ndarray], wor
 
 @pytest.fixture(params=[2**22, 300, 1], ids=["one_block", "some_blocks", "smallest_blocks"])
 def blocks(request, monkeypatch):
-    monkeypatch.setitem(module.BLOCK_SCORES, "cpu", request.param)
+    monkeypatch.setitem(module.PAIR_SCORES, "cpu", request.param)
 
 
 @pytest.mark.parametrize("word_state", ["first", "mean"])

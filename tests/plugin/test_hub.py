@@ -123,11 +123,10 @@ def test_a_push_carries_weights_code_tokenizer_and_card(hub, with_msattn):
         "model.safetensors",
         "tokenizer.json",
         "configuration_multiscale_bert.py",
-        "hub_export.py",
         "modeling_multiscale_bert.py",
-        "multiscale_fusion.py",
+        "pipeline_relation_extraction.py",
     } <= set(files)
-    assert b"from ..configuration" not in files["modeling_multiscale_bert.py"]
+    assert b"from .configuration_multiscale_bert import " in files["modeling_multiscale_bert.py"]
     assert with_msattn["result"]["head"] == {"start": 4, "end": 10, "text": "author"}
 
 
@@ -138,7 +137,9 @@ def test_save_pretrained_can_push_to_a_private_repository(hub, with_msattn):
 
 def test_the_trainer_pushes_the_code_with_the_model(hub, with_msattn):
     files = hub.files("tester/trained")
-    assert {"README.md", "model.safetensors", "modeling_multiscale_bert.py", "hub_export.py"} <= set(files)
+    assert {"README.md", "model.safetensors", "modeling_multiscale_bert.py", "pipeline_relation_extraction.py"} <= set(
+        files
+    )
     assert b"relation-extraction" in files["README.md"]
 
 

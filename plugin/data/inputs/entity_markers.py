@@ -18,7 +18,7 @@ from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words,
 from msattn.errors import UserError
 
 try:
-    from datasets import Dataset
+    import datasets
 except ImportError:  # where a checkpoint has brought this file along
     pass
 
@@ -128,7 +128,7 @@ def encode_relations(
 
 
 def encode_relation_dataset(
-    dataset: Dataset,
+    dataset: datasets.Dataset,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int | None = None,
     label2id: Mapping[str, int] | None = None,
@@ -136,7 +136,7 @@ def encode_relation_dataset(
     num_proc: int | None = None,
     words: bool = False,
     style: str = "plain",
-) -> Dataset:
+) -> datasets.Dataset:
     """
     Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
 

@@ -85,10 +85,10 @@ def split_text(
             [(word, start, end) for start, end in tokens for word in token_words(text[start:end], language)]
             for tokens in sentence_words(text, word_spans(text, language))
         ]
-    return [_words(text, words) for words in sentences]
+    return [_placed_words(text, words) for words in sentences]
 
 
-def _words(text: str, placed: list[PlacedWord]) -> list[Word]:
+def _placed_words(text: str, placed: list[PlacedWord]) -> list[Word]:
     words = []
     for word, start, end in placed:
         token = text[start:end]  # of several words, or of one in another form

@@ -107,7 +107,7 @@ def test_where_msattn_is_installed_its_own_pipeline_is_used(saved, tmp_path):
     task, folder = saved
     own = {PARSING: DependencyParsingPipeline, RELATIONS: RelationExtractionPipeline}[task]
     pipelines = json.loads((folder / "config.json").read_text())["custom_pipelines"]
-    assert pipelines[task]["impl"] == f"{task.replace('-', '_')}.{own.__name__}"
+    assert pipelines[task]["impl"] == f"pipeline_{task.replace('-', '_')}.{own.__name__}"
     run = pipeline(task, model=str(folder))
     assert type(run) is own and run.model.config.custom_pipelines == {}
     run.model.save_pretrained(tmp_path)
