@@ -9,7 +9,7 @@ import regex
 from transformers.utils import logging
 
 from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
-from msattn.data.inputs.word_rules import SPACES, language_of, sentence_words, token_words, word_spans
+from msattn.data.inputs.word_rules import SPACES, language_of, parts_of_token, sentence_words, word_spans
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -82,7 +82,7 @@ def split_text(
             )
         language = language_of(lang)
         sentences = [
-            [(word, start, end) for start, end in tokens for word in token_words(text[start:end], language)]
+            [(word, start, end) for start, end in tokens for word in parts_of_token(text[start:end], language)]
             for tokens in sentence_words(text, word_spans(text, language))
         ]
     return [_placed_words(text, words) for words in sentences]

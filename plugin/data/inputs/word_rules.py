@@ -143,7 +143,7 @@ def language_of(name: str | None) -> Language:
 
 def word_spans(text: str, language: Language = ANY_LANGUAGE) -> Iterator[Span]:
     """
-    Splits a text into tokens: words, contractions such as "du" (see [`token_words`]) and punctuation marks.
+    Splits a text into tokens: words, contractions such as "du" (see [`parts_of_token`]) and punctuation marks.
 
     Every character but white space, and what has no width, is in one word. A combining mark stays with its letter, a
     joined sequence of emoji whole. Numbers, addresses, abbreviations and repeated signs are one word each. What is
@@ -172,7 +172,7 @@ def _parts(text: str, span: Span, pattern: regex.Pattern) -> Iterator[Span]:
             left += (match.span(number) for number in range(len(match.groups()), 0, -1) if match[number])
 
 
-def token_words(token: str, language: Language) -> list[str]:
+def parts_of_token(token: str, language: Language) -> list[str]:
     """
     The words of a token, most often one.
 
