@@ -36,7 +36,7 @@ endef
 RECIPES := $(basename $(notdir $(wildcard model_cards/reference/recipes/*.yaml)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo space models test coverage test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench docs dist clean
+.PHONY: help demo space models test coverage test-quick test-slow test-faults test-fuzz test-notebooks test-min check lint types format bench verdicts docs dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ model-%: .venv/.tools .venv/.links-$(FILES)
 
 bench: .venv/.links-$(FILES) ## measure the fusion layer beside plain attention
 	@$(RUN) benchmarks/bench_multiscale.py
+
+verdicts: .venv/.links-$(FILES) ## write the verdicts on the papers' claims from the recorded scores (papers/README.md)
+	@$(RUN) papers/verdict.py
 
 docs: .venv/.site .venv/.links-$(FILES) ## build the documentation site (build/site)
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build

@@ -1,0 +1,128 @@
+"""`papers/verdict.py`: verdicts of simulated runs, and the README that follows from the recorded scores."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import verdict
+import yaml
+from scores import write_scores
+
+README = f"before\n{verdict.START}old\n{verdict.END}after\n"
+CLAIM = {
+    "short": "claim",
+    "where": "Table 1",
+    "says": "A beats B",
+    "here": "data",
+    "a": ["runs.csv.gz", "a"],
+    "b": ["runs.csv.gz", "b"],
+    "metric": "accuracy",
+    "same": 1,
+    "rates": "tuned",
+    "use": "it pays",
+    "else": "B",
+}
+
+
+def simulated(folder, shares: dict[str, float], seeds: int = 5, examples: int = 2000) -> None:
+    """Answers that are right with a probability; those of different settings to one example go together."""
+    draw = np.random.default_rng(0)
+    hard = draw.random(examples)
+    runs = []
+    for setting, share in shares.items():
+        for seed in range(seeds):
+            right = hard + 0.02 * draw.standard_normal(examples) < share
+            runs.append((f"{setting}/seed-{seed}", "data", [("yes", "yes" if one else "no") for one in right]))
+    write_scores(folder / "runs.csv.gz", runs)
+
+
+def judge(folder, **changes) -> verdict.Verdict:
+    return verdict.judged(folder, "family", {"claim": CLAIM | changes})[0]
+
+
+@pytest.mark.parametrize(
+    ("share", "changes", "word"),
+    [
+        (0.85, {}, verdict.HOLDS),
+        (0.85, {"margin": 4.9}, verdict.UNKNOWN),
+        (0.75, {}, verdict.FAILS),
+        (0.80, {}, verdict.SAME),
+        (0.80, {"same": 0.05}, verdict.UNKNOWN),
+        (0.85, {"rates": "rates not searched"}, verdict.UNKNOWN),
+    ],
+)
+def test_words(tmp_path, share, changes, word):
+    simulated(tmp_path, {"a": share, "b": 0.8})
+    found = judge(tmp_path, **changes)
+    assert found.word == word and found.reason == ("" if changes.get("rates") is None else changes["rates"])
+    assert found.lead == pytest.approx(100 * (share - 0.8), abs=1)
+
+
+def test_one_seed_cannot_tell(tmp_path):
+    simulated(tmp_path, {"a": 0.9, "b": 0.8}, seeds=1)
+    found = judge(tmp_path)
+    assert (found.word, found.reason) == (verdict.UNKNOWN, "one seed") and found.interval.endswith("(1 seed)")
+
+
+def test_settings_are_pooled_by_a_pattern(tmp_path):
+    simulated(tmp_path, {"a/books": 0.9, "a/music": 0.8, "b/books": 0.8, "b/music": 0.8})
+    found = judge(tmp_path, a=["runs.csv.gz", "a/*"], b=["runs.csv.gz", "b/*"])
+    assert found.scores == pytest.approx((85, 80), abs=1)
+    with pytest.raises(ValueError, match="claim: A and B have other examples"):
+        judge(tmp_path, a=["runs.csv.gz", "a/*"], b=["runs.csv.gz", "b/books"])
+
+
+def test_a_family_is_corrected(tmp_path):
+    # One p-value of some 0.03 among claims that show nothing.
+    (tmp_path / "table.csv").write_text('setting,scores\na,"80.3, 80.1, 80.5, 79.9, 80.4"\nb,"80.0, 80, 80, 80, 80"\n')
+    claim = CLAIM | {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": ["scores"], "metric": "by seed"}
+    claim |= {"examples": 10**9, "same": 0.01}
+    null = claim | {"a": ["table.csv", "b"], "same": 1e-6}
+    words = [one.word for one in verdict.judged(tmp_path, "family", {"one": claim})]
+    assert words == [verdict.UNKNOWN if judge(tmp_path, **claim).difference.p_value(0) > 0.05 else verdict.HOLDS]
+    assert verdict.judged(tmp_path, "family", {"one": claim, **{str(n): null for n in range(20)}})[0].word == (
+        verdict.UNKNOWN
+    )
+
+
+def test_false_verdicts_are_rare(tmp_path):
+    """Equal settings with other answers in each run: at most one of twenty verdicts holds, whatever the seeds do."""
+    draw = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        shares = 80 + draw.standard_normal((2, 3))
+        rows = [",".join(["ab"[side], *(f"{value:.2f}" for value in shares[side])]) for side in (0, 1)]
+        (tmp_path / "table.csv").write_text("\n".join(["setting,1,2,3", *rows]) + "\n")
+        change = {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": [1, 2, 3], "metric": "by seed"}
+        held += judge(tmp_path, **change, examples=10**9).word == verdict.HOLDS
+    assert held <= 10
+
+
+def test_cells():
+    assert verdict.numbers("84.25, 84.03") == ([84.25, 84.03], None)
+    assert verdict.numbers("80.1 ± 0.2 / 75.6 ± 0.2") == ([80.1], 0.2)
+    assert verdict.numbers("−0.4") == ([-0.4], None)
+
+
+def test_the_readme_and_the_plot_follow_from_the_recorded_scores(tmp_path):
+    papers = tmp_path / "papers"
+    shutil.copytree(verdict.ROOT, papers, ignore=shutil.ignore_patterns("*.png", "*.py", "__pycache__"))
+    before = (papers / "README.md").read_text(encoding="utf-8")
+    verdict.main(["--root", str(papers)])
+    assert (papers / "README.md").read_text(encoding="utf-8") == before, "make verdicts has to be called"
+    first = (papers / "verdicts.svg").read_bytes()
+    verdict.main(["--root", str(papers)])
+    assert (papers / "verdicts.svg").read_bytes() == first
+
+
+def test_only_the_part_between_the_marks_is_written(tmp_path):
+    (tmp_path / "family").mkdir()
+    simulated(tmp_path / "family", {"a": 0.9, "b": 0.8})
+    (tmp_path / "family" / "claims.yaml").write_text(yaml.safe_dump({"title": "Family", "claims": {"one": CLAIM}}))
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
+    verdict.main(["--root", str(tmp_path)])
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("before\n") and text.endswith("after\n") and "| **HOLDS** | it pays |" in text
+    assert '<a id="family-one"></a>' in text and "old" not in text
