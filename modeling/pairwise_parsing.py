@@ -40,8 +40,8 @@ class PairwiseParserOutput(ModelOutput):
             diagonal, and beyond the words of a sentence.
         relation_logits (`torch.Tensor` of shape `(batch, W + 1, W + 1, K)` or `(batch, W, K)`):
             Relations of each pair; rows are heads, columns are dependents. [`relations_of_arcs`] selects those of a
-            tree. With `choose_heads`, only those of the chosen arcs, one for each word. While training with the
-            objective `"head_select"`, only those of the arcs in `heads`.
+            tree. With `choose_heads`, only those of the chosen arcs, one for each word of a sentence. While training
+            with the objective `"head_select"`, only those of the arcs in `heads`.
         hidden_states (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
         attentions (`tuple[torch.Tensor]`, *optional*): Those of the encoder, on request.
         tag_logits (`dict[str, torch.Tensor]` of shape `(batch, W, labels)`, *optional*):
@@ -217,8 +217,11 @@ class PairwiseParsing(PairwiseModel):
             relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
             of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
         else:
-            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2))
+            wanted = None if self.training or torch.compiler.is_compiling() else _new_arcs(trees, possible)
+            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1), wanted).unbind(2))
             relation_logits = of_trees[-1]
+            if wanted is not None and len(trees) > 1:
+                of_trees[0] = torch.where(wanted[:, :, :1], of_trees[0], relation_logits)
         loss = None
         if heads is not None and relations is not None:
             relations = relations.masked_fill(heads < 0, IGNORED)
@@ -291,6 +294,12 @@ class PairwiseParsing(PairwiseModel):
             weight = torch.ones(none + 1, device=logits.device)
             weight[none] = self.config.none_weight
         return _mean_loss(logits, targets, weight)
+
+
+def _new_arcs(trees: list[torch.Tensor], possible: torch.Tensor) -> torch.Tensor:
+    """The arcs of words to score, `(batch, W, trees)`: those of the last tree, and what the other one has not."""
+    words, last = possible.any(dim=1)[:, 1:], trees[-1].clamp_min(0)
+    return torch.stack([*(words & (tree >= 0) & (tree != last) for tree in trees[:-1]), words], dim=-1)
 
 
 def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:

@@ -14,6 +14,8 @@ from .word_attention import piece_mean, word_members, word_states
 # and large blocks.
 PAIR_SCORES = {"cpu": 2**15}
 PAIR_SCORES_ELSEWHERE = 2**22
+# Arcs whose relations are scored at once.
+ARCS_AT_ONCE = 512
 
 
 class PairwiseScores(nn.Module):
@@ -119,6 +121,7 @@ class PairwiseScores(nn.Module):
         attentions: Sequence[torch.Tensor],
         word_index: torch.Tensor,
         heads: torch.Tensor,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """
         The scores of the arcs of trees: for each word and tree, the pair of its head and the word. They equal those of
@@ -129,9 +132,10 @@ class PairwiseScores(nn.Module):
             heads (`torch.LongTensor` of shape `(batch, W, trees)`):
                 The head of each word in one or several trees, which share most of the work. 0 is ROOT; numbers below
                 0 count as 0.
+            wanted (`torch.BoolTensor` of shape `(batch, W, trees)`, *optional*): The arcs to score. Default: all.
 
         Returns:
-            `torch.Tensor` of shape `(batch, W, trees, K)`
+            `torch.Tensor` of shape `(batch, W, trees, K)`; 0 where a score is not wanted.
 
         Raises:
             ValueError: The number of attention maps is not `num_layers`.
@@ -147,7 +151,12 @@ class PairwiseScores(nn.Module):
             self._check(attentions)
             attention = torch.stack([arc_attention(attentions, members, tree) for tree in heads.unbind(-1)], dim=2)
             attention = attention.to(hidden_states.dtype)
-        return self.score(first, second, attention)
+        if wanted is None:
+            return self.score(first, second, attention)
+        second = None if first is None else second.expand_as(first)
+        parts = (None if part is None else part[wanted] for part in (first, second, attention))
+        scores = self.score(*parts)
+        return scores.new_zeros(*heads.shape, self.num_outputs).index_put((wanted,), scores)
 
     def score(
         self, first: torch.Tensor | None, second: torch.Tensor | None, attention: torch.Tensor | None
@@ -233,8 +242,14 @@ class BiaffinePairs(LinearPairs):
 
     def arcs(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         first, second = self.head_layer(first), self.dependent_layer(second)
-        bilinear = self.bilinear(first).unflatten(-1, (-1, first.shape[-1])) @ second.unsqueeze(-1)
-        return bilinear.squeeze(-1) + super().arcs(first, second)
+        # In blocks: the product of a head has K numbers for each of its own, more than a cache holds for a batch.
+        blocks = [first] if torch.compiler.is_compiling() else first.split(ARCS_AT_ONCE)
+        others = [second] if torch.compiler.is_compiling() else second.split(ARCS_AT_ONCE)
+        bilinear = [
+            self.bilinear(head).unflatten(-1, (-1, head.shape[-1])) @ dependent.unsqueeze(-1)
+            for head, dependent in zip(blocks, others, strict=True)
+        ]
+        return torch.cat(bilinear).squeeze(-1) + super().arcs(first, second)
 
 
 def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
