@@ -14,6 +14,7 @@ A study is a YAML file:
     seeds: [1, 2, 3]
     fractions: [0.1, 1.0]      # optional: --train_fraction, nested parts of the training data, the same for all seeds
     average: true              # optional: also the mean over the settings, such as domains
+    weights: false             # optional: remove the weights of a run when it has finished
     tune: ...                  # optional: rates chosen on development data first, in FOLDER/tune (papers/tuning.py)
 
 Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority. A finished run has `run.json` and
@@ -29,6 +30,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -136,6 +138,11 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
     results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
     content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
     finished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    for checkpoint in output.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    if not study.get("weights", True):
+        for weights in output.glob("*.safetensors"):
+            weights.unlink()
     return True
 
 

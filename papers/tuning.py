@@ -25,9 +25,9 @@ def search(study: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     points = [dict(zip(tune["grid"], values, strict=True)) for values in product(*tune["grid"].values())]
     pairs = product(settings, points)
     found = {name_of(setting, point): {**(study["settings"][setting] or {}), **point} for setting, point in pairs}
-    parts = {"fractions": study["fractions"]} if "fractions" in study else {}
+    kept = {name: study[name] for name in ("script", "fractions") if name in study}
     arguments = study["arguments"] | tune["arguments"]
-    return {"script": study["script"], "arguments": arguments, "settings": found, "seeds": tune["seeds"], **parts}
+    return {**kept, "arguments": arguments, "settings": found, "seeds": tune["seeds"], "weights": False}
 
 
 def name_of(setting: str, point: dict[str, Any]) -> str:

@@ -163,3 +163,19 @@ def test_doses_are_drawn_beside_the_cosine(tmp_path, monkeypatch, capsys):
     row = capsys.readouterr().out.splitlines()[3]
     assert row.startswith(f"| doses | dose-1 | {np.mean(cosines[2:]):.3f} ± ") and "| 0.615 ± 0.007 |" in row
     assert ">dose-1<" in (tmp_path / "doses.svg").read_text()
+
+
+def test_best_of_many_runs(tmp_path, capsys):
+    import best_of
+
+    for study, settings, seeds in (("pairs", ("a", "b"), (1, 2)), ("null", ("none",), range(4))):
+        for place, setting in enumerate(settings):
+            for seed in seeds:
+                folder = tmp_path / study / setting / f"seed-{seed}"
+                folder.mkdir(parents=True)
+                results = {"eval_accuracy": place + seed, "test_accuracy": 10 * place + seed}
+                (folder / "run.json").write_text(json.dumps({"results": results}))
+    best_of.main([str(tmp_path / "pairs"), str(tmp_path / "null")])
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert rows[0] == "| guided | 1 | 2 | 6.00 | 11.00 | +5.00 |"
+    assert rows[2:] == ["| no guiding | 1 | 2 | 0.50 | 1.00 | +0.50 |", "| no guiding | 2 | 2 | 2.50 | 3.00 | +0.50 |"]

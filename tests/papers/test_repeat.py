@@ -117,7 +117,9 @@ def test_the_scripts_know_every_argument_of_the_studies(path, monkeypatch):
     study = yaml.safe_load(path.read_text(encoding="utf-8"))
     script = import_module(study["script"].removesuffix(".py"))
     for own in study["settings"].values():
-        given = {**study["arguments"], **own, "seed": study["seeds"][0], "output_dir": "out"}
+        trial = study.get("tune", {}).get("arguments", {})
+        given = {**study["arguments"], **own, **trial, "seed": study["seeds"][0], "output_dir": "out"}
+        given = {name: repeat.replaced(value, "name", 1) for name, value in given.items()}
         with pytest.raises(Parsed):
             script.main(repeat.flags(given))
 
