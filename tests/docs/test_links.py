@@ -26,8 +26,8 @@ def text_of(path: Path) -> str:
 
 @cache
 def anchors(path: Path) -> set[str]:
-    """The anchors of the headings, as GitHub makes them."""
-    found: set[str] = set()
+    """The anchors of the headings, as GitHub makes them, and those that a table names."""
+    found = set(re.findall(r'<a id="([^"]+)"></a>', text_of(path)))
     for heading in re.findall(r"^#+ (.+)$", text_of(path), flags=re.MULTILINE):
         anchor = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
         found.add(next(name for n in range(99) if (name := anchor if n == 0 else f"{anchor}-{n}") not in found))

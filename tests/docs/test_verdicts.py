@@ -1,0 +1,43 @@
+"""What README, guides and the pages of papers say of a claim is what papers/README.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r'^\| <a id="([\w-]+)"></a>.*?\| ([+−0][^|]*?) \| (\d+) \|[^|]*\| \*\*([A-Z ]+)\*\*', re.MULTILINE)
+VERDICTS = {
+    name: (interval, seeds, word.lower())
+    for name, interval, seeds, word in ROW.findall((ROOT / "papers/README.md").read_text(encoding="utf-8"))
+}
+PATTERNS = ("README.md", "docs/*.md", "papers/*/README.md", "notebooks/*.ipynb")
+PAGES = [path for pattern in PATTERNS for path in ROOT.glob(pattern)]
+# A link to a verdict, and the text of the link.
+LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\]\((?:\.\./)?(?:papers/|\.\./)?README\.md#([a-z_0-9]+-[\w-]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_contradicts_the_verdicts(page):
+    for text, name in LINK.findall(page.read_text(encoding="utf-8")):
+        if name not in VERDICTS:
+            continue
+        interval, seeds, word = VERDICTS[name]
+        assert text in (word, f"{interval}, {seeds} seeds, {word}"), f"{name}: {word}"
+
+
+def test_each_method_of_the_readme_has_the_difference_of_a_verdict():
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("| measured effect |")[1].split("\n\n")[0]
+    cells = [line.rsplit(" | ", 1)[1] for line in table.splitlines() if line.startswith("| **[")]
+    assert len(cells) == 4
+    for cell in cells:
+        (text, name), *others = LINK.findall(cell)
+        assert not others and text == "{}, {} seeds, {}".format(*VERDICTS[name])
+        # One figure a cell: beside the link there is none, but names of data and sizes.
+        assert not re.search(r"±|\d\.\d", LINK.sub("", cell))
+
+
+def test_every_row_is_read():
+    assert len(VERDICTS) == (ROOT / "papers/README.md").read_text(encoding="utf-8").count('<a id="')
