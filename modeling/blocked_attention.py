@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import pad
 
 from .first_derivative import first_derivative_only
 
@@ -158,12 +159,12 @@ class Totals(NamedTuple):
         sinks: torch.Tensor | None,
         needed: Sequence[bool],
     ) -> Totals:
-        """Zeros; `needed` says whether bias and sinks have a gradient."""
+        """Zeros, but for those of the queries; `needed` says whether bias and sinks have a gradient."""
         added = [
             torch.zeros_like(tensor, dtype=query.dtype) if tensor is not None and wanted else None
             for tensor, wanted in zip((bias, sinks), needed, strict=True)
         ]
-        return cls(torch.empty_like(query), torch.zeros_like(key), *added)
+        return cls(_by_token(query, query.shape[3]), _zeros_in_columns(key), *added)
 
 
 class BlockedAttention(torch.autograd.Function):
@@ -199,10 +200,9 @@ class BlockedAttention(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         dtype = None if value is None else value.dtype
         query, key, value = _in_full(query, key, value)
-        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         rows = rows.to(query.dtype).expand(query.shape[:3]).unsqueeze(-2)
         received = query.new_zeros(*query.shape[:2], 1, key.shape[2])
-        output = None if value is None else query.new_empty(*query.shape[:3], value.shape[3])
+        output = None if value is None else _by_token(query, value.shape[3])
         draw = Dropout(settings, query.device)
         for block in blocks(query, key, settings):
             weights, _ = _of_block(block, query, key, bias, sinks, mask, settings)
@@ -226,29 +226,28 @@ class BlockedAttention(torch.autograd.Function):
         *tensors, bias, sinks, mask, rows = ctx.saved_tensors
         settings = ctx.settings
         query, key, value = _in_full(*tensors)
-        width = query.shape[-1]
-        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         rows = rows.to(query.dtype).expand(query.shape[:3]).unsqueeze(-1)
         of_received = of_received.to(query.dtype).unsqueeze(-1)
-        of_value = None if value is None else torch.zeros_like(value)
-        totals = Totals.of(query[..., :width], key[..., :width], bias, sinks, ctx.needs_input_grad[3:5])
+        of_value = None if value is None else _zeros_in_columns(value)
+        totals = Totals.of(query, key, bias, sinks, ctx.needs_input_grad[3:5])
         draw = Dropout(settings, query.device)
-        # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel of both.
-        left, right = rows, of_received
         if value is not None:
-            of_output = (of_output * draw.scale if draw.threshold else of_output).to(query.dtype).contiguous()
-            if not draw.threshold:
-                left, right = torch.cat([of_output, rows], dim=-1), torch.cat([value, of_received], dim=-1)
+            of_output = (of_output * draw.scale if draw.threshold else of_output).to(query.dtype)
         for block in blocks(query, key, settings):
             weights, capped = _of_block(block, query, key, bias, sinks, mask, settings)
-            gradient = block.rows(left) @ block.columns(right).mT
+            # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel.
+            left, right = block.rows(rows), block.columns(of_received)
+            if value is not None and not draw.threshold:
+                left = torch.cat([block.rows(of_output), left], dim=-1)
+                right = torch.cat([block.columns(value), right], dim=-1)
+            gradient = left @ right.mT
             if value is not None and of_value is not None:
                 kept = draw.mask(weights)
-                _add(block.columns(of_value), (weights if kept is None else weights * kept).mT, block.rows(of_output))
+                _add(block.columns(of_value), weights if kept is None else weights * kept, block.rows(of_output))
                 if kept is not None:
                     gradient += (block.rows(of_output) @ block.columns(value).mT).mul_(kept)
             _into_scores(block, gradient, weights, capped, query, key, totals, settings)
-        gradients = (totals.query.mul_(settings.scaling), totals.key, of_value, totals.bias, totals.sinks)
+        gradients = (totals.query, totals.key, of_value, totals.bias, totals.sinks)
         inputs = (*tensors, bias, sinks)
         return (
             *(
@@ -291,22 +290,8 @@ class Dropout:
 def _in_full(*tensors: torch.Tensor | None) -> list[Any]:
     """At least float32: sums over many tokens, and scores, lose too much in half precision."""
     return [
-        None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, torch.float32)).contiguous()
-        for tensor in tensors
+        None if tensor is None else tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors
     ]
-
-
-def _with_mask(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, settings: Settings
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Puts a mask that is the same for all queries into one more channel, which is cheaper than a pass over scores."""
-    if mask is None or mask.shape[-2] > 1 or settings.softcap is not None:
-        return query, key, mask
-    hidden = (
-        query.new_zeros(mask.shape).masked_fill_(mask, HIDDEN) if mask.dtype == torch.bool else mask.to(query.dtype)
-    )
-    channel = hidden.mT.expand(*key.shape[:3], 1)
-    return torch.cat([query, torch.ones_like(query[..., :1])], dim=-1), torch.cat([key, channel], dim=-1), None
 
 
 def _of_block(
@@ -318,8 +303,17 @@ def _of_block(
     mask: torch.Tensor | None,
     settings: Settings,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The [`probabilities`] of a block, given all queries, not scaled, and all keys."""
     bias, sinks, mask = (None if tensor is None else block.of(tensor) for tensor in (bias, sinks, mask))
-    return probabilities(block.rows(query), block.columns(key), bias, sinks, mask, settings, block.queries.start)
+    query, key = block.rows(query) * settings.scaling, block.columns(key)
+    if mask is not None and mask.shape[-2] == 1 and settings.softcap is None:
+        # A mask that is the same for all queries is one more channel, which is cheaper than a pass over scores.
+        if mask.dtype == torch.bool:
+            mask = query.new_zeros(mask.shape).masked_fill_(mask, HIDDEN)
+        query = pad(query, (0, 1), value=1)
+        key = torch.cat([key, mask.mT.to(key.dtype).expand(*key.shape[:3], 1)], dim=-1)
+        mask = None
+    return probabilities(query, key, bias, sinks, mask, settings, block.queries.start)
 
 
 def _into_scores(
@@ -341,14 +335,23 @@ def _into_scores(
         _add_part(totals.bias, block, gradient)
     if capped is not None and settings.softcap is not None:
         gradient = gradient * (1 - (capped / settings.softcap).square())
-    width = totals.query.shape[-1]
-    block.rows(totals.query).copy_(gradient @ block.columns(key)[..., :width])
-    _add(block.columns(totals.key), gradient.mT, block.rows(query)[..., :width])
+    block.rows(totals.query).copy_(gradient @ block.columns(key)).mul_(settings.scaling)
+    _add(block.columns(totals.key), gradient, block.rows(query), settings.scaling)
 
 
-def _add(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
-    """total += left @ right, without a copy: the first two dimensions of a block are one."""
-    total.flatten(0, 1).baddbmm_(left.flatten(0, 1), right.flatten(0, 1))
+def _by_token(states: torch.Tensor, width: int) -> torch.Tensor:
+    """Room for `(batch, heads, tokens, width)`, where the heads of a token lie side by side, as layers take them."""
+    return states.new_empty(states.shape[0], states.shape[2], states.shape[1], width).transpose(1, 2)
+
+
+def _zeros_in_columns(states: torch.Tensor) -> torch.Tensor:
+    """Zeros of the same shape with contiguous columns, to which [`_add`] adds in less time."""
+    return torch.zeros_like(states.mT, memory_format=torch.contiguous_format).mT
+
+
+def _add(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor, factor: float = 1.0) -> None:
+    """total += factor leftᵀ right, without a copy: the first two dimensions of a block are one."""
+    total.mT.flatten(0, 1).baddbmm_(right.mT.flatten(0, 1), left.flatten(0, 1), alpha=factor)
 
 
 def _add_part(total: torch.Tensor, block: Block, part: torch.Tensor) -> None:

@@ -15,7 +15,6 @@ from .blocked_attention import (
     _in_full,
     _into_scores,
     _of_block,
-    _with_mask,
     block_size,
     blocks,
 )
@@ -83,7 +82,6 @@ class _Distances(torch.autograd.Function):
         settings: Settings,
     ) -> torch.Tensor:
         query, key = _in_full(query, key)
-        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
         sums = query.new_zeros(query.shape[:2])
         # All keys: what is hidden by causality is not attended to, but may be in the pattern.
         for block in blocks(query, key, settings._replace(offset=None)):
@@ -105,9 +103,7 @@ class _Distances(torch.autograd.Function):
         *tensors, bias, sinks, mask = ctx.saved_tensors
         settings, target = ctx.settings, ctx.target
         query, key = _in_full(*tensors)
-        width = query.shape[-1]
-        query, key, mask = _with_mask(query * settings.scaling, key, mask, settings)
-        totals = Totals.of(query[..., :width], key[..., :width], bias, sinks, ctx.needs_input_grad[2:4])
+        totals = Totals.of(query, key, bias, sinks, ctx.needs_input_grad[2:4])
         scale = 2 * of_sums.unsqueeze(-1) * target.rows.unsqueeze(1)
         for block in blocks(query, key, settings):
             weights, capped = _of_block(block, query, key, bias, sinks, mask, settings)
@@ -115,7 +111,7 @@ class _Distances(torch.autograd.Function):
             _subtract(gradient, target, block)
             gradient *= block.rows(scale).unsqueeze(-1)
             _into_scores(block, gradient, weights, capped, query, key, totals, settings)
-        gradients = (totals.query.mul_(settings.scaling), totals.key, totals.bias, totals.sinks)
+        gradients = (totals.query, totals.key, totals.bias, totals.sinks)
         return (
             *(
                 None if gradient is None else gradient.to(tensor.dtype)
