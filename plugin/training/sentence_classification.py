@@ -230,8 +230,8 @@ def write_sentence_predictions(
     """
     Writes `<prefix>_predictions.tsv`, or for a GLUE test set the submission file.
 
-    For labelled classification data, also writes `<prefix>_predictions.jsonl`, with the texts and the probability of
-    each label, and `<prefix>_report.txt`, which it prints.
+    For labelled data, also writes `<prefix>_predictions.jsonl`, with the texts; for classes also their probabilities
+    and `<prefix>_report.txt`, which it prints.
 
     Args:
         folder (`str`): The folder.
@@ -251,15 +251,19 @@ def write_sentence_predictions(
     cells = [f"{answer:.5f}" for answer in answers] if labels is None else [labels[answer] for answer in answers]
     lines = ["index\tprediction\n", *(f"{number}\t{cell}\n" for number, cell in enumerate(cells))]
     Path(folder, f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
-    if labels is None or "label" not in examples.column_names:
+    if "label" not in examples.column_names:
         return
     with open(Path(folder, f"{prefix}_predictions.jsonl"), "w", encoding="utf-8") as file:
-        for example, row in zip(examples, softmax(logits, -1), strict=True):
-            texts = {name: example[key] for name, key in zip(("text", "text_pair"), columns, strict=False)}
-            answer = {"gold": labels[example["label"]], "prediction": labels[row.argmax()]}
-            probabilities = {label: round(float(value), 6) for label, value in zip(labels, row, strict=True)}
-            line = {**texts, **answer, "probabilities": probabilities}
+        for example, row, cell in zip(examples, softmax(logits, -1), cells, strict=True):
+            line = {name: example[key] for name, key in zip(("text", "text_pair"), columns, strict=False)}
+            if labels is None:
+                line |= {"gold": example["label"], "prediction": float(cell)}
+            else:
+                probabilities = {label: round(float(value), 6) for label, value in zip(labels, row, strict=True)}
+                line |= {"gold": labels[example["label"]], "prediction": cell, "probabilities": probabilities}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    if labels is None:
+        return
     report = classification_report(
         examples["label"][:], answers, labels=range(len(labels)), target_names=list(labels), digits=4, zero_division=0
     )

@@ -87,6 +87,8 @@ def test_every_task(run, glue_dir, tmp_path, task):
         assert {f"{prefix}_{name}" for name in MEASURES.get(task, {"accuracy"})} <= results.keys()
         assert results[f"{prefix}_samples"] == 8
         assert (tmp_path / "out" / f"{prefix}_report.txt").is_file() == (task != "stsb")
+        lines = (tmp_path / "out" / f"{prefix}_predictions.jsonl").read_text(encoding="utf-8").splitlines()
+        assert {"gold", "prediction"} <= json.loads(lines[0]).keys()
     assert results["train_samples"] == 16 and results["test_samples"] == 8
 
     for name in ("MNLI-m", "MNLI-mm") if task == "mnli" else (GLUE_TASKS[task].folder,):
