@@ -1,8 +1,8 @@
 """
-What it costs to parse a file, from reading to writing, over the encoder alone on the same batches.
+What it costs to parse, over the encoder alone on the same batches: a file, words with the pipeline, and one by one.
 
-The whole is what `run_parsing.py --do_predict` does once the model is loaded: read, tokenize, predict, score, write.
-The encoder alone has fused attention (SDPA) and gets the same batches, ready made. Needs Linux.
+For a file it is what `run_parsing.py --do_predict` does once the model is loaded: read, tokenize, predict, score,
+write. The encoder alone has fused attention (SDPA) and gets the same batches, ready made. Needs Linux.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import argparse
 import resource
 import statistics
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 
 import torch
 from bench_multiscale import add_measurement_arguments, describe, markdown, take_turns
 from datasets import Dataset
-from transformers import AutoModel, AutoTokenizer, TrainingArguments
+from transformers import AutoModel, AutoTokenizer, TrainingArguments, pipeline
 
 from msattn import PairwiseParser
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
@@ -38,6 +40,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--encoder", default="sentence-transformers/all-MiniLM-L6-v2", help="below an untrained biaffine parser"
     )
+    parser.add_argument("--parser", help="a trained parser on that encoder, in place of the untrained one")
     parser.add_argument("--sentences", type=int, help="sentences to parse, at most; default: all")
     add_measurement_arguments(parser)
     return parser.parse_args()
@@ -83,7 +86,10 @@ def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
     with TemporaryDirectory() as folder:
-        save_parser(arguments, folder)
+        if arguments.parser is None:
+            save_parser(arguments, folder)
+        else:
+            copytree(arguments.parser, folder, dirs_exist_ok=True)
         sentences = Path(folder, "sentences.conllu")
         lines = chain.from_iterable(read_treebank(arguments.file)["lines"][: arguments.sentences])
         sentences.write_text("".join(lines), encoding="utf-8", newline="")
@@ -96,21 +102,29 @@ def main() -> None:
         encoder = AutoModel.from_pretrained(arguments.encoder, attn_implementation="sdpa").eval()
         encoder.to(arguments.device, getattr(torch, arguments.dtype))
 
+        singles = [trainer.data_collator([row]) for row in inputs]
+        parse = pipeline("dependency-parsing", model=folder, device=arguments.device)
+        words = [{"words": sentence} for sentence in read_treebank(sentences)["words"]]
+        parse.tokenizer.model_max_length = trainer.processing_class.model_max_length
+
         @torch.no_grad()
-        def encode() -> None:
-            for batch in batches:
+        def encode(given: list) -> None:
+            for batch in given:
                 encoder(**{name: tensor.to(arguments.device) for name, tensor in batch.items()})
 
-        whole, alone = take_turns([predict, encode], arguments, "turns")
-    ratio = statistics.median(a / b for a, b in zip(whole, alone, strict=True))
-    seconds = [f"{statistics.median(times):.2f} s" for times in (whole, alone)]
-    print(f"{len(set(encoded['sentence']))} sentences in {len(batches)} batches. {describe(arguments)}\n")
-    print(
-        markdown(
-            "whole prediction | encoder alone | ratio | peak of the prediction",
-            [[*seconds, f"{ratio:.2f}", f"{peak:.0f} MiB"]],
-        )
-    )
+        ways = [
+            (predict, batches),
+            (lambda: parse(words, batch_size=32), batches),
+            (lambda: [parse(sentence) for sentence in words], singles),
+        ]
+        functions = [run for way, given in ways for run in (way, partial(encode, given))]
+        times = take_turns(functions, arguments, "turns")
+    rows = []
+    for name, whole, alone in zip(("file", "pipeline", "one by one"), times[::2], times[1::2], strict=True):
+        ratio = statistics.median(a / b for a, b in zip(whole, alone, strict=True))
+        rows.append([name, *(f"{statistics.median(each):.2f} s" for each in (whole, alone)), f"{ratio:.2f}"])
+    print(f"{len(words)} sentences in {len(batches)} batches, {peak:.0f} MiB for the file. {describe(arguments)}\n")
+    print(markdown("| parsing | encoder alone | ratio", rows))
 
 
 if __name__ == "__main__":
