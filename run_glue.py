@@ -36,6 +36,7 @@ from msattn.training.checkpoints import (
     load_config,
     load_model,
     load_tokenizer,
+    max_tokens,
 )
 from msattn.training.from_scratch import (
     ScratchArguments,
@@ -103,8 +104,8 @@ class SentenceDataArguments(HubDataArguments):
     max_seq_length: int | None = field(
         default=None,
         metadata={
-            "help": "Maximum number of tokens per example; longer ones are truncated, with a warning. Default: 128, "
-            "or no limit for a model without position embeddings."
+            "help": "Maximum number of tokens per example; longer ones are truncated, with a warning. Default: that "
+            "of the checkpoint, but 128 in training a model with position embeddings."
         },
     )
 
@@ -145,7 +146,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             tokenizer, vectors = scratch_tokenizer(scratch, model_args, config, texts)
         else:
             tokenizer = load_tokenizer(model_args, config)
-        max_length = sentences.longest_input(data_args.max_seq_length, config, tokenizer)
+        usual = sentences.MAX_SEQ_LENGTH if args.do_train else None
+        max_length = max_tokens(data_args.max_seq_length, tokenizer, config, usual)
         encoded = {}
         for prefix, rows in data.items():
             with args.main_process_first(desc=f"encoding {prefix}"):

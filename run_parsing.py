@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         config = load_config(model_args)
         tokenizer = load_tokenizer(model_args, config)
         model_class = checkpoint_class(config, PairwiseParser)
-        max_length = max_tokens(data_args.max_seq_length, tokenizer)
+        max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
 
         # Data: the words of a sentence, their heads and relations, and its lines in the file. A test file without
         # trees is a path here: it may be large, and is read later.

@@ -24,7 +24,7 @@ from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.data.ranking import sample_negatives
 from msattn.metrics.ranking import score_ranking, write_run
 from msattn.training.arguments import DataArguments, ModelArguments
-from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer
+from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
 from msattn.training.length_samplers import LongestFirstSampler
 from msattn.training.model_card import write_model_card
 from msattn.training.ranking import (
@@ -81,10 +81,11 @@ class RankingDataArguments(DataArguments):
             "help": "Maximum number of non-relevant candidates (negatives) per training query; see --split_seed."
         },
     )
-    max_seq_length: int = field(
-        default=512,
+    max_seq_length: int | None = field(
+        default=None,
         metadata={
-            "help": "Maximum number of tokens per query-candidate pair; longer pairs are truncated, with a warning."
+            "help": "Maximum number of tokens per query-candidate pair; longer pairs are truncated, with a warning. "
+            "Default: that of the checkpoint, at most 512 in training."
         },
     )
 
@@ -99,8 +100,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         set_up_logging(args)
 
         # The checkpoint and its tokenizer.
-        tokenizer = load_tokenizer(model_args, load_config(model_args))
-        max_length = min(data_args.max_seq_length, tokenizer.model_max_length)
+        config = load_config(model_args)
+        tokenizer = load_tokenizer(model_args, config)
+        max_length = max_tokens(data_args.max_seq_length, tokenizer, config, 512 if args.do_train else None)
 
         # Data: pairs of query and candidate.
         found = read_splits(lambda split: read_candidates(split, data_args), data_args, args)

@@ -140,6 +140,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
         # each entity, and are added to a copy of the tokenizer that is not saved.
+        max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
         marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
         style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
         types = relations.entity_types(splits.get("train")) if style == "typed" else ()
@@ -149,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             encoded = entity_markers.encode_relation_dataset(
                 rows,
                 marking,
-                max_length=max_tokens(data_args.max_seq_length, tokenizer),
+                max_length=max_length,
                 label2id=None if rows[0]["label"] is None else label_fields(labels)["label2id"],
                 on_overflow=on_overflow,
                 num_proc=data_args.preprocessing_num_workers,

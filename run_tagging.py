@@ -27,7 +27,7 @@ from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.errors import UserError
 from msattn.training import tagging
 from msattn.training.arguments import HubDataArguments, ModelArguments
-from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer
+from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
 from msattn.training.from_scratch import (
     ScratchArguments,
     scratch_card_fields,
@@ -79,10 +79,11 @@ class TaggingDataArguments(HubDataArguments):
             "last), or its name in a Hub dataset (default: the only column of class labels)."
         },
     )
-    max_seq_length: int = field(
-        default=512,
+    max_seq_length: int | None = field(
+        default=None,
         metadata={
-            "help": "Maximum number of tokens per input; longer sentences are split between words, with a warning."
+            "help": "Maximum number of tokens per input; longer sentences are split between words, with a warning. "
+            "Default: that of the checkpoint, but 512 in training a model with position embeddings."
         },
     )
 
@@ -112,6 +113,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             tokenizer, vectors = scratch_tokenizer(scratch, model_args, config, data["train"]["words"])
         else:
             tokenizer = load_tokenizer(model_args, config)
+        max_length = max_tokens(data_args.max_seq_length, tokenizer, config, 512 if args.do_train else None)
         encoded = {}
         for prefix, sentences in data.items():
             with args.main_process_first(desc=f"encoding {prefix}"):
@@ -119,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     sentences,
                     tokenizer,
                     label_fields(tags)["label2id"],
-                    max_length=min(data_args.max_seq_length, tokenizer.model_max_length),
+                    max_length=max_length,
                     num_proc=data_args.preprocessing_num_workers,
                     words=guiding.needs_words and prefix == "train",
                 )

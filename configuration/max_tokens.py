@@ -7,12 +7,20 @@ from transformers import PreTrainedConfig
 # Position ids of these families start at pad_token_id + 1, so fewer positions are usable.
 OFFSET_POSITIONS = (
     "camembert",
+    "data2vec-text",
+    "esm",
+    "ibert",
+    "layoutlmv3",
+    "lilt",
     "longformer",
+    "luke",
+    "markuplm",
     "mpnet",
     "roberta",
     "roberta-prelayernorm",
     "xlm-roberta",
     "xlm-roberta-xl",
+    "xmod",
 )
 
 

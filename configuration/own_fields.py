@@ -6,15 +6,28 @@ from typing import Any
 
 class OwnFields:
     """
-    Comes before a configuration class of Transformers. New fields are checked where `from_pretrained` is given them,
-    and the pipelines that a checkpoint brings along (`custom_pipelines`) are hidden where this package is installed:
-    `pipeline` would ask for `trust_remote_code=True` otherwise, although the package has the same pipelines.
+    Comes before a configuration class of Transformers. New fields are checked where `from_pretrained` is given them.
+    So are the fields that change answers: the labels, the temperature and the threshold. The pipelines that a
+    checkpoint brings along (`custom_pipelines`) are hidden where this package is installed: `pipeline` would ask for
+    `trust_remote_code=True` otherwise, although the package has the same pipelines.
     """
 
     def __post_init__(self, **kwargs):
         # Where several models share an Auto class, Transformers iterates over `architectures`.
         self.architectures: list[str] = self.architectures or []
         super().__post_init__(**kwargs)  # type: ignore[misc]
+
+    def validate_answers(self):
+        """Part of the `@strict` validation, which runs on construction."""
+        numbers = sorted(self.id2label or ())
+        if numbers != [*range(len(numbers))]:
+            raise ValueError(f"id2label must name the numbers from 0 on, got {numbers}")
+        temperature = getattr(self, "calibration_temperature", None)
+        if temperature is not None and not (isinstance(temperature, (int, float)) and 0 < temperature < float("inf")):
+            raise ValueError(f"calibration_temperature must be above 0 and finite, got {temperature!r}")
+        threshold = getattr(self, "decision_threshold", None)
+        if threshold is not None and not (isinstance(threshold, (int, float)) and 0 <= threshold <= 1):
+            raise ValueError(f"decision_threshold must be from 0 to 1, got {threshold!r}")
 
     @property
     def custom_pipelines(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
@@ -131,20 +132,34 @@ def load_model(
     return model
 
 
-def max_tokens(asked: int | None, tokenizer: PreTrainedTokenizerBase) -> int:
+def max_tokens(
+    asked: int | None, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, usual: int | None = None
+) -> int | None:
     """
-    The maximum number of tokens of an example: `--max_seq_length`, or what the model takes.
+    The maximum number of tokens of an example: `--max_seq_length`, or that of the checkpoint.
+
+    The tokenizer keeps it as `model_max_length`, so that whatever applies the checkpoint later reads as much of each
+    text.
 
     Args:
         asked (`int` or `None`): `--max_seq_length`.
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of [`load_tokenizer`].
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
+        config (`PreTrainedConfig`): The configuration of the model.
+        usual (`int`, *optional*):
+            The most of a model with position embeddings, if `asked` is `None`. Default: what it takes.
+
+    Returns:
+        `int` or `None`: `None` if there is no limit.
 
     Raises:
         UserError: The model does not take so many.
     """
-    if asked is not None and not 0 < asked <= tokenizer.model_max_length:
-        raise UserError(f"--max_seq_length {asked}: the model takes 1 to {tokenizer.model_max_length} tokens.")
-    return asked or tokenizer.model_max_length
+    most = most_tokens(config)
+    if asked is not None and not 0 < asked <= (most or asked):
+        raise UserError(f"--max_seq_length {asked}: the model takes 1 to {most or 'any number of'} tokens.")
+    limits = (tokenizer.model_max_length, most, usual if most else None)
+    tokenizer.model_max_length = asked or min(limit for limit in limits if limit)
+    return tokenizer.model_max_length if tokenizer.model_max_length < VERY_LARGE_INTEGER else None
 
 
 def hub_options(args: ModelArguments) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shlex
@@ -32,7 +33,8 @@ class ModelCardFacts:
         dataset_type (`str`): The dataset's identifier on the Hub, or a short name.
         dataset_name (`str`): The display name of the dataset.
         metrics (`Mapping[str, str]`): Display names by metric key without prefix, such as `"f1"`.
-        usage (`Callable[[str], str]`): Maps the path or name of the model to Python code that uses it.
+        usage (`Callable[[str], str]`):
+            Maps the path or name of the model, escaped for double quotes, to Python code that uses it.
         description (`str`): One or two sentences on the model.
         tags (`list[str]`, *optional*, defaults to `[]`): Tags for the Hub.
         pipeline_tag (`str`, *optional*): The Hub's pipeline tag, such as `"text-classification"`.
@@ -111,7 +113,8 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         ]
         or None,
     )
-    usage = facts.usage(trainer.hub_model_id or trainer.args.hub_model_id or str(folder))
+    used = trainer.hub_model_id or trainer.args.hub_model_id or str(folder)
+    usage = facts.usage(json.dumps(used, ensure_ascii=False)[1:-1])
     history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
     hyperparameters = {
         **used_fields(config, facts.config_fields),
@@ -142,11 +145,12 @@ def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is: no HTML, links, images, code or table cells. Line ends become spaces."""
     text = html.escape(" ".join(text.split()), quote=False)
     # A list of numbers is no link; the description has code of its own, so only a fence is taken apart.
-    return re.sub(r"(\](?=[\[(:])|\|)", r"\\\1", text).replace("```", "` ` `")
+    return re.sub(r"(\\|\](?=[\[(:])|\|)", r"\\\1", text).replace("```", "` ` `")
 
 
 def code_block(code: str, language: str = "") -> str:
-    """A fenced block, whose fence is longer than any in the code."""
+    """A fenced block, whose fence is longer than any in the code; access tokens in it are masked."""
+    code = re.sub(r"hf_\w{30,}", "...", code)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
     return f"{fence}{language}\n{code}\n{fence}"
 

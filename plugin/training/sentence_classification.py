@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
-from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
-from msattn.configuration.max_tokens import most_tokens
 from msattn.data.formats.glue import GLUE_TASKS, read_glue
 from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
@@ -197,25 +195,6 @@ def warn_of_repeats(data: Mapping[str, Dataset], columns: Sequence[str]) -> None
     for prefix, scored in texts.items():
         if repeated := sum(text in trained for text in scored):
             logger.warning(f"{prefix}: {repeated} of the {len(scored)} examples are in the training data, too.")
-
-
-def longest_input(given: int | None, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """
-    The maximum number of tokens of an example.
-
-    Args:
-        given (`int` or `None`): `--max_seq_length`.
-        config (`PreTrainedConfig`): The configuration of the model.
-        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
-
-    Returns:
-        `int` or `None`: At most what the model takes; `None` if it takes any number and `given` is `None`.
-    """
-    default = VERY_LARGE_INTEGER if most_tokens(config) is None else MAX_SEQ_LENGTH
-    most = min(given or default, tokenizer.model_max_length)
-    if given is not None and most < given:
-        logger.warning(f"--max_seq_length {given}: the model takes {most} tokens at most.")
-    return most if most < VERY_LARGE_INTEGER else None
 
 
 def write_sentence_predictions(

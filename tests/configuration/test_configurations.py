@@ -156,6 +156,25 @@ def test_wrong_values_fail_at_construction_and_beside_a_checkpoint(family, wrong
 
 
 @FAMILIES
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"calibration_temperature": -1}, "calibration_temperature must be above 0 and finite, got -1"),
+        ({"calibration_temperature": float("nan")}, "calibration_temperature must be above 0 and finite, got nan"),
+        ({"decision_threshold": float("nan")}, "decision_threshold must be from 0 to 1, got nan"),
+        ({"id2label": {"0": "a", "2": "b"}}, "id2label must name the numbers from 0 on, got [0, 2]"),
+    ],
+)
+def test_edited_answers_are_refused(family, wrong, message, tmp_path):
+    family().save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **wrong}))
+    with pytest.raises(StrictDataclassError) as error:
+        AutoConfig.from_pretrained(tmp_path)
+    assert message in str(error.value)
+
+
+@FAMILIES
 def test_every_value_survives(family, tmp_path):
     changed, default = CHANGED[family], family()
     config = family(**changed, num_labels=5)

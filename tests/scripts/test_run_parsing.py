@@ -20,6 +20,7 @@ from msattn import DependencyParsingPipeline, PairwiseParser, UserError
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
+from msattn.predict import main as predict
 from msattn.streaming import predict_stream
 from msattn.training import parsing_trainer as parsing
 from msattn.trees.parses import DECODERS, parse_batch
@@ -362,12 +363,17 @@ def test_long_sentences(run, write, tmp_path, caplog):
     words = ["dog", "wrote", *["book"] * 100, "."]
     text = with_tree(conllu_lines(words), [2, 0, *[2] * 100, 102], ["dep"] * len(words))
     train = write("long.conllu", text + conllu([*TREES]))
-    results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
+    files = {"train_file": train, "validation_file": train, "test_file": train}
+    results = run("do_train", "do_eval", "do_predict", max_seq_length=40, **files)
     assert "eval: 1 sentences have too many tokens for one input, the first at" in caplog.text
     assert results["test_uas"] == results["eval_uas"]
     written = trees(tmp_path / "out" / "test_predictions.conllu")
     assert [len(tree[0]) for tree in written] == [103, 6, 4, 7, 4]
     assert results["eval_uas"] == score_trees(written, trees(train))["uas"]
+    # The checkpoint keeps --max_seq_length.
+    raw = write("raw.jsonl", json.dumps({"words": words}))
+    predict([str(tmp_path / "out"), str(raw), "--output", str(tmp_path / "predicted.conllu")])
+    assert trees(tmp_path / "predicted.conllu")[0] == written[0]
 
 
 def test_errors(fails, write):

@@ -11,6 +11,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, pipelin
 
 import run_tagging
 from msattn.data.tagged_words import read_tagged_words
+from msattn.predict import main as predict
 from msattn.training import splits
 
 SCRIPT = run_tagging
@@ -135,6 +136,14 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     assert "eval: 2 sentences were cut between words into" in caplog.text
     rows = read_tagged_words(tmp_path / "out" / "eval_predictions.conll", tag_column="2")
     assert rows.to_list() == read_tagged_words(train).to_list()
+    # The checkpoint keeps --max_seq_length.
+    texts = write("texts.txt", json.dumps({"words": rows[0]["words"]}))
+    predict([str(tmp_path / "out"), str(texts), "--output", str(tmp_path / "tags.jsonl")])
+    assert (
+        json.loads((tmp_path / "tags.jsonl").read_text())["tags"]
+        == read_tagged_words(tmp_path / "out" / "eval_predictions.conll")[0]["tags"]
+    )
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").model_max_length == 20
 
     # A word of three pieces, in rows with room for one.
     words = write("words.conll", "unpayers\tB-x\ndog\tO\n")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from transformers import BertConfig
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import (
     BertForMultiScaleRE,
+    BiLSTMConfig,
     MultiScaleBertConfig,
     MultiScaleConfig,
     MultiScaleForRelationExtraction,
@@ -83,10 +85,24 @@ def test_fields_reach_the_model(encoder):
 def test_length_is_that_of_the_model_at_most(encoder):
     args = ModelArguments(encoder)
     tokenizer = load_tokenizer(args, load_config(args))
-    assert max_tokens(None, tokenizer) == 128 and max_tokens(16, tokenizer) == 16
+    config = load_config(args)
+    assert [max_tokens(None, tokenizer, config, usual) for usual in (None, 512, 100)] == [128, 128, 100]
     for asked in (0, 129):
         with pytest.raises(UserError, match=f"--max_seq_length {asked}: the model takes 1 to 128 tokens"):
-            max_tokens(asked, tokenizer)
+            max_tokens(asked, tokenizer, config)
+
+
+def test_the_tokenizer_keeps_the_length(encoder, tmp_path):
+    args = ModelArguments(encoder)
+    config = load_config(args)
+    max_tokens(16, tokenizer := load_tokenizer(args, config), config)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_tokenizer(ModelArguments(encoder, tokenizer_name=str(tmp_path)), config)
+    assert [max_tokens(None, loaded, config, 100), max_tokens(64, loaded, config)] == [16, 64]
+    recurrent = BiLSTMConfig()
+    assert max_tokens(1000, loaded, recurrent) == 1000
+    loaded.model_max_length = VERY_LARGE_INTEGER
+    assert max_tokens(None, loaded, recurrent, 100) is None
 
 
 @pytest.mark.parametrize("name, message", [(None, "is missing"), ("./missing", "there is no such folder")])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import TrainingArguments
 
-from msattn.training.model_card import ModelCardFacts, write_model_card
+from msattn.training.model_card import ModelCardFacts, markdown_text, write_model_card
 from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
@@ -73,6 +75,27 @@ def test_the_command_can_be_repeated_and_holds_no_secret(tmp_path, facts, monkey
     assert "hf_" not in text
     shown = "run_re.py --train_file 'my data.txt' --token ... --hub-token=... --hub_token ... --do_train"
     assert f"\n{shown}\n" in text
+
+
+@pytest.mark.parametrize(
+    "name", ['a "quoted" b', "a\nb", "a\r\n---\r\nb", "a\u2028b", "a\x85b", "a: b # c", "{{ a }}"]
+)
+def test_names_may_hold_anything(name, tmp_path, facts):
+    named = replace(facts, dataset_name=name, dataset_type=name, description=name, metrics={"f1": name})
+    card = card_of(tmp_path / name, named)
+    assert card.data.model_name.split() == name.split()
+    assert all(result.dataset_name.split() == name.split() for result in card.data.eval_results)
+    (code,) = re.findall("```python\n(.*)\n```", card.text)
+    assert ast.parse(code).body[0].value.keywords[0].value.value == str(tmp_path / name)
+
+
+def test_a_token_in_the_name_of_the_repository_is_masked(tmp_path, facts):
+    token = "hf_" + 34 * "a"
+    assert token not in card_of(tmp_path / "out", facts, hub_model_id=f"https://{token}@huggingface.co/me/out").text
+
+
+def test_nothing_in_a_text_is_a_link():
+    assert markdown_text(r"[a](b) [a\](b)") == r"[a\](b) [a\\\](b)"
 
 
 def test_the_language_is_that_of_the_data_or_none(tmp_path, facts):
