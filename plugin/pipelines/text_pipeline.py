@@ -6,6 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
+from types import NoneType
 from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
@@ -93,6 +94,8 @@ class TextPipeline(ChunkPipeline):
 
     def limit(self, max_length: int | None) -> int:
         """The most tokens of an input."""
+        if not isinstance(max_length, (int, NoneType)):
+            raise UserError(f"max_length is a number of tokens, not {max_length!r}.")
         limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
         return min(limit for limit in limits if limit is not None)
 

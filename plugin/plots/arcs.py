@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msattn.errors import UserError
 from msattn.plots.style import COLORS, FONTS, INK, MUTED, check_suffix
 from msattn.trees.parse_results import named_sentences
 
@@ -56,7 +57,7 @@ def arc_diagram(sentences: Sequence, path: str | os.PathLike | None = None) -> s
         `str`: The SVG document.
 
     Raises:
-        UserError: `path` does not end in `.svg`.
+        UserError: `path` does not end in `.svg`, or a head is no word of its sentence.
 
     Example:
 
@@ -74,6 +75,8 @@ def _arcs(words: Sequence[Mapping[str, Any]]) -> list[Arc]:
     arcs = []
     for target, word in enumerate(words):
         source = word["head"] - 1
+        if not -1 <= source < len(words):
+            raise UserError(f"word {target + 1} has the head {word['head']}; give 0 to {len(words)}, the last word.")
         name = words[source]["word"] if source >= 0 else "ROOT"
         score = "" if word.get("score") is None else f" ({word['score']:.2f})"
         title = f"{name} → {word['word']}: {word['relation']}{score}"

@@ -81,6 +81,11 @@ def split_text(
                 "word_tokenizer that knows its words."
             )
         language = language_of(lang)
+        if lang is None:
+            logger.warning_once(
+                "the rules for no language leave contractions whole, such as don't; give lang (de, en, es, fr, it), "
+                "or a word_tokenizer that splits them."
+            )
         sentences = [
             [(word, start, end) for start, end in tokens for word in parts_of_token(text[start:end], language)]
             for tokens in sentence_words(text, word_spans(text, language))

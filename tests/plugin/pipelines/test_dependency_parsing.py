@@ -231,6 +231,8 @@ def test_long_sentences(parse):
     assert [word["word"] for word in result] == words and are_trees(heads(result)).all()
     with pytest.raises(UserError, match="more than 64 tokens: 'dog0 dog1"):
         parse({"words": words}, long_sentences="error")
+    with pytest.raises(UserError, match="max_length is a number of tokens, not '3'"):
+        parse({"words": words}, max_length="3")
     with pytest.raises(UserError, match="more than 3 tokens: 'unpayers'"):
         parse({"words": ["unpayers"]}, max_length=3, long_sentences="error")
 

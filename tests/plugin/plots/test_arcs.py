@@ -97,6 +97,12 @@ def test_signs_that_xml_has_not():
     assert list(words_of(arc_diagram(words))) == ["a\ufffdb", "c\ufffd\ufffd\ufffd"]
 
 
+def test_a_head_of_no_word_is_refused():
+    for head in (3, -1):
+        with pytest.raises(UserError, match=f"word 2 has the head {head}; give 0 to 2, the last word"):
+            arc_diagram(sentence("Dogs sleep", [2, head]))
+
+
 def test_another_suffix_is_refused(tmp_path):
     for draw in (arc_diagram, relation_graph):
         with pytest.raises(UserError, match=r"tree.png: the file must end in .svg"):
