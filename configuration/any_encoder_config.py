@@ -70,8 +70,16 @@ class AnyEncoderConfig(OwnFields, PreTrainedConfig):
     @property
     def hidden_dropout_prob(self) -> float:
         """Dropout of the encoder's hidden states, under the name that its family has for it; 0 if it has none."""
+        return getattr(self.encoder, self._dropout_name, 0.0)
+
+    @hidden_dropout_prob.setter
+    def hidden_dropout_prob(self, value: float) -> None:
+        setattr(self.encoder, self._dropout_name, value)
+
+    @property
+    def _dropout_name(self) -> str:
         names = ("hidden_dropout_prob", "dropout_rate", "dropout", "hidden_dropout")
-        return next((getattr(self.encoder, name) for name in names if hasattr(self.encoder, name)), 0.0)
+        return next((name for name in names if hasattr(self.encoder, name)), names[0])
 
     @classmethod
     def get_config_dict(cls, pretrained_model_name_or_path, **kwargs):
