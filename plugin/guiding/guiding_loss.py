@@ -38,9 +38,9 @@ def guiding_loss(
         The weighted sum, a scalar, and the unweighted terms, `"mdg_loss"` and `"pdg_loss"`, those with a weight.
 
     Raises:
-        UserError: Nothing was read; `guided_layers` names a layer that was not; the layers of a pass attend to
-            different tokens; or the arguments ask for what [`GuidedTrainer`] alone can do (`guiding_axis="official"`,
-            `pattern_weight`).
+        UserError: Nothing was read, or nothing that has a gradient, unless under `torch.no_grad()`; `guided_layers`
+            names a layer that was not read; the layers of a pass attend to different tokens; or the arguments ask for
+            what [`GuidedTrainer`] alone can do (`guiding_axis="official"`, `pattern_weight`).
 
     Example:
 
@@ -54,6 +54,8 @@ def guiding_loss(
     weights = guiding.weights
     if guiding.guiding_axis == "official" or "pattern_loss" in weights:
         raise UserError("guiding_loss knows MDG and PDG of received attention only: use GuidedTrainer for the rest.")
+    if torch.is_grad_enabled():
+        check_gradient(readings)
     terms = guiding_terms(guided_passes(readings, guiding), guiding)
     loss = sum(
         (weights[name] * term for name, term in terms.items()), readings[0].real.new_zeros((), dtype=torch.float)
@@ -70,10 +72,11 @@ def guided_passes(readings: Sequence[Reading], guiding: GuidingArguments) -> lis
     """
     if not readings:
         raise UserError("no attention was read: no model that has any has run inside of read_attention.")
-    trained = [reading for reading in readings if has_gradient(reading)]
+    trained = {reading.forward for reading in readings if has_gradient(reading)}
     passes: dict[int, dict[int, Reading]] = {}
-    for reading in trained or readings:
-        passes.setdefault(reading.forward, {})[reading.layer] = reading
+    for reading in readings:  # frozen layers of a pass stay: they are among its maps in evaluation, too
+        if not trained or reading.forward in trained:
+            passes.setdefault(reading.forward, {})[reading.layer] = reading
     for forward, layers in passes.items():
         chosen = sorted(layers) if guiding.guided_layers is None else guiding.layers(max(layers) + 1)
         if missing := [layer for layer in chosen if layer not in layers]:
@@ -85,6 +88,18 @@ def guided_passes(readings: Sequence[Reading], guiding: GuidingArguments) -> lis
 def has_gradient(reading: Reading) -> bool:
     """Whether a loss of what was read would train the model."""
     return any(statistic.requires_grad for statistic in reading.statistics.values())
+
+
+def check_gradient(readings: Sequence[Reading]) -> None:
+    """
+    Raises:
+        UserError: Attention was read, and none of it has a gradient.
+    """
+    if readings and not any(map(has_gradient, readings)):
+        raise UserError(
+            "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
+            'reentrant (gradient_checkpointing_kwargs={"use_reentrant": false} is what works).'
+        )
 
 
 def guiding_terms(passes: Sequence[Mapping[int, Reading]], guiding: Any) -> dict[str, torch.Tensor]:

@@ -13,27 +13,24 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.utils import logging
 
 from msattn.data.inputs.words import WORD_COLUMNS
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.guiding.guiding_loss import DISTANCES, guided_passes, guiding_terms, has_gradient, measure_patterns
+from msattn.guiding.guiding_loss import DISTANCES, check_gradient, guided_passes, guiding_terms, measure_patterns
 from msattn.guiding.pattern_sources import PatternCollator, warn_of_empty_patterns, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import (
     Reading,
     outermost_models,
-    outside_the_interface,
     read_passes,
+    real_tokens,
     restore,
     use_received,
 )
 from msattn.modeling.received_attention import AttentionRefused, is_cross_attention, select_layers
 from msattn.training.accumulation import AccumulationMixin
 from msattn.training.guiding_record import GuidingRecord
-
-logger = logging.get_logger(__name__)
 
 
 @dataclass
@@ -48,7 +45,7 @@ class _Guided:
             The word embeddings before training, for the pattern `wordsim`.
         record (`GuidingRecord`): The loss terms since the last log.
         computed (`bool`): Whether a loss has been computed in this training.
-        by_outputs (`bool`): Whether the model is asked for its attentions: if it returns full maps or is compiled.
+        by_outputs (`bool`): Whether the model is asked for its attentions: if it is compiled, or the axis is official.
         layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
     """
 
@@ -72,10 +69,9 @@ class GuidingMixin(AccumulationMixin):
 
     During training, the model uses the attention implementation `"received"`: fused attention that computes what each
     token receives, and how far a head is from its pattern, without the attention matrix. It is read from every forward
-    pass that has a gradient, whatever the model returns ([`read_attention`]). The full attention maps are used instead
-    in two cases: if the model was loaded with `attn_implementation="eager"`, which models outside the attention
-    interface of Transformers require, and for the axis `"official"`, which switches to eager attention. The same goes
-    for patterns of compiled models and under `torch.nn.DataParallel`.
+    pass that has a gradient, whatever the model returns ([`read_attention`]). The full attention maps, after dropout,
+    are used instead for models that compute their softmax themselves, for the axis `"official"`, and for patterns of
+    compiled models and under `torch.nn.DataParallel`.
 
     `Trainer.hyperparameter_search` may range over the fields of [`GuidingArguments`].
 
@@ -182,6 +178,7 @@ class GuidingMixin(AccumulationMixin):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         self._guided.record.check()
         inputs = dict(inputs)
+        share = self.share(inputs)  # some Trainers take the labels out
         targets = inputs.pop("pattern_targets", {})
         guided = self.state.global_step % self.guiding.guide_every == 0
         if guided and self._guided.by_outputs:
@@ -192,16 +189,13 @@ class GuidingMixin(AccumulationMixin):
                 result: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             loss, outputs = result if return_outputs else (result, None)
         self._guided.computed = True
-        share, divisor = self.share(inputs), self.divisor(num_items_in_batch)
+        divisor = self.divisor(num_items_in_batch)
         values: dict[int, torch.Tensor] = {}
         parts = {"task_loss": loss.detach().mean() / divisor}
         if guided:
             passes = self._passes(readings)
-            if torch.is_grad_enabled() and not any(map(has_gradient, readings)):
-                raise UserError(
-                    "the guided attention has no gradient: its layers are frozen, or their gradient checkpointing is "
-                    'reentrant (gradient_checkpointing_kwargs={"use_reentrant": false} is what works).'
-                )
+            if torch.is_grad_enabled():
+                check_gradient(readings)
             if "pattern_loss" in weights:
                 weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
             for name, term in guiding_terms(passes, self.guiding).items():
@@ -232,8 +226,9 @@ class GuidingMixin(AccumulationMixin):
         guiding = self.guiding
         measure = partial(measure_patterns, guiding=guiding, targets=targets) if guiding.pattern_weight else None
         sums = bool(guiding.mdg_weight or guiding.pdg_weight)
+        of_maps = partial(self._of_maps, targets=targets)
         try:
-            with read_passes(self.model, self._guided.layers, sums, measure) as readings:
+            with read_passes(self.model, self._guided.layers, sums, measure, of_maps) as readings:
                 yield readings
         except AttentionRefused as refused:
             raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
@@ -241,7 +236,7 @@ class GuidingMixin(AccumulationMixin):
     def _passes(self, readings: Sequence[Reading]) -> list[dict[int, Reading]]:
         """The guided layers of each forward pass."""
         if not readings:
-            raise UserError(outside_the_interface(self.model))
+            raise UserError(f"{type(self.model).__name__} has not used its attention: it cannot be guided.")
         # What is not guided was not read, if the number of layers is known.
         guiding = self.guiding if self._guided.layers is None else replace(self.guiding, guided_layers=None)
         return guided_passes(readings, guiding)
@@ -264,39 +259,26 @@ class GuidingMixin(AccumulationMixin):
         returned = passes[-1] if passes and not _has_gradient(outputs) else outputs
         attentions = returned.get("attentions") if isinstance(returned, Mapping) else None
         if not attentions:
-            if isinstance(returned, Mapping) and self.model.config._attn_implementation != "eager":
-                raise UserError(outside_the_interface(self.model))
             why = "" if isinstance(returned, Mapping) else ", but a tuple (return_dict=False)"
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         layers = self.guiding.layers(len(attentions))
-        real = self._real_tokens(attentions[layers[0]], inputs.get("attention_mask"))
+        try:
+            real = real_tokens(self.model, attentions[layers[0]], inputs.get("attention_mask"))
+        except AttentionRefused as refused:
+            raise UserError(str(refused)) from refused
         readings = [Reading(0, layer, real, self._statistics(attentions[layer], real, targets)) for layer in layers]
         return loss, outputs, readings
-
-    def _real_tokens(self, attention: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """True at the real places that the model attends to, `(batch, tokens)`."""
-        places = (attention.shape[0], attention.shape[-1])
-        if mask is None:
-            return torch.ones(places, dtype=torch.bool, device=attention.device)
-        mask = mask.flatten(0, -2)  # the choices of a question are rows of their own
-        frames = getattr(self.model, "_get_feature_vector_attention_mask", None)
-        if frames is not None and mask.shape[1] != places[1]:  # speech: the mask is that of the samples
-            mask = frames(places[1], mask)
-        if mask.shape != places:
-            raise UserError(
-                f"{type(self.model).__name__} cannot be guided: it attends to {places[1]} places in {places[0]} rows, "
-                f"and its inputs are {mask.shape[1]} tokens in {mask.shape[0]}."
-            )
-        return mask.to(attention.device).bool()
 
     def _statistics(
         self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
         """Of what a layer has returned: column sums, or full maps."""
-        if self.model.config._attn_implementation != "eager":
-            if attention.dim() != 3:
-                raise UserError(outside_the_interface(self.model))
-            return {"received": attention}
+        return {"received": attention} if attention.dim() == 3 else self._of_maps(attention, real, targets)
+
+    def _of_maps(
+        self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Of the full maps of a layer."""
         if attention.dim() != 4 or attention.shape[-2:] != (real.shape[-1],) * 2:
             raise UserError(f"{type(self.model).__name__} has attentions of shape {tuple(attention.shape)}: no maps.")
         with torch.autocast(attention.device.type, enabled=False):
@@ -344,29 +326,20 @@ class GuidingMixin(AccumulationMixin):
         count = counts.pop() if len(counts) == 1 else None
         guided = self._guided
         guided.layers = None if count is None or self.guiding.guided_layers is None else self.guiding.layers(count)
-        config = models[0].config
         official = self.guiding.guiding_axis == "official"
-        eager = config._attn_implementation == "eager" and _takes_output_attentions(model)
         outputs_only = self.args.torch_compile or self.args.n_gpu > 1
-        guided.by_outputs = official or eager or outputs_only
+        guided.by_outputs = official or outputs_only
         if official or (outputs_only and self.guiding.pattern_weight):
-            self._switch(models[0], "eager")
-        elif eager:
-            logger.warning(f"{name} was loaded with eager attention: its full maps are summed, after their dropout.")
-        else:
-            try:
-                guided.own_attention += use_received(model)
-            except AttentionRefused as refused:
-                raise UserError(str(refused)) from refused
-            if guided.by_outputs:
-                select_layers(model, guided.layers)
-
-    def _switch(self, model: PreTrainedModel, implementation: str) -> None:
-        config: Any = model.config
-        self._guided.own_attention.append((config, config._attn_implementation))
-        model.set_attn_implementation(implementation)
-        if config._attn_implementation != implementation:
-            raise UserError(outside_the_interface(model))
+            config: Any = models[0].config
+            guided.own_attention.append((config, config._attn_implementation))
+            models[0].set_attn_implementation("eager")
+            return
+        try:
+            guided.own_attention += use_received(model)
+        except AttentionRefused as refused:
+            raise UserError(str(refused)) from refused
+        if guided.by_outputs:
+            select_layers(model, guided.layers)
 
     def _restore_attention(self) -> None:
         if isinstance(self.model, nn.Module):

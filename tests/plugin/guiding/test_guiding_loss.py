@@ -8,11 +8,16 @@ from msattn import GuidingArguments, Reading, UserError, guiding_loss, mdg_loss,
 BOTH = {"mdg_weight": 0.5, "pdg_weight": 0.01}
 
 
-def readings(forward: int, layers: int, batch: int, tokens: int, **options) -> list[Reading]:
+def readings(forward: int, layers: int, batch: int, tokens: int, requires_grad: bool = True) -> list[Reading]:
     torch.manual_seed(forward)
     real = torch.arange(tokens) < torch.randint(1, tokens + 1, (batch, 1))
     return [
-        Reading(forward, layer, real, {"received": torch.rand(batch, 2, tokens, dtype=torch.float64, **options)})
+        Reading(
+            forward,
+            layer,
+            real,
+            {"received": torch.rand(batch, 2, tokens, dtype=torch.float64, requires_grad=requires_grad)},
+        )
         for layer in range(layers)
     ]
 
@@ -37,10 +42,21 @@ def test_passes_are_not_mixed():
 
 
 def test_passes_without_gradients_do_not_count_beside_others():
-    trained, reference = readings(0, 2, 2, 5, requires_grad=True), readings(1, 2, 2, 5)
+    trained, reference = readings(0, 2, 2, 5), readings(1, 2, 2, 5, requires_grad=False)
     guiding = GuidingArguments(mdg_weight=1.0)
     torch.testing.assert_close(guiding_loss([*trained, *reference], guiding), guiding_loss(trained, guiding))
-    assert guiding_loss(reference, guiding)[0] > 0
+    with torch.no_grad():
+        assert guiding_loss(reference, guiding)[0] > 0
+    with pytest.raises(UserError, match="the guided attention has no gradient"):
+        guiding_loss(reference, guiding)
+
+
+def test_frozen_layers_are_maps_of_their_pass():
+    frozen, *trained = readings(0, 3, 2, 5)
+    frozen.statistics["received"].requires_grad_(False)
+    guiding = GuidingArguments(mdg_weight=1.0)
+    maps = torch.cat([reading["received"] for reading in (frozen, *trained)], dim=1)
+    torch.testing.assert_close(guiding_loss([frozen, *trained], guiding)[0], mdg_loss(maps, frozen.real))
 
 
 def test_guided_layers():
