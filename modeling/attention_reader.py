@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from .attention_adapters import is_outside
 from .attention_windows import with_windows
 from .received_attention import received_attention_mask
 from .row_attention import rows_attention_forward
@@ -42,7 +43,7 @@ def ask_for_maps(config: Any, reader: str, encoder: type) -> None:
                 f"attn_implementation {requested!r} has no attention maps, which "
                 f'features="{config.features}" reads; leave it out, or take "eager"'
             )
-    config._attn_implementation = reader if encoder._can_set_attn_implementation() else "eager"  # type: ignore
+    config._attn_implementation = "eager" if is_outside(encoder) else reader
 
 
 class AttentionReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,9 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.utils import ModelOutput, logging
 
-from .attention_statistics import STATISTICS, attention_statistics
+from .attention_adapters import adapt, is_attention_layer, is_outside
+from .attention_statistics import STATISTICS, attention_statistics, statistics_of_maps
 from .received_attention import READERS, AttentionRefused
+
+logger = logging.get_logger(__name__)
 
 # The attention implementations that report what they compute.
 READABLE = ("received",)
@@ -61,6 +66,8 @@ class Reader:
         measure (`Callable`, *optional*):
             A further reading: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
             `position_bias`, `softcap` and `sinks`, and returns statistics by name.
+        of_maps (`Callable`): What is read from whole maps: takes them and the real tokens `(batch, tokens)`.
+        checkpointed (`bool`): Whether layers are computed again in the backward pass, outside of every forward pass.
         readings (`list[Reading]`): Where readings go.
         passes (`list[_Pass]`): The forward passes that are going on, the innermost last.
         found (`set[int]`): The layers that were seen.
@@ -71,6 +78,8 @@ class Reader:
     layers: Collection[int] | None
     needs_sums: bool
     measure: Measure | None
+    of_maps: Measure
+    checkpointed: bool = False
     readings: list[Reading] = field(default_factory=list)
     passes: list[_Pass] = field(default_factory=lambda: [_Pass()])
     found: set[int] = field(default_factory=set)
@@ -104,12 +113,15 @@ class Reader:
         statistics = {} if self.measure is None else dict(self.measure(*inputs, **special))
         if self.needs_sums and received is not None:
             statistics["received"] = received
-        if self.closed or _in_backward():
+        self.record(getattr(module, "layer_idx", None), real, statistics)
+
+    def record(self, layer: int | None, real: torch.Tensor, statistics: Mapping[str, torch.Tensor]) -> None:
+        """Adds the statistics of a layer to the forward pass that is going on."""
+        if self.closed or (self.checkpointed and len(self.passes) == 1):
             return
         now = self.passes[-1]
         if now.number is None:
             now.number, self.count = self.count, self.count + 1
-        layer = getattr(module, "layer_idx", None)
         layer = now.layers if layer is None else layer
         now.layers += 1
         self.found.add(layer)
@@ -133,8 +145,10 @@ def read_attention(
 
     The model may be any module with models of Transformers inside: a bi-encoder, a `SentenceTransformer`, a PEFT or
     DDP wrapper. Inside, it uses the attention implementation `"received"`, and its own again afterwards. Its outputs
-    do not change. Cross-attention is not read. With gradient checkpointing call `backward` inside, too, or load the
-    model with `attn_implementation="received"`: its layers are computed again, and that must be the same computation.
+    do not change. Models that compute their softmax themselves are asked for their whole maps, which are read after
+    dropout; the log says so. Cross-attention is not read. With gradient checkpointing call `backward` inside, too, or
+    load the model with `attn_implementation="received"`: its layers are computed again, and that must be the same
+    computation.
 
     Args:
         model (`torch.nn.Module`): The model.
@@ -149,8 +163,8 @@ def read_attention(
         `list[Reading]`: The readings in the order of computation. It may be cleared between passes.
 
     Raises:
-        AttentionRefused: The model has no model of Transformers inside, or one that is outside the attention
-            interface, or it is compiled or a `torch.nn.DataParallel`.
+        AttentionRefused: The model has no model of Transformers inside, or one without attention or whose attention
+            cannot be returned, or it is compiled or a `torch.nn.DataParallel`.
         ValueError: A statistic is unknown, or a layer is not in the model; the latter after the block. During a pass:
             as in [`attention_statistics`].
 
@@ -171,18 +185,25 @@ def read_attention(
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
     sums = statistics == ("received",) and not options
     measure = None if sums else partial(attention_statistics, statistics=statistics, **options)
-    with read_passes(model, layers, sums, measure) as readings:
+    of_maps = partial(statistics_of_maps, statistics=statistics, **options)
+    with read_passes(model, layers, sums, measure, of_maps) as readings:
         yield readings
 
 
 @contextmanager
 def read_passes(
-    model: nn.Module, layers: Collection[int] | None, needs_sums: bool, measure: Measure | None
+    model: nn.Module,
+    layers: Collection[int] | None,
+    needs_sums: bool,
+    measure: Measure | None,
+    of_maps: Measure = statistics_of_maps,
 ) -> Iterator[list[Reading]]:
     """[`read_attention`] of anything; see [`Reader`] for the arguments."""
     if layers is not None and (wrong := [layer for layer in layers if layer < 0]):
         raise ValueError(f"layers must be numbers from 0, got {wrong[0]}")
-    reader = Reader(layers, needs_sums, measure)
+    modules = list(model.modules())
+    checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
+    reader = Reader(layers, needs_sums, measure, of_maps, checkpointed)
     previous = use_received(model)
     hooks = [
         hook
@@ -192,7 +213,9 @@ def read_passes(
             module.register_forward_hook(lambda *_: reader.passes.pop() and None, always_call=True),
         )
     ]
-    modules = list(model.modules())
+    for one in _inner_models(model):
+        if one.config._attn_implementation not in READABLE:
+            hooks += _ask_for_maps(one, reader)
     for module in modules:
         open_readers = (one for one in module.__dict__.get(READERS, ()) if not one.closed)
         module.__dict__[READERS] = (*open_readers, reader)
@@ -203,7 +226,7 @@ def read_passes(
     finally:
         for hook in hooks:
             hook.remove()
-        if not any(getattr(module, "gradient_checkpointing", False) for module in modules):
+        if not checkpointed:
             for module in modules:
                 others = tuple(one for one in module.__dict__.pop(READERS) if one is not reader)
                 if others:
@@ -230,14 +253,19 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
         raise AttentionRefused(f"{name} is compiled: its attention cannot be read; ask for output_attentions=True.")
     if any(isinstance(module, nn.DataParallel) and len(module.device_ids) > 1 for module in model.modules()):
         raise AttentionRefused(f"{name} runs in threads: its attention cannot be read; use DistributedDataParallel.")
+    adapt(model)
+    for one in _inner_models(model):
+        if is_outside(type(one)):
+            returns_maps = "output_attentions" in inspect.signature(one.forward).parameters
+            if not returns_maps or one.config.is_encoder_decoder:
+                raise AttentionRefused(f"{type(one).__name__} returns no self-attention maps: it cannot be read.")
+        elif not any(is_attention_layer(module) or hasattr(module, "is_readable") for module in one.modules()):
+            raise AttentionRefused(f"{type(one).__name__} has no attention: there is nothing to read.")
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
-    for one in outermost_models(model):
-        if one.config._attn_implementation not in READABLE:
+    for one in models:
+        if one.config._attn_implementation not in READABLE and type(one)._can_set_attn_implementation():
             one.set_attn_implementation("received")
-        if one.config._attn_implementation not in READABLE:
-            restore(previous)
-            raise AttentionRefused(outside_the_interface(one))
     return previous
 
 
@@ -254,12 +282,74 @@ def restore(previous: Sequence[tuple[PreTrainedConfig, str | None]]) -> None:
         config._attn_implementation_internal = implementation
 
 
-def outside_the_interface(model: nn.Module) -> str:
-    """The sentence for a model that has attention of its own."""
-    return (
-        f"{type(model).__name__} gives nothing away through the attention interface of Transformers: load it with "
-        'attn_implementation="eager", and its full attention maps will be summed.'
+def _inner_models(model: nn.Module) -> list[PreTrainedModel]:
+    """The models of Transformers in a module that have no further ones inside."""
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    around = {
+        one for one in models if any(isinstance(part, PreTrainedModel) and part is not one for part in one.modules())
+    }
+    return [one for one in models if one not in around]
+
+
+def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
+    """Hooks that read the maps which a model returns, and hand on only what its caller has asked for."""
+    logger.warning_once(
+        f"{type(model).__name__} computes its softmax itself: its whole attention maps are read, after dropout. That "
+        "costs their memory."
     )
+    asked: list[tuple[bool, bool]] = []
+    signature = inspect.signature(model.forward)
+
+    def ask(module: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        given = signature.bind_partial(*args, **kwargs).arguments
+        wanted = [given.get(name) for name in ("output_attentions", "return_dict")]
+        default = (module.config.output_attentions, module.config.return_dict)
+        asked.append(tuple(own if one is None else one for one, own in zip(wanted, default, strict=True)))
+        return args, {**kwargs, "output_attentions": True, "return_dict": True}
+
+    def take(module: Any, args: tuple, kwargs: dict[str, Any], outputs: ModelOutput) -> Any:
+        given = signature.bind_partial(*args, **kwargs).arguments
+        for layer, maps in enumerate(outputs.attentions or ()):
+            reader.found.add(layer)
+            if reader.layers is None or layer in reader.layers:
+                real = real_tokens(module, maps, given.get("attention_mask"))
+                reader.record(layer, real, dict(reader.of_maps(maps, real)))
+        attentions, return_dict = asked.pop()
+        if not attentions:
+            outputs = type(outputs)(**{name: value for name, value in outputs.items() if name != "attentions"})
+        return outputs if return_dict else outputs.to_tuple()
+
+    return [
+        model.register_forward_pre_hook(ask, with_kwargs=True),
+        model.register_forward_hook(take, with_kwargs=True),
+    ]
+
+
+def real_tokens(model: nn.Module, maps: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """
+    True at the real places that a model attends to, `(batch, tokens)`.
+
+    Args:
+        model (`torch.nn.Module`): The model.
+        maps (`torch.Tensor` of shape `(batch, heads, ..., tokens)`): What it has returned for a layer.
+        mask (`torch.Tensor` of shape `(..., tokens)`, *optional*): Its attention mask.
+
+    Raises:
+        AttentionRefused: The mask is not that of the places.
+    """
+    places = (maps.shape[0], maps.shape[-1])
+    if mask is None:
+        return torch.ones(places, dtype=torch.bool, device=maps.device)
+    mask = mask.flatten(0, -2)  # the choices of a question are rows of their own
+    frames = getattr(model, "_get_feature_vector_attention_mask", None)
+    if frames is not None and mask.shape[1] != places[1]:  # speech: the mask is that of the samples
+        mask = frames(places[1], mask)
+    if mask.shape != places:
+        raise AttentionRefused(
+            f"{type(model).__name__} attends to {places[1]} places in {places[0]} rows, and its inputs are "
+            f"{mask.shape[1]} tokens in {mask.shape[0]}: its attention cannot be read."
+        )
+    return mask.to(maps.device).bool()
 
 
 def _configs(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
@@ -284,18 +374,14 @@ def _callers(model: nn.Module) -> list[nn.Module]:
     return [module for name, module in model.named_modules() if name in names]
 
 
-def _in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
-
-
 __all__ = [
     "READABLE",
     "Reader",
     "Reading",
     "outermost_models",
-    "outside_the_interface",
     "read_attention",
     "read_passes",
+    "real_tokens",
     "restore",
     "use_received",
 ]

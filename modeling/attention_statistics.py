@@ -134,6 +134,37 @@ def attention_statistics(
     return found
 
 
+def statistics_of_maps(
+    maps: torch.Tensor,
+    real: torch.Tensor,
+    statistics: Sequence[str] = ("received",),
+    bands: Sequence[int] = (),
+    columns: torch.Tensor | None = None,
+    last_queries: int | None = None,
+    places: torch.Tensor | None = None,
+) -> dict[str, torch.Tensor]:
+    """
+    The same of whole attention maps, for models that return nothing else.
+
+    Args:
+        maps (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Attention weights, queries before keys.
+        real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens.
+        statistics, bands, columns, last_queries, places: See [`attention_statistics`].
+    """
+    _check(maps, maps, statistics, bands, columns, places)
+    rows = real[:, None] if last_queries is None else _last_rows(real[:, None], last_queries)
+    weights = maps.to(torch.promote_types(maps.dtype, torch.float32)) * rows.unsqueeze(-1)
+    names = tuple(name for name in STATISTICS if name in statistics)
+    plan = _Plan(names, tuple(bands), 0, Settings(1.0), places)
+    columns = None if columns is None else columns.to(weights).expand(len(maps), -1, -1)
+    top = weights.argmax(dim=-2) if "received_max" in names else None
+    found = _of_block(Block.whole(maps.shape[-1]), weights, columns, top, plan)
+    return {
+        name: found[name] * real[:, None] if name in OF_KEYS and name != "distances" else found[name]
+        for name in plan.names(columns)
+    }
+
+
 class _Plan(NamedTuple):
     """
     The statistics to compute.
@@ -332,4 +363,4 @@ def _check(
         )
 
 
-__all__ = ["STATISTICS", "attention_statistics"]
+__all__ = ["STATISTICS", "attention_statistics", "statistics_of_maps"]

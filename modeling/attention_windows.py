@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from types import MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -12,7 +13,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from .head_gates import _heads, _speaks_the_interface
+from .attention_adapters import adapt, adapt_layers, is_attention_layer, is_outside
+from .head_gates import _heads
 from .mask_bands import Band, visible_keys
 from .received_attention import OWN_MASKS, AttentionRefused, is_cross_attention
 
@@ -55,9 +57,9 @@ def set_windows(
     Raises:
         ValueError: A window is not a whole number of at least 0 or `None`, there are not as many as layers or heads,
             or an id of a special token is not a whole number.
-        AttentionRefused: The model has no self-attention on the attention interface of Transformers, adds its masks
-            to the scores itself, has an encoder and a decoder, or cannot hand the places of special tokens to its
-            layers.
+        AttentionRefused: The model has no self-attention on the attention interface of Transformers and no adapter,
+            adds its masks to the scores itself, is a part of an encoder and a decoder, or cannot hand the places of
+            special tokens to its layers.
 
     Example:
 
@@ -68,25 +70,32 @@ def set_windows(
     >>> model.save_pretrained("outputs/windowed")
     ```
     """
+    adapt(model)
     owner, layers = _owner(model)
     rows = _rows(windows, list(layers.values()))
     special = _token_ids(special_token_ids)
     config = owner.config
+    # Some models, such as T5's encoder, give their layers a copy of their configuration. The first is saved.
+    around = [one for one in model.modules() if isinstance(one, PreTrainedModel) and owner in set(one.modules())]
+    configs = {id(one.config): one.config for one in around if one.config.model_type == config.model_type}.values()
     if special and not _takes_keywords(owner):
         raise AttentionRefused(
-            f"{type(owner).__name__} takes no keyword arguments, so its layers cannot know the special tokens: "
+            f"{type(owner).__name__} hands no keyword arguments on, so its layers cannot know the special tokens: "
             "leave special_token_ids out."
         )
     if all(window is None for row in rows for window in row):
-        config.attention_windows = None
-        for name in ("attn_implementation", "attention_windows_special_token_ids"):
-            config.__dict__.pop(name, None)
+        for one in configs:
+            one.attention_windows = None
+            for name in ("attn_implementation", "attention_windows_special_token_ids"):
+                one.__dict__.pop(name, None)
         return model
     if config._attn_implementation not in HONOURING:
         owner.set_attn_implementation("banded")
     if config._attn_implementation not in HONOURING:
         raise AttentionRefused(_outside(owner))
-    config.attention_windows, config.attention_windows_special_token_ids = rows, special
+    for one in configs:
+        one.attention_windows, one.attention_windows_special_token_ids = rows, special
+        _save_banded(one)
     number_layers(owner)
     _keep_windows(owner)
     return model
@@ -212,31 +221,53 @@ def with_windows(forward: Callable[..., tuple[torch.Tensor, Any]]) -> Callable[.
 
 
 def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
-    """Switches a model whose configuration has windows to `"banded"` as it is built, unless it honours them."""
+    """
+    Sees to it, as a model is built, that the attention implementation which its configuration names is used.
+
+    Raises:
+        AttentionRefused: It is one of ours, and the model computes its softmax itself.
+    """
     config = module.__dict__.get("config") if isinstance(module, PreTrainedModel) else None
-    if config is not None and has_windows(config):
+    if config is None:
+        return
+    if has_windows(config):
         _keep_windows(module)
+    if config._attn_implementation in HONOURING:
+        if is_outside(type(module)):
+            raise AttentionRefused(
+                f"{type(module).__name__} computes its softmax itself and would ignore attn_implementation="
+                f"{config._attn_implementation!r}: leave it out; msattn.read_attention reads any model."
+            )
+        adapt(module)
+        if submodule is not None:
+            adapt_layers(submodule, config)
 
 
 def _keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
-    config = model.config
-    if _before_forward in model._forward_pre_hooks.values():
+    if vars(model).get("forward") is not None:
         return
-    if config._attn_implementation not in HONOURING:
-        config._attn_implementation = "banded"
-    # Where msattn is missing, loading fails with this entry. Transformers would ignore the windows.
-    config.attn_implementation = config._attn_implementation
-    model.register_forward_pre_hook(_before_forward, with_kwargs=True)
+    if model.config._attn_implementation not in HONOURING:
+        model.config._attn_implementation = "banded"
+    _save_banded(model.config)
+    # No hook: sentence-transformers and PEFT call `forward` past all hooks.
+    model.forward = MethodType(_forward_with_windows, model)
 
 
-def _before_forward(
-    model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]
-) -> tuple[tuple, dict[str, Any]] | None:
+def _save_banded(config: PreTrainedConfig) -> None:
+    """Where msattn is missing, loading fails with this entry. Transformers would ignore the windows."""
+    config.attn_implementation = "banded"
+
+
+def _forward_with_windows(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+    return type(model).forward(model, *args, **{**kwargs, **_special_tokens(model, args, kwargs)})
+
+
+def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Refuses implementations that ignore windows, and says where special tokens are."""
     config = model.config
     if not has_windows(config) or any(isinstance(child, PreTrainedModel) for child in model.children()):
-        return None  # a classifier shares its configuration with the model that has the layers
+        return {}  # a classifier shares its configuration with the model that has the layers
     if config._attn_implementation not in HONOURING:
         raise AttentionRefused(
             f"{type(model).__name__} has attention windows, which attn_implementation="
@@ -248,27 +279,28 @@ def _before_forward(
     special = getattr(config, "attention_windows_special_token_ids", None)
     ids = kwargs.get("input_ids", args[0] if args else None)
     if not special or ids is None or kwargs.get("special_tokens") is not None:
-        return None
+        return {}
     # `torch.isin` has no counterpart in ONNX.
     found = (ids.unsqueeze(-1) == torch.tensor(special, device=ids.device)).any(dim=-1)
-    return args, {**kwargs, "special_tokens": found}
+    return {"special_tokens": found}
 
 
 def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
     """The innermost model of Transformers, and its self-attention layers with their numbers of heads."""
     models = [one for one in model.modules() if isinstance(one, PreTrainedModel)]
     name = type(model).__name__
-    if (
-        any(one.config.is_encoder_decoder for one in models)
-        or len(inner := [m for m in models if not _inner_models(m)]) > 1
-    ):
-        raise AttentionRefused(f"{name} has several stacks of layers inside: give one of them windows.")
+    if any(one.config.is_encoder_decoder for one in models):
+        raise AttentionRefused(
+            f"{name} is, or is a part of, an encoder and a decoder that share a configuration: no windows for it."
+        )
+    if len(inner := [m for m in models if not _inner_models(m)]) > 1:
+        raise AttentionRefused(f"{name} has several models inside: give one of them windows.")
     if not inner:
         raise AttentionRefused(f"{name} has no model of Transformers inside: there are no windows for it.")
     (owner,) = inner
     if getattr(owner.config, "model_type", None) in OWN_MASKS:
         raise AttentionRefused(f"{name} adds its masks to the scores itself: there are no windows for it.")
-    layers = [one for one in owner.modules() if _speaks_the_interface(one) and not is_cross_attention(one)]
+    layers = [one for one in owner.modules() if is_attention_layer(one) and not is_cross_attention(one)]
     if not layers:
         raise AttentionRefused(_outside(owner))
     if any(getattr(one, "config", None) is not owner.config for one in layers):
@@ -317,8 +349,9 @@ def _token_ids(ids: Any) -> list[int]:
 
 
 def _takes_keywords(model: nn.Module) -> bool:
-    parameters = inspect.signature(model.forward).parameters.values()
-    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    parameters = inspect.signature(type(model).forward).parameters.values()
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    return takes_any and not getattr(model, "drops_keywords", False)
 
 
 # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody

@@ -48,6 +48,11 @@ class Block(NamedTuple):
     queries: slice
     keys: slice
 
+    @classmethod
+    def whole(cls, tokens: int) -> Block:
+        """All scores between so many tokens."""
+        return cls(slice(None), slice(None), slice(0, tokens), slice(None))
+
     def rows(self, tensor: torch.Tensor) -> torch.Tensor:
         """The part of a tensor of shape `(batch, heads, queries, ...)`."""
         return tensor[self.examples, self.heads, self.queries]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 from transformers import AttentionInterface
 
+from .attention_adapters import adapt, is_attention_layer
 from .received_attention import AttentionRefused
 
 # Where attention layers keep their number of heads.
@@ -105,15 +105,11 @@ def gated_layers(model: nn.Module) -> dict[nn.Module, int]:
     name = type(model).__name__
     if any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
         raise AttentionRefused(f"{name} is compiled: its heads cannot have gates; compile it without them.")
-    layers = {module: _heads(module) for module in model.modules() if _speaks_the_interface(module)}
+    adapt(model)
+    layers = {module: _heads(module) for module in model.modules() if is_attention_layer(module)}
     if not layers:
         raise AttentionRefused(f"{name} has no layer on the attention interface of Transformers: no gates for it.")
     return layers
-
-
-def _speaks_the_interface(module: nn.Module) -> bool:
-    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
-    return code is not None and "get_interface" in code.co_names
 
 
 def _heads(layer: nn.Module) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -17,7 +18,8 @@ from ..configuration.configuration_ms_transformer import MSTransformerConfig
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
 from .real_tokens import checked_mask, first_token
-from .scale_aware_attention import attention_weights, scale_aware_attention
+from .received_attention import read_layer
+from .scale_aware_attention import attention_weights, scale_aware_attention, visible_in_windows
 from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
@@ -27,6 +29,9 @@ METHOD_OF = {"eager": "materialized", "flex_attention": "flex"}
 
 class MSTransformerAttention(nn.Module):
     """Multi-scale multi-head self-attention: scale-aware attention in all heads, then one projection of them."""
+
+    #: `read_attention` reads it, though it is not on the attention interface.
+    is_readable = True
 
     def __init__(self, config: MSTransformerConfig):
         super().__init__()
@@ -55,6 +60,7 @@ class MSTransformerAttention(nn.Module):
             for layer in (self.query, self.key, self.value)
         )
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        read_layer(self, query, key, partial(self._mask, query, windows, attention_mask))
         weights = None
         if output_attentions:
             weights = self._weights(query, key, windows, attention_mask)
@@ -72,6 +78,14 @@ class MSTransformerAttention(nn.Module):
             unbounded = attention_weights(query, key, [None] * query.shape[1], attention_mask)
             weights = unbounded.where(first_token(attention_mask)[:, None, :, None], weights)
         return weights
+
+    def _mask(self, query: torch.Tensor, windows: Windows, attention_mask: torch.Tensor) -> torch.Tensor:
+        """True at the keys that a query sees, `(batch, heads or 1, tokens, tokens)`; padding sees nothing."""
+        real = attention_mask.bool()
+        visible = visible_in_windows(query, windows)
+        if self.config.cls_global:
+            visible = visible | first_token(attention_mask)[:, None, :, None]
+        return visible & real[:, None, None] & real[:, None, :, None]
 
     def _heads(
         self,

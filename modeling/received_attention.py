@@ -228,6 +228,26 @@ def received_attention_forward(
     return output, pad(received, (0, room)) if room > 0 else received
 
 
+def read_layer(module: nn.Module, query: torch.Tensor, key: torch.Tensor, mask: Callable[[], torch.Tensor]) -> None:
+    """
+    Hands the attention of a layer that is not on the attention interface to those who read it.
+
+    Args:
+        module (`torch.nn.Module`): The layer.
+        query, key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries and keys, not scaled.
+        mask (`Callable`): Makes the mask: true at the keys that a query sees.
+    """
+    readers = _readers_of(module)
+    if not readers:
+        return
+    visible = mask()
+    scope = _scope(query, key, visible, False, None, None)
+    received = _sums("blocked", query, key, None, scope, None) if any(one.needs_sums for one in readers) else None
+    for reader in readers:
+        special = {"position_bias": None, "softcap": None, "sinks": None}
+        reader.add(module, _real_keys(scope, key), received, (query, key, visible, None, False), special)
+
+
 def select_layers(model: nn.Module, layers: Collection[int] | None) -> None:
     """
     Chooses the layers whose attention the implementation `"received"` computes. The others return an empty tensor,
@@ -508,6 +528,7 @@ __all__ = [
     "AttentionRefused",
     "METHODS",
     "is_cross_attention",
+    "read_layer",
     "received_attention",
     "received_attention_forward",
     "received_attention_mask",

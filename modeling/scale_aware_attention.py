@@ -114,6 +114,14 @@ def attention_weights(
     return weights if real is None else weights.masked_fill(~real[:, None, :, None], 0)
 
 
+def visible_in_windows(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor) -> torch.Tensor:
+    """True where a window lets a query see a key, `(batch or 1, heads or 1, tokens, tokens)`."""
+    (group,) = _groups(query, windows, "materialized")
+    places = torch.arange(query.shape[2], device=query.device)
+    limits = torch.full((1, 1), UNBOUNDED, device=query.device) if group.limits is None else group.limits
+    return (places[:, None] - places).abs() <= limits[..., None, None]
+
+
 def _check(
     query: torch.Tensor,
     key: torch.Tensor,

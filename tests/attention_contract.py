@@ -13,6 +13,8 @@ from torch import nn
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
+from msattn.modeling.attention_adapters import adapt
+
 # What a configuration may call its sizes.
 SMALL = {
     "vocab_size": 60,
@@ -142,6 +144,7 @@ def check(model_type: str, **changes: Any) -> str | None:
     kinds = [kind for kind in kinds if eager.get(kind) is not None and len(eager[kind])]
     if not kinds:
         return "returns no attention maps"
+    adapt(model)
     try:
         unasked, asked = run(model, "received", False), run(model, "received", True)
     except ValueError as error:

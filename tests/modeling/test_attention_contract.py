@@ -22,6 +22,7 @@ from tests.attention_contract import (
 SAMPLE = (
     "albert",  # layers that are shared
     "bart",  # cross-attention
+    "deberta-v2",  # an adapter, with a position bias that depends on queries and keys
     "deepseek_v3",  # values of another width
     "distilbert",
     "gemma2",  # soft cap
@@ -30,6 +31,7 @@ SAMPLE = (
     "inkling2_text",  # position bias, and sinks of each query
     "llama",  # grouped keys
     "modernbert",  # windows
+    "mpnet",  # an adapter, with a position bias
     "nllb-moe",  # does not tell its layers that they are causal
     "t5",  # position bias
     "umt5",  # position bias of each layer

@@ -10,14 +10,16 @@ from transformers import (
     AlbertModel,
     BertConfig,
     BertModel,
-    DebertaV2Config,
-    DebertaV2Model,
+    FNetConfig,
+    FNetModel,
     T5Config,
     T5Model,
 )
 
+from msattn import BiLSTMConfig
 from msattn.modeling import received_attention
 from msattn.modeling.attention_readings import read_attention
+from msattn.modeling.modeling_bilstm import BiLSTMModel
 from msattn.modeling.received_attention import READERS, AttentionRefused
 
 SIZES = {
@@ -224,8 +226,13 @@ def test_mistakes():
     ):
         model(**QUESTIONS)
     with (
-        pytest.raises(AttentionRefused, match="DebertaV2Model gives nothing away"),
-        read_attention(build(DebertaV2Model, DebertaV2Config(**SIZES))),
+        pytest.raises(AttentionRefused, match="BiLSTMModel has no attention"),
+        read_attention(BiLSTMModel(BiLSTMConfig(vocab_size=9, hidden_size=8))),
+    ):
+        pass
+    with (
+        pytest.raises(AttentionRefused, match="FNetModel has no attention"),
+        read_attention(build(FNetModel, FNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1))),
     ):
         pass
     parallel = nn.DataParallel(model)

@@ -7,7 +7,7 @@ from transformers import (
     AlbertConfig,
     AutoModel,
     BertConfig,
-    DebertaV2Config,
+    DebertaConfig,
     DistilBertConfig,
     LlamaConfig,
     PreTrainedModel,
@@ -114,8 +114,8 @@ def test_refused():
         head_gates(nn.Linear(1, 1)),
     ):
         pass
-    deberta = AutoModel.from_config(DebertaV2Config(**SIZES))
-    with pytest.raises(AttentionRefused, match="DebertaV2Model has no layer"), head_gates(deberta):
+    deberta = AutoModel.from_config(DebertaConfig(**SIZES))
+    with pytest.raises(AttentionRefused, match="DebertaModel has no layer"), head_gates(deberta):
         pass
     with pytest.raises(AttentionRefused, match="is compiled"), head_gates(torch.compile(build("bert"))):
         pass
@@ -141,7 +141,8 @@ def test_every_text_model():
         try:
             with head_gates(model) as gates, torch.no_grad():
                 torch.manual_seed(0)
-                torch.testing.assert_close(model(**inputs_of(model))[0], plain, rtol=0, atol=0, msg=name)
+                rounding = 1e-5 if name in ("deberta-v2", "mpnet") else 0  # an adapter computes in another order
+                torch.testing.assert_close(model(**inputs_of(model))[0], plain, rtol=0, atol=rounding, msg=name)
                 gates.zero_()
                 assert not torch.equal(model(**inputs_of(model))[0], plain), name
             equal.append(name)
