@@ -123,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint, or the family of a model to be trained from scratch.
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
+        guiding.check(config)
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         # Ours is fusion on an encoder, or one of its baselines; else it is the classifier of Transformers.

@@ -127,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # The checkpoint and its tokenizer.
         config = load_config(model_args)
+        guiding.check(config)
         tokenizer = load_tokenizer(model_args, config)
         pairwise = model_args.head == "pairwise" or (model_args.head is None and "pairwise" in config.model_type)
 

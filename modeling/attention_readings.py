@@ -49,10 +49,14 @@ class Reading:
 
 @dataclass
 class _Pass:
-    """A forward pass: its number, given to it with its first reading, and how many layers it has read."""
+    """
+    A forward pass: its number, given to it with its first reading, how many layers it has read, and which of its
+    tokens are left out, `(batch, tokens)`.
+    """
 
     number: int | None = None
     layers: int = 0
+    left_out: torch.Tensor | None = None
 
 
 @dataclass
@@ -66,6 +70,7 @@ class Reader:
         measure (`Callable`, *optional*):
             A further reading: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
             `position_bias`, `softcap` and `sinks`, and returns statistics by name.
+        special_ids (`torch.Tensor`, *optional*): Ids of tokens that are neither queries of the sums nor real.
         of_maps (`Callable`): What is read from whole maps: takes them and the real tokens `(batch, tokens)`.
         checkpointed (`bool`): Whether layers are computed again in the backward pass, outside of every forward pass.
         readings (`list[Reading]`): Where readings go.
@@ -79,12 +84,24 @@ class Reader:
     needs_sums: bool
     measure: Measure | None
     of_maps: Measure
+    special_ids: torch.Tensor | None = None
     checkpointed: bool = False
     readings: list[Reading] = field(default_factory=list)
     passes: list[_Pass] = field(default_factory=lambda: [_Pass()])
     found: set[int] = field(default_factory=set)
     count: int = 0
     closed: bool = False
+
+    def see(self, module: nn.Module, inputs: tuple, named: Mapping[str, Any]) -> None:
+        """A hook of the token embeddings: notes which tokens of the pass are left out."""
+        ids = inputs[0] if inputs else named["input"]
+        if self.special_ids is not None and not torch.is_floating_point(ids):
+            self.passes[-1].left_out = torch.isin(ids, self.special_ids.to(ids.device))
+
+    def left_out(self, query: torch.Tensor) -> torch.Tensor | None:
+        """The tokens that are left out of the pass that is going on, if these are its queries, `(batch, tokens)`."""
+        tokens = self.passes[-1].left_out
+        return tokens if tokens is not None and tokens.shape == (query.shape[0], query.shape[2]) else None
 
     def reads(self, module: nn.Module) -> bool:
         """True for a layer that is read, or whose number is unknown; `add` then leaves it out."""
@@ -120,6 +137,8 @@ class Reader:
         if self.closed or (self.checkpointed and len(self.passes) == 1):
             return
         now = self.passes[-1]
+        if now.left_out is not None and now.left_out.shape == real.shape:
+            real = real & ~now.left_out
         if now.number is None:
             now.number, self.count = self.count, self.count + 1
         layer = now.layers if layer is None else layer
@@ -197,25 +216,25 @@ def read_passes(
     needs_sums: bool,
     measure: Measure | None,
     of_maps: Measure = statistics_of_maps,
+    special_ids: Collection[int] = (),
 ) -> Iterator[list[Reading]]:
     """[`read_attention`] of anything; see [`Reader`] for the arguments."""
     if layers is not None and (wrong := [layer for layer in layers if layer < 0]):
         raise ValueError(f"layers must be numbers from 0, got {wrong[0]}")
     modules = list(model.modules())
     checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
-    reader = Reader(layers, needs_sums, measure, of_maps, checkpointed)
+    left_out = torch.tensor(sorted(special_ids)) if special_ids else None
+    reader = Reader(layers, needs_sums, measure, of_maps, left_out, checkpointed)
     previous = use_received(model)
-    hooks = [
-        hook
-        for module in _callers(model)
-        for hook in (
-            module.register_forward_pre_hook(lambda *_: reader.passes.append(_Pass())),
-            module.register_forward_hook(lambda *_: reader.passes.pop() and None, always_call=True),
-        )
-    ]
+    hooks = []
     for one in _inner_models(model):
         if one.config._attn_implementation not in READABLE:
-            hooks += _ask_for_maps(one, reader)
+            hooks += _ask_for_maps(one, reader)  # before those that end the pass
+        if special_ids:
+            hooks.append(one.get_input_embeddings().register_forward_pre_hook(reader.see, with_kwargs=True))
+    for module in _callers(model):
+        hooks.append(module.register_forward_pre_hook(lambda *_: reader.passes.append(_Pass())))
+        hooks.append(module.register_forward_hook(lambda *_: reader.passes.pop() and None, always_call=True))
     for module in modules:
         open_readers = (one for one in module.__dict__.get(READERS, ()) if not one.closed)
         module.__dict__[READERS] = (*open_readers, reader)
@@ -313,6 +332,8 @@ def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
             reader.found.add(layer)
             if reader.layers is None or layer in reader.layers:
                 real = real_tokens(module, maps, given.get("attention_mask"))
+                left_out = reader.left_out(maps)
+                real = real if left_out is None else real & ~left_out
                 reader.record(layer, real, dict(reader.of_maps(maps, real)))
         attentions, return_dict = asked.pop()
         if not attentions:

@@ -62,7 +62,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
             num_outputs,
             hidden_size=config.hidden_size if "emb" in config.features else 0,
             num_layers=config.num_hidden_layers if "att" in config.features else 0,
-            num_heads=config.num_attention_heads,
+            num_heads=config.num_attention_heads or 0,  # FNet has none
             scorer=config.scorer,
             size=size,
             dropout=classifier_dropout(config),

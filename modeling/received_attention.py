@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -169,6 +169,7 @@ def received_attention_forward(
     output: Any = None
     received: torch.Tensor | None = None
     scope: _Scope | None = None
+    whole: _Scope | None = None
     if stock and not blocked:
         output, _ = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **kwargs
@@ -182,6 +183,8 @@ def received_attention_forward(
         position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
     if output is None or summed or readers:
         scope = _scope(query, key, attention_mask, causal, position_bias, sinks, is_cross_attention(module))
+        whole = scope
+        scope = scope.without([left_out for reader in readers if (left_out := reader.left_out(query)) is not None])
     if output is None and scope is not None:
         groups = query.shape[1] // key.shape[1]
         settings = Settings(
@@ -223,6 +226,10 @@ def received_attention_forward(
             reader.add(module, _real_keys(scope, key), received, inputs, special)
     if not wanted:
         return output, None
+    if (
+        received is not None and whole is not None and scope is not whole
+    ):  # readers leave tokens out, the model does not
+        received = _sums("blocked", query, key, position_bias, whole, scaling, softcap)
     if silent or received is None:
         return output, query.new_empty(*query.shape[:2], 0)
     return output, pad(received, (0, room)) if room > 0 else received
@@ -242,6 +249,7 @@ def read_layer(module: nn.Module, query: torch.Tensor, key: torch.Tensor, mask: 
         return
     visible = mask()
     scope = _scope(query, key, visible, False, None, None)
+    scope = scope.without([left_out for reader in readers if (left_out := reader.left_out(query)) is not None])
     received = _sums("blocked", query, key, None, scope, None) if any(one.needs_sums for one in readers) else None
     for reader in readers:
         special = {"position_bias": None, "softcap": None, "sinks": None}
@@ -348,6 +356,13 @@ class _Scope(NamedTuple):
     keys: torch.Tensor | None
     offset: int | None
     sinks: torch.Tensor | None
+
+    def without(self, left_out: Sequence[torch.Tensor]) -> _Scope:
+        """The same, but these tokens, `(batch, tokens)`, do not count as queries."""
+        queries = self.queries
+        for tokens in left_out:
+            queries = queries & ~tokens[:, None]
+        return self._replace(queries=queries) if left_out else self
 
     @property
     def mask(self) -> torch.Tensor | None:

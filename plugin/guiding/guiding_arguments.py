@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from transformers import PreTrainedConfig
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -110,6 +111,21 @@ class GuidingArguments:
             "those of a guided step."
         },
     )
+    guiding_tokens: str = field(
+        default="all",
+        metadata={
+            "help": "Tokens that MDG and PDG compare: all, or words, which leaves special tokens such as [CLS] and "
+            "[SEP] out of rows and columns of the maps.",
+            "choices": ["all", "words"],
+        },
+    )
+    guiding_decay: str = field(
+        default="none",
+        metadata={
+            "help": "How the weights of MDG and PDG fall in training: none, or linear, to 0 at the last step.",
+            "choices": ["none", "linear"],
+        },
+    )
     patterns: list[str] | None = field(
         default=None,
         metadata={
@@ -170,6 +186,9 @@ class GuidingArguments:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
             raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
+        for name, choices in (("guiding_tokens", ("all", "words")), ("guiding_decay", ("none", "linear"))):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} must be {' or '.join(choices)}, got {getattr(self, name)!r}.")
         if not isinstance(self.guide_every, int) or self.guide_every < 1:
             raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
         if self.guiding != "recommended" and not self.weights:
@@ -240,6 +259,33 @@ class GuidingArguments:
             raise UserError(f"patterns: they would have {sum(sizes)} heads of a layer, and the model has {count}.")
         ends = list(accumulate(sizes))
         return {pattern: slice(end - size, end) for pattern, size, end in zip(patterns, sizes, ends, strict=True)}
+
+    def schedule(self, step: int, steps: int) -> float:
+        """The factor of `mdg_weight` and `pdg_weight` at a training step: 1, or 1 − step / steps."""
+        return 1.0 if self.guiding_decay == "none" else max(0.0, 1 - step / steps)
+
+    def check(self, config: PreTrainedConfig) -> None:
+        """
+        Refuses what cannot be guided in a model of this configuration.
+
+        Raises:
+            UserError: It lacks a layer or heads that are named, has other heads in each stage, or reads the sentences
+                of a pair apart.
+        """
+        if not self.weights:
+            return
+        name = config.model_type
+        if getattr(config, "sentence_pairs", False):
+            raise UserError(
+                f"{name} attends to the sentences of a pair apart, and so cannot be guided: with sentence_pairs=False "
+                "it reads both as one text."
+            )
+        for size, check in (("num_hidden_layers", self.layers), ("num_attention_heads", self.heads)):
+            count = getattr(config, size, None)
+            if isinstance(count, (list, tuple)):
+                raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
+            if isinstance(count, int):
+                check(count)
 
     def pattern_schedule(self, step: int, steps: int) -> float:
         """

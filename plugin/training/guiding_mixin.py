@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -196,8 +196,10 @@ class GuidingMixin(AccumulationMixin):
             passes = self._passes(readings)
             if torch.is_grad_enabled():
                 check_gradient(readings)
-            if "pattern_loss" in weights:
-                weights["pattern_loss"] *= self.guiding.pattern_schedule(self.state.global_step, self.state.max_steps)
+            now = self.state.global_step, self.state.max_steps
+            for name in weights:
+                schedule = self.guiding.pattern_schedule if name == "pattern_loss" else self.guiding.schedule
+                weights[name] *= schedule(*now)
             for name, term in guiding_terms(passes, self.guiding).items():
                 loss = loss + weights[name] * divisor * share * term.to(loss.device)
                 parts[name] = share * term.detach().to(loss.device)
@@ -228,10 +230,20 @@ class GuidingMixin(AccumulationMixin):
         sums = bool(guiding.mdg_weight or guiding.pdg_weight)
         of_maps = partial(self._of_maps, targets=targets)
         try:
-            with read_passes(self.model, self._guided.layers, sums, measure, of_maps) as readings:
+            with read_passes(self.model, self._guided.layers, sums, measure, of_maps, self._special_ids) as readings:
                 yield readings
         except AttentionRefused as refused:
             raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
+
+    @property
+    def _special_ids(self) -> Collection[int]:
+        """Ids of the tokens that are left out of the maps."""
+        if self.guiding.guiding_tokens == "all":
+            return ()
+        ids = getattr(self.processing_class, "all_special_ids", None)
+        if not ids:
+            raise UserError("guiding_tokens=words needs the tokenizer: give the Trainer processing_class=tokenizer.")
+        return ids
 
     def _passes(self, readings: Sequence[Reading]) -> list[dict[int, Reading]]:
         """The guided layers of each forward pass."""
@@ -315,20 +327,18 @@ class GuidingMixin(AccumulationMixin):
         counts = set()
         for one in models:
             _check_model(one)
-            config: Any = one.config
-            for size, check in (
-                ("num_hidden_layers", self.guiding.layers),
-                ("num_attention_heads", self.guiding.heads),
-            ):
-                if isinstance(count := getattr(config, size, None), int):
-                    check(count)
-            counts.add(getattr(config, "num_hidden_layers", None))
+            self.guiding.check(one.config)
+            counts.add(getattr(one.config, "num_hidden_layers", None))
         count = counts.pop() if len(counts) == 1 else None
         guided = self._guided
         guided.layers = None if count is None or self.guiding.guided_layers is None else self.guiding.layers(count)
         official = self.guiding.guiding_axis == "official"
         outputs_only = self.args.torch_compile or self.args.n_gpu > 1
         guided.by_outputs = official or outputs_only
+        if guided.by_outputs and self._special_ids:
+            raise UserError(
+                "guiding_tokens=words works neither with the official axis nor in compiled or parallel models."
+            )
         if official or (outputs_only and self.guiding.pattern_weight):
             config: Any = models[0].config
             guided.own_attention.append((config, config._attn_implementation))
@@ -355,14 +365,6 @@ def _check_model(model: PreTrainedModel) -> None:
         raise UserError(f"{name} returns no attentions: it cannot be guided.")
     if getattr(config, "is_encoder_decoder", False) and any(map(is_cross_attention, model.modules())):
         raise UserError(f"{name} has an encoder and a decoder: it cannot be guided.")
-    if getattr(config, "sentence_pairs", False):
-        raise UserError(
-            f"{name} attends to the sentences of a pair apart, and so cannot be guided: with sentence_pairs=False "
-            "it reads both as one text."
-        )
-    for size in ("num_hidden_layers", "num_attention_heads"):
-        if isinstance(count := getattr(config, size, None), (list, tuple)):
-            raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
 
 
 def _takes_output_attentions(model: nn.Module) -> bool:

@@ -98,6 +98,7 @@ def test_readings_are_those_of_maps(name):
     torch.testing.assert_close(outputs[0][REAL.bool()], plain[0][REAL.bool()])
     assert len(again[-1]) == 2 and len(readings) == 4
     places = torch.arange(9)
+    assert [reading.forward for reading in readings] == [0, 0, 1, 1]
     for reading, one in zip(readings, [*maps, *maps], strict=True):
         assert torch.equal(reading.real, REAL.bool())
         expected = {

@@ -8,6 +8,8 @@ from torch import nn
 from transformers import (
     AlbertConfig,
     AlbertModel,
+    AutoConfig,
+    AutoModel,
     BertConfig,
     BertModel,
     FNetConfig,
@@ -16,10 +18,11 @@ from transformers import (
     T5Model,
 )
 
-from msattn import BiLSTMConfig
+from msattn import BiLSTMConfig, MSTransformerConfig
 from msattn.modeling import received_attention
-from msattn.modeling.attention_readings import read_attention
+from msattn.modeling.attention_readings import read_attention, read_passes
 from msattn.modeling.modeling_bilstm import BiLSTMModel
+from msattn.modeling.modeling_ms_transformer import MSTransformerModel
 from msattn.modeling.received_attention import READERS, AttentionRefused
 
 SIZES = {
@@ -242,3 +245,40 @@ def test_mistakes():
     compiled = torch.compile(model, backend="eager")
     with pytest.raises(AttentionRefused, match="is compiled"), read_attention(compiled):
         pass
+
+
+@pytest.mark.parametrize("family", ["bert", "megatron-bert", "ms_transformer"])
+def test_special_tokens_are_left_out(family):
+    """Rows and columns of them, in every pass by its own ids; what the model returns stays whole."""
+    sizes = {**SIZES, "num_attention_heads": 2}
+    if family == "ms_transformer":
+        model = MSTransformerModel(MSTransformerConfig(vocab_size=40, hidden_size=16, num_attention_heads=4)).eval()
+    else:
+        config = AutoConfig.for_model(family, **sizes)
+        torch.manual_seed(0)
+        model = AutoModel.from_config(config).eval()
+    special = {5, 9, 11}
+    with read_passes(model, None, True, None, special_ids=special) as readings:
+        for inputs in (QUESTIONS, ANSWERS):
+            model(**inputs)
+    layers = model.config.num_hidden_layers
+    model.set_attn_implementation("eager")
+    assert len(readings) == 2 * layers
+    for start, inputs in ((0, QUESTIONS), (layers, ANSWERS)):
+        maps = model(**inputs, output_attentions=True).attentions
+        kept = inputs["attention_mask"].bool() & ~torch.isin(inputs["input_ids"], torch.tensor([*special]))
+        assert kept.any() and not kept.all()
+        for reading, one in zip(readings[start : start + layers], maps, strict=True):
+            assert torch.equal(reading.real, kept)
+            expected = (one * kept[:, None, :, None]).sum(-2) * kept[:, None]
+            torch.testing.assert_close(reading["received"] * kept[:, None], expected)
+
+
+def test_what_a_model_returns_has_its_special_tokens():
+    model = build()
+    sums = column_sums(model, QUESTIONS)
+    model.set_attn_implementation("received")
+    with read_passes(model, None, True, None, special_ids={5, 9, 11, 12, 13}) as readings:
+        returned = model(**QUESTIONS, output_attentions=True).attentions
+    torch.testing.assert_close(list(returned), sums)
+    assert not torch.allclose(readings[0]["received"], sums[0])

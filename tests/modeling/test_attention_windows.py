@@ -266,3 +266,15 @@ def test_bad_windows():
 def test_models_without_windows(make, message):
     with pytest.raises(AttentionRefused, match=message):
         set_windows(make(), 3)
+
+
+def test_an_encoder_with_a_copy_of_its_configuration_saves_its_windows(tmp_path):
+    model = T5EncoderModel(tiny_encoder("t5")).eval()
+    set_windows(model, 1)
+    batch = {"input_ids": torch.arange(5, 14).unsqueeze(0)}
+    with torch.no_grad():
+        states = model(**batch)[0]
+        model.save_pretrained(tmp_path)
+        loaded = T5EncoderModel.from_pretrained(tmp_path).eval()
+        torch.testing.assert_close(loaded(**batch)[0], states)
+        assert not torch.equal(set_windows(loaded, None)(**batch)[0], states)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from transformers import FNetConfig
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, PairwiseParser, relations_of_arcs
 from msattn.modeling import pairwise_scores
@@ -266,3 +267,12 @@ class TestPairwiseForRelationClassification(PairwiseTester, ClassificationTester
         model = self.build()
         with pytest.raises(ValueError, match=r"entity_pieces must be of shape \(batch, 2, pieces\) .*, got (None|\()"):
             model(**{**self.inputs(model.config), "entity_pieces": pieces})
+
+
+def test_an_encoder_without_attention():
+    """States alone need none, as docs/encoders.md says."""
+    config = FNetConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, intermediate_size=8)
+    model = PairwiseParser(PairwiseConfig(encoder=config, features="emb", num_labels=3)).eval()
+    ids = torch.arange(5, 10).unsqueeze(0)
+    outputs = model(input_ids=ids, word_index=torch.tensor([[0, 1, 2, 3, -1]]))
+    assert outputs.arc_scores.shape == (1, 4, 4)

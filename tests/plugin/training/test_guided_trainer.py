@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -761,3 +762,30 @@ def test_stock_classifiers_ignore_the_item_count():
     assert isinstance(model, BertForSequenceClassification)
     batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
     torch.testing.assert_close(model(**batch, num_items_in_batch=1000).loss, model(**batch).loss)
+
+
+def test_words_alone_are_compared(tmp_path):
+    """MDG of the maps without rows and columns of special tokens."""
+    model = build(FAMILIES["bert"])
+    data = rows()
+    batch = {name: torch.tensor(data[name]) for name in ("input_ids", "attention_mask")}
+    tokenizer = SimpleNamespace(all_special_ids=[10, 17])
+    kept = batch["attention_mask"].bool() & ~torch.isin(batch["input_ids"], torch.tensor([10, 17]))
+    model.set_attn_implementation("eager")
+    maps = model(**batch, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    vectors = torch.cat([(one * kept[:, None, :, None]).sum(-2) for one in maps], dim=1)
+    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5, guiding_tokens="words"))
+    with pytest.raises(UserError, match="guiding_tokens=words needs the tokenizer"):
+        trainer.train()
+    trainer.processing_class = tokenizer
+    trainer.train()
+    assert logged(trainer)[0]["mdg_loss"] == pytest.approx(mdg_loss(vectors, kept).item(), rel=1e-4)
+
+
+def test_the_weights_of_mdg_decay(tmp_path):
+    guiding = GuidingArguments(mdg_weight=0.5, guiding_decay="linear")
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=4)
+    trainer.train()
+    for line, part in zip(logged(trainer), (1, 0.75, 0.5, 0.25), strict=True):
+        assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * part * line["mdg_loss"], rel=1e-3)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertForSequenceClassification, BertModel, LlamaConfig, LlamaForCausalLM
 
-from msattn import GuidingArguments, GuidingMixin, guiding_loss, mdg_loss, read_attention
+from msattn import GuidingArguments, GuidingMixin, guiding_loss, mdg_loss, read_attention, set_windows
 from tests.tiny_models import tiny_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -132,3 +132,48 @@ def test_peft():
     loss.backward()
     learned = [name for name, weight in model.named_parameters() if weight.grad is not None and weight.grad.any()]
     assert learned and all("lora_B" in name for name in learned)
+
+
+def test_cross_encoder_trainer(tmp_path):
+    """It takes the labels out of the batch; the weight is that of the whole batch all the same."""
+    package = pytest.importorskip("sentence_transformers")
+
+    class Guided(GuidingMixin, package.CrossEncoderTrainer):
+        pass
+
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer()
+    config = BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer), num_labels=1)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    model = package.CrossEncoder(str(tmp_path / "model"), device="cpu", max_length=32)
+    data = Dataset.from_dict({"left": LEFT, "right": RIGHT, "label": [1.0, 0.0, 1.0, 0.0]})
+    args = package.CrossEncoderTrainingArguments(str(tmp_path / "out"), **ARGUMENTS)
+    trainer = Guided(model, args, train_dataset=data, guiding=GUIDING)
+    trainer.train()
+    line = logged(trainer)
+    assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
+
+
+def test_windows_in_a_sentence_transformer(tmp_path):
+    """It calls `forward` past all hooks; the special tokens are found all the same."""
+    package = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer import modules
+
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer()
+    BertModel(BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer))).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = package.SentenceTransformer(
+        modules=[modules.Transformer(str(tmp_path)), modules.Pooling(16)], device="cpu"
+    )
+    whole = model.encode(LEFT)
+    inner = next(one for one in model.modules() if isinstance(one, BertModel))
+    set_windows(inner, 1, special_token_ids=tokenizer.all_special_ids)
+    batch = tokenizer(LEFT, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states, real = inner(**batch)[0], batch["attention_mask"].unsqueeze(-1)
+    expected = (states * real).sum(1) / real.sum(1)
+    found = torch.tensor(model.encode(LEFT))
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, torch.tensor(whole), atol=1e-3)
