@@ -95,13 +95,12 @@ def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length:
     }
     windows = []
     for (first, end), start, stop in zip(spans, seams, seams[1:], strict=False):
-        tokens = [*range(before), *range(bounds[first], min(bounds[end], bounds[first] + room))]
-        word_index = [NO_WORD if (owner := owners[token]) is None else owner - first + 1 for token in tokens]
+        own = slice(bounds[first], min(bounds[end], bounds[first] + room))
+        inputs = {name: column[:before] + column[own] + column[after:] for name, column in columns.items()}
+        word_index = [NO_WORD if owner is None else owner - first + 1 for owner in owners[:before] + owners[own]]
         if before:
             word_index[0] = 0
-        tokens += range(after, len(special))
-        inputs = {name: [column[token] for token in tokens] for name, column in columns.items()}
-        inputs["word_index"] = word_index + [NO_WORD] * (len(tokens) - len(word_index))
+        inputs["word_index"] = word_index + [NO_WORD] * (len(special) - after)
         windows.append(
             Window(inputs, first, end - first, (start - first, stop - first), bounds[end] - bounds[first] > room)
         )
