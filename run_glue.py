@@ -48,7 +48,7 @@ from msattn.training.from_scratch import (
 from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit
+from msattn.training.splits import hold_out_and_limit, warn_of_absent, warn_of_repeats
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -98,7 +98,8 @@ class SentenceDataArguments(HubDataArguments):
     )
     text_column_names: list[str] | None = field(
         default=None,
-        metadata={"help": "One or two text columns of the data. Default: the first columns that hold text."},
+        metadata={"help": "One or two text columns of the data. Default: those of the checkpoint if nothing is trained; or two "
+            "that are named as a pair, one named text, sentence or the like, or the longest (docs/inputs.md)."},
     )
     label_column_name: str = field(default="label", metadata={"help": "Label column of the data."})
     max_seq_length: int | None = field(
@@ -131,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: one or two texts and a label in each row.
         known = None if fresh else checkpoint_labels(config, stock=not ours)
-        found, columns, labels = sentences.read_sentence_splits(data_args, args, known)
+        found, columns, labels = sentences.read_sentence_splits(data_args, args, known, config)
         if args.should_log:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")
@@ -139,7 +140,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         data = hold_out_and_limit(
             found, data_args, args, stratify_by=lambda rows: rows["label"][:] if labels else None
         )
-        sentences.warn_of_repeats(data, columns)
+        warn_of_repeats({prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()})
+        if labels:
+            labelled = {prefix: rows["label"][:] for prefix, rows in data.items() if "label" in rows.column_names}
+            warn_of_absent(labelled, labels)
 
         # Tokenizer.
         if fresh:
@@ -186,6 +190,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             model = load_model(model_class, model_args, tokenizer, refuse_new_weights=not args.do_train, **fields)
             if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
                 model.config.pad_token_id = tokenizer.pad_token_id
+        # What reads the same table in a later run, or in `msattn predict`.
+        model.config.text_columns, model.config.label_column = columns, data_args.label_column_name
         if getattr(model.config, "sentence_pairs", False) and len(columns) == 1:
             raise UserError(f"the model compares pairs, and there is one column of text: {columns[0]}.")
 

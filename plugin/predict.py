@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,14 +24,14 @@ from transformers.utils import logging
 
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.command_line import named, parse_arguments, user_mistakes
+from msattn.data.columns import find_column, ignored_columns, text_columns
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
-from msattn.data.files.records import parse_json
+from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import query_rows
-from msattn.data.sentences import text_columns
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, shown
 from msattn.loading import Trained, load_trained
@@ -110,8 +110,6 @@ def _check(args: PredictArguments, processes: int) -> None:
     file = Path(args.file)
     if args.batch_size < 1:
         raise UserError(f"--batch_size {args.batch_size}: give 1 or more.")
-    if Path(args.file.lower().removesuffix(".gz")).suffix in TABLES:
-        raise UserError(f"{file}: the file is a table; give texts or JSON objects, one per line.")
     if processes > 1 and file.exists() and not file.is_file():
         raise UserError(f"{file}: several processes read the file, and a pipe can be read only once; give a file.")
     if args.output is not None and Path(args.output).exists() and Path(args.output).samefile(file):
@@ -120,10 +118,12 @@ def _check(args: PredictArguments, processes: int) -> None:
 
 def _inputs(path: str) -> Iterator[Located]:
     """Texts, or objects where a line starts with a brace. Empty lines are skipped."""
+    if Path(path.lower().removesuffix(".gz")).suffix in TABLES:
+        raise UserError(f"{path}: the file is a table; give texts or JSON objects, one per line.")
     for where, line in text_lines(path):
         refuse_conllu_row(line, where)
         line = line.strip()
-        if line.startswith("[{"):
+        if line.startswith("[{") or line == "[":
             raise UserError(f"{where}: a list of objects; give one object per line.")
         if line:
             yield where, parse_json(line, where) if line.startswith("{") else line
@@ -209,22 +209,46 @@ def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
         found = classify(texts)
         return [_json({"score": one["score"]} if len(labels) == 1 else one) for one in found]
 
-    return _texts(args.file), answer
+    return _texts(args.file, getattr(trained.model.config, "text_columns", None)), answer
 
 
-def _texts(path: str) -> Iterator[list[str]]:
-    """The text of each input, or its two texts; as many as the first input has."""
-    columns = None
-    for where, item in _inputs(path):
+def _texts(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
+    """The text of each input, or its two texts, from the columns of the training or else those of the first input."""
+    columns: list[str] = []
+    for where, item in _rows(path):
         row = {"text": item} if isinstance(item, str) else item
-        own = text_columns(where, row)
-        if columns is None:
-            columns = own
+        if not isinstance(row, dict):
+            raise UserError(f"{where}: an input is a text or an object with a text, not {shown(row)}.")
+        if stored is not None and len(stored) == 2 and row is not item:
+            raise UserError(f"{where}: the model reads two texts, {' and '.join(stored)}; give objects or a table.")
+        if not columns:
+            columns = text_columns(where, [row]) if stored is None else _trained_columns(where, row, stored)
             if row is item:
-                print(f"The text is read from {' and '.join(columns)}.", file=sys.stderr)
-        if len(own) > len(columns):
-            raise UserError(f"{where}: the input has two texts, {' and '.join(own)}, unlike the first one.")
+                ignored = ", ".join(ignored_columns(columns, row, "label"))
+                print(
+                    f"The text is read from {' and '.join(columns)}{ignored and f'; ignored: {ignored}'}.",
+                    file=sys.stderr,
+                )
         yield [filled_text(row.get(name), where, f"the input has no text in {name!r}") for name in columns]
+
+
+def _trained_columns(where: str, row: dict, stored: Sequence[str]) -> list[str]:
+    """The columns that the model was trained on, or else `text` and `text_pair`, as in a pipeline."""
+    for names in (stored, ("text", "text_pair")[: len(stored)]):
+        own = [find_column(name, row) for name in names]
+        if None not in own:
+            return own
+    raise UserError(
+        f"{where}: the model was trained on {' and '.join(stored)}, and there are {', '.join(row) or 'no columns'}."
+    )
+
+
+def _rows(path: str) -> Iterator[Located]:
+    """The rows of a table or of a JSON file, or [`_inputs`]."""
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    if suffix in (".csv", ".tsv", ".parquet", ".json"):
+        return iter(READERS[guess_format(path) or "jsonl"](path))
+    return _inputs(path)
 
 
 def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
@@ -243,7 +267,7 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
             written.append(_json({"query": pairs[0]["query"], "candidates": ranked}))
         return written
 
-    return _inputs(args.file), answer
+    return _rows(args.file), answer
 
 
 def _classifier(trained: Trained, args: PredictArguments, **options: Any) -> Callable[[list[list[str]]], list[dict]]:

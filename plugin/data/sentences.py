@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from datasets import Dataset, Features, IterableDataset, Value
+from transformers.utils import logging
 
+from msattn.data.columns import LOOKED_AT, find_column, ignored_columns, text_columns
 from msattn.data.files.arrow_tables import (
     Located,
     is_text,
@@ -24,16 +26,14 @@ from msattn.data.files.arrow_tables import (
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line
-from msattn.data.formats.glue import GLUE_TASKS
 from msattn.data.formats.mtl16 import review_rows
 from msattn.data.formats.sentiment_trees import sentiment_tree_rows
 from msattn.data.formats.snli import snli_rows
 from msattn.errors import UserError, shown
 
+logger = logging.get_logger(__name__)
+
 WHOLE = re.compile(r"\+?(-?[0-9]{1,4000})(?:\.0+)?")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# Columns of strings that are no texts: ids (`idx`, `pair_ID`, `uid`), and what tells the label (`label_text`).
-NOT_TEXTS = re.compile(r"(?i:label|gold|^index$|^idx$|^[gu]?u?id$|_id$)|[a-z](ID|Id)$")
 
 
 def read_sentences(
@@ -41,6 +41,7 @@ def read_sentences(
     columns: Sequence[str] | None = None,
     label_column: str = "label",
     phrases: bool = False,
+    labelled: bool = False,
 ) -> Dataset:
     """
     Reads a CSV, TSV (without quoting), JSON, JSON lines or Parquet file, or a file of SST-5, SNLI or MTL-16.
@@ -50,18 +51,19 @@ def read_sentences(
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
         columns (`Sequence[str]`, *optional*):
-            The one or two text columns. Default: those of a GLUE task, such as `sentence1` and `sentence2`, or else
-            the first one or two string columns other than numbers, ids such as `pair_ID`, and those with "label" or
-            "gold" in their names.
+            The one or two text columns. Default: two whose names say that they are a pair, such as `sentence1` and
+            `sentence2`; or the one named `text`, `sentence` and the like; or the longest of the string columns other
+            than numbers, ids such as `pair_ID`, and those with "label" or "gold" in their names.
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
         phrases (`bool`, *optional*, defaults to `False`): Whether to read all phrases of SST-5 trees.
+        labelled (`bool`, *optional*, defaults to `False`): Whether to refuse a table without labels.
 
     Returns:
         `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
 
     Raises:
         UserError: The file is malformed or has no text column, a text is missing, only some rows have a label, or
-            `phrases` is set for a file other than SST-5 trees.
+            `phrases` is set for a file other than SST-5 trees. With `labelled`, a table has no label column.
     """
     name = os.fspath(path)
     corpus = _corpus(path)
@@ -72,10 +74,10 @@ def read_sentences(
         return _renamed(_by_rows(rows, name, None, "label"), columns, name)
     file_format = guess_format(path)
     if file_format == "parquet":
-        return to_sentences(parquet_dataset(path), name, columns, label_column)
+        return to_sentences(parquet_dataset(path), name, columns, label_column, labelled)
     if file_format is None:
         raise UserError(f"{name}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
-    return _by_rows(READERS[file_format](path), name, columns, label_column)
+    return _by_rows(READERS[file_format](path), name, columns, label_column, labelled)
 
 
 def to_sentences(
@@ -83,6 +85,7 @@ def to_sentences(
     source: str = "dataset",
     columns: Sequence[str] | None = None,
     label_column: str = "label",
+    labelled: bool = False,
 ) -> Dataset:
     """
     Converts a dataset, such as one from the Hub, to the columns of [`read_sentences`].
@@ -93,70 +96,84 @@ def to_sentences(
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         columns (`Sequence[str]`, *optional*): The one or two text columns; see [`read_sentences`].
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
+        labelled (`bool`, *optional*, defaults to `False`): Whether to refuse rows without labels.
 
     Returns:
         `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
 
     Raises:
-        UserError: The dataset is empty or has no text column, a text is missing, or only some rows have a label.
+        UserError: The dataset is empty or has no text column, a text is missing, or only some rows have a label. With
+            `labelled`, there is no label column.
     """
     found = _by_columns(dataset, source, columns, label_column) if isinstance(dataset, Dataset) else None
-    return found if found is not None else _by_rows(located_rows(dataset, source), source, columns, label_column)
+    if found is not None and ("label" in found.column_names or not labelled):
+        return found
+    return _by_rows(located_rows(dataset, source), source, columns, label_column, labelled)
 
 
-def text_columns(where: str, row: Any, label_column: str = "label") -> list[str]:
-    """
-    The one or two columns of a row that hold its text; see [`read_sentences`].
-
-    Raises:
-        UserError: There is none.
-    """
-    names = list(row) if isinstance(row, dict) else []
-    # Pairs first: the column `sentence` of CoLA is also one of the two columns of QNLI.
-    for columns in sorted((list(task.columns) for task in GLUE_TASKS.values()), key=len, reverse=True):
-        if set(columns) <= set(names):
-            return columns
-    texts = [n for n in names if isinstance(row[n], str) and n != label_column and not NOT_TEXTS.search(n)]
-    # In tables, numbers are strings.
-    texts = [name for name in texts if not NUMBER.fullmatch(row[name].strip())] or texts
-    if not texts:
-        names_found = ", ".join(names) or "no columns"
-        raise UserError(f"{where}: there is no column of text beside {label_column} among {names_found}.")
-    return texts[:2]
-
-
-def _by_rows(rows: Located, source: str, columns: Sequence[str] | None, label_column: str) -> Dataset:
+def _by_rows(
+    rows: Located, source: str, columns: Sequence[str] | None, label_column: str, labelled: bool = False
+) -> Dataset:
     rows = iter(rows)
-    first = next(rows, None)
-    if first is None:
+    first = list(islice(rows, LOOKED_AT))
+    if not first:
         raise UserError(f"{source}: there is no example in it.")
-    columns = columns or text_columns(*first, label_column)
+    where, row = first[0]
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: a row has to be an object with a text and a label, not {shown(row)}.")
+    own = _columns(source, where, [row for _, row in first], columns, label_column)
+    columns = columns or own
     features = Features(dict.fromkeys([*columns, "label"], Value("string")))
-    examples = _examples(chain([first], rows), columns, label_column)
+    label = find_column(label_column, row)
+    if labelled and label is None:
+        raise UserError(
+            f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} (--label_column_name)."
+        )
+    examples = _examples(chain(first, rows), dict(zip(columns, own, strict=True)), label or label_column)
     return without_empty(rows_to_dataset(examples, features, source, "label"), "label")
 
 
-def _examples(rows: Located, columns: Sequence[str], label_column: str) -> Located:
+def _columns(source: str, where: str, rows: list, columns: Sequence[str] | None, label_column: str) -> list[str]:
+    """The columns of the texts as the table names them; the log names the ones that nobody asked for."""
+    header = list(rows[0])
+    if columns is None:
+        found = text_columns(where, rows, label_column)
+        if ignored := ignored_columns(found, header, label_column):
+            logger.warning(
+                f"{source}: the text is read from {' and '.join(found)}; ignored: {', '.join(ignored)} "
+                "(--text_column_names takes others)."
+            )
+        return found
+    own = [find_column(name, header) for name in columns]
+    for name, there in zip(columns, own, strict=True):
+        if there is None:
+            raise UserError(f"{where}: there is no column {name!r} of text; there are {', '.join(header)}.")
+    return [name for name in own if name is not None]
+
+
+def _examples(rows: Located, columns: Mapping[str, str], label_column: str) -> Located:
     for where, row in rows:
-        for column in columns:
-            if not isinstance(row, dict) or not isinstance(row.get(column), str):
-                raise UserError(f"{where}: the row has no text in {column!r}.")
-        label = _label(row.get(label_column), where)
-        yield where, {**{column: row[column] for column in columns}, "label": label}
+        texts = {name: row.get(own) if isinstance(row, dict) else None for name, own in columns.items()}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                raise UserError(f"{where}: the row has no text in {columns[name]!r}.")
+        yield where, {**texts, "label": _label(row.get(label_column), where)}
 
 
 def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, label_column: str) -> Dataset | None:
     """The examples, checked by whole columns; `None` if anything is wrong, which a look at the rows then names."""
     if not len(dataset):
         return None
-    columns = columns or text_columns(f"{source}, row 1", dataset[0], label_column)
+    own = _columns(source, f"{source}, row 1", dataset.select(range(min(LOOKED_AT, len(dataset)))).to_list(), columns, label_column)
+    columns = columns or own
     table = named_table(dataset)
-    if not set(columns) <= set(table.column_names) or not all(is_text(table[name]) for name in columns):
+    if not all(is_text(table[name]) for name in own):
         return None
-    found = {name: table[name].cast(pa.string()) for name in columns}
-    if label_column in table.column_names:
+    found = {name: table[there].cast(pa.string()) for name, there in zip(columns, own, strict=True)}
+    label = find_column(label_column, table.column_names)
+    if label is not None:
         try:
-            values = table[label_column].combine_chunks().dictionary_encode()
+            values = table[label].combine_chunks().dictionary_encode()
             labels = pa.array([_label(value, "") for value in values.dictionary.to_pylist()], pa.string())
         except (UserError, pa.ArrowNotImplementedError):
             return None
@@ -169,7 +186,7 @@ def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, la
 
 def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:
     """The reader for files of SST-5, MTL-16 and SNLI; `None` for other files."""
-    if Path(path).suffix.lower() in (".csv", ".parquet"):
+    if Path(os.fspath(path).lower().removesuffix(".gz")).suffix in (".csv", ".parquet"):
         return None
     _, line = first_line(path, fallback="latin-1")
     if re.match(r"\([0-4] ", line):

@@ -22,7 +22,7 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
     The metrics of a GLUE task, or of other classification and regression data.
 
     GLUE metrics have the names of the library `evaluate`; `combined_score` is their mean if there are several. Without
-    a task: accuracy and macro-F1, or for regression Pearson and Spearman correlation, their mean and the mean squared
+    a task: accuracy, macro-F1 over all classes and, to compare, the accuracy of the most frequent class; or for regression Pearson and Spearman correlation, their mean and the mean squared
     error.
 
     Args:
@@ -33,9 +33,12 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
     answers = sentence_answers(prediction.predictions, regression)
     references = prediction.label_ids
     if task is None and not regression:
+        # Over all classes of the model: one that neither data nor answers have counts as 0.
+        classes = range(prediction.predictions.shape[-1])
         return {
             "accuracy": float(accuracy_score(references, answers)),
-            "macro_f1": float(f1_score(references, answers, average="macro", zero_division=0)),
+            "macro_f1": float(f1_score(references, answers, labels=classes, average="macro", zero_division=0)),
+            "majority_accuracy": float(np.bincount(references).max() / len(references)),
         }
     values = score_glue(task or "stsb", answers, references)
     if len(values) > 1:

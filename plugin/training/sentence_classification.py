@@ -72,7 +72,7 @@ def is_fused(head: str | None, config: PreTrainedConfig) -> bool:
 
 
 def read_sentence_splits(
-    data_args: Any, args: TrainingArguments, known: Sequence[str] | None
+    data_args: Any, args: TrainingArguments, known: Sequence[str] | None, config: PreTrainedConfig | None = None
 ) -> tuple[dict[str, Dataset], list[str], list[str] | None]:
     """
     Reads the splits that a run needs, from a task of GLUE, a dataset on the Hub or local files.
@@ -81,6 +81,8 @@ def read_sentence_splits(
         data_args (`SentenceDataArguments`): Names the data.
         args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
         known (`Sequence[str]` or `None`): The labels of the checkpoint, for data without a training set.
+        config (`PreTrainedConfig`, *optional*):
+            The configuration of the checkpoint: without training, the columns are those that it was trained on.
 
     Returns:
         `tuple[dict[str, datasets.Dataset], list[str], list[str] | None]`: The splits by the prefix of their metrics,
@@ -90,7 +92,10 @@ def read_sentence_splits(
     Raises:
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
     """
-    columns = data_args.text_column_names
+    columns, label_column = data_args.text_column_names, data_args.label_column_name
+    if not args.do_train:
+        columns = columns or getattr(config, "text_columns", None)
+        label_column = getattr(config, "label_column", label_column) if label_column == "label" else label_column
     if data_args.task_name is not None:
         return _read_task(data_args, args)
     if columns is not None and len(columns) > 2:
@@ -101,21 +106,21 @@ def read_sentence_splits(
         nonlocal columns
         if path := getattr(data_args, f"{split}_file"):
             phrases = data_args.train_phrases and split == "train"
-            source, rows = path, read_sentences(path, columns, data_args.label_column_name, phrases)
+            source, rows = path, read_sentences(path, columns, label_column, phrases, split != "test")
         elif split in hub:
             source = f"{data_args.dataset_name}, {split}"
-            rows = to_sentences(hub[split], source, columns, data_args.label_column_name)
+            rows = to_sentences(hub[split], source, columns, label_column, split != "test")
         else:
             return None
         columns = [name for name in rows.column_names if name != "label"]
         if split != "test" and "label" not in rows.column_names:
-            raise UserError(f"{source}: there are no labels in {data_args.label_column_name!r} (--label_column_name).")
+            raise UserError(f"{source}: there are no labels in {label_column!r} (--label_column_name).")
         return rows
 
     found = read_splits(read, data_args, args, ", --dataset_name or --task_name")
     classes = None
     if "train" in hub and not data_args.train_file:
-        classes = getattr(hub["train"].features.get(data_args.label_column_name), "names", None)
+        classes = getattr(hub["train"].features.get(label_column), "names", None)
     labels = classes or _find_labels(found, known)
     return {prefix: _with_label_ids(rows, labels, prefix) for prefix, rows in found.items()}, columns or [], labels
 
@@ -186,15 +191,6 @@ def _with_label_ids(rows: Dataset, labels: Sequence[str] | None, prefix: str) ->
             raise UserError(f"{prefix} data, example {number}: the label {label!r} is not {expected}.")
     values = [float(label) if ids is None else ids[label] for label in rows["label"]]
     return rows.remove_columns("label").add_column("label", values)
-
-
-def warn_of_repeats(data: Mapping[str, Dataset], columns: Sequence[str]) -> None:
-    """Warns if texts that the model is scored on are in the training data, too."""
-    texts = {prefix: list(zip(*(rows[column][:] for column in columns), strict=True)) for prefix, rows in data.items()}
-    trained = set(texts.pop("train", ()))
-    for prefix, scored in texts.items():
-        if repeated := sum(text in trained for text in scored):
-            logger.warning(f"{prefix}: {repeated} of the {len(scored)} examples are in the training data, too.")
 
 
 def write_sentence_predictions(

@@ -111,6 +111,35 @@ def hold_out_and_limit(
     return data
 
 
+def warn_of_repeats(texts: Mapping[str, Sequence[Any]], what: str = "examples") -> None:
+    """
+    Warns if the model is scored on what it is trained on.
+
+    Args:
+        texts (`Mapping[str, Sequence]`): The texts of each split, hashable, by the prefix of its metrics.
+        what (`str`, *optional*, defaults to `"examples"`): What one of them is.
+    """
+    trained = set(texts.get("train", ()))
+    for prefix, scored in texts.items():
+        if prefix != "train" and (repeated := sum(text in trained for text in scored)):
+            logger.warning(f"{prefix}: {repeated} of the {len(scored)} {what} are in the training data, too.")
+
+
+def warn_of_absent(labels: Mapping[str, Sequence[Any]], names: Sequence[str]) -> None:
+    """
+    Warns if a split lacks a class: its macro-F1 counts the class as 0.
+
+    Args:
+        labels (`Mapping[str, Sequence]`): The class ids of each split by the prefix of its metrics.
+        names (`Sequence[str]`): The classes in the order of their ids.
+    """
+    for prefix, found in labels.items():
+        there = set(found)
+        if absent := [name for number, name in enumerate(names) if number not in there]:
+            shown = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+            logger.warning(f"{prefix}: no example has the label {shown}.")
+
+
 def split_names(data_args: DataArguments) -> dict[str, str]:
     """The names of the scored splits in a model card, by the prefix of their metrics."""
     if data_args.validation_split_percentage is None:

@@ -174,14 +174,9 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("parser", 'a dog\n{"word": ["a"]}\n', (), r"input\.txt:2: a sentence is a text, or"),
         ("parser", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
         ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
-        ("classes", '{"a": "x", "b": "y"}\n{"a": "x"}\n', (), r"input\.txt:2: the input has no text in 'b'"),
+        ("classes", '{"a": "x", "b": "y"}\n{"b": "x"}\n', (), r"input\.txt:2: the input has no text in 'a'"),
+        ("classes", '[\n{"text": "a"}\n]\n', (), r"input\.txt:1: a list of objects; give one object"),
         ("classes", '[{"text": "a"}, {"text": "b"}]\n', (), r"input\.txt:1: a list of objects; give one object"),
-        (
-            "classes",
-            '{"a": "x"}\n{"a": "x", "b": "y"}\n',
-            (),
-            r"input\.txt:2: the input has two texts, a and b",
-        ),
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
@@ -251,12 +246,32 @@ def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path):
     assert (tmp_path / "input.txt").read_text() == "a dog\n"
 
 
-def test_a_table_is_refused(predict):
-    for suffix in ("csv", "csv.gz"):
-        with pytest.raises(UserError, match=rf"input\.{suffix}: the file is a table"):
-            predict("classes", "text\n", suffix=suffix)
+def test_a_table_is_refused_by_models_of_words(predict):
+    with pytest.raises(UserError, match=r"input\.csv: the file is a table"):
+        predict("tagger", "text\n", suffix="csv")
     with pytest.raises(UserError, match=r"input\.conllu: the file has columns; run_tagging.py"):
         predict("tagger", CONLLU, suffix="conllu")
+
+
+def test_the_table_that_trained_a_model_is_predicted(predict, checkpoints, tmp_path):
+    rows = [{"Review": "the dog .", "by": "Ann"}, {"Review": "a cat", "by": "Bob"}]
+    expected = predict("classes", "the dog .\na cat\n")
+    folder = tmp_path / "trained"
+    shutil.copytree(checkpoints[0] / "classes", folder)
+    config = json.loads((folder / "config.json").read_text()) | {"text_columns": ["review"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    table = "by,Review\n" + "".join(f"{row['by']},{row['Review']}\n" for row in rows)
+    for suffix, content in (
+        ("csv", table),
+        ("tsv", table.replace(",", "\t")),
+        ("json", json.dumps(rows)),
+        ("jsonl", "".join(json.dumps(row) + "\n" for row in rows)),
+        ("jsonl", '{"text": "the dog ."}\n{"text": "a cat"}\n'),
+        ("txt", "the dog .\na cat\n"),
+    ):
+        assert predict(folder, content, suffix=suffix) == expected
+    with pytest.raises(UserError, match=r"input\.csv:2: the model was trained on review, and there are body, by"):
+        predict(folder, "body,by\na dog,Ann\n", suffix="csv")
 
 
 @pytest.mark.slow

@@ -195,9 +195,9 @@ def test_own_csv(run, fails, write, tmp_path, capsys, caplog):
     texts = ['a ""dog"", in', "null", "the\ncat", "NA"]
     lines = ["id,first,second,label", *(f'{number},"{texts[number % 4]}",un,{number % 2}' for number in range(8))]
     files = {"train_file": write("train.csv", "\n".join(lines)), "test_file": write("test.csv", "id,first\n0,dog\n")}
-    files["validation_file"] = write("dev.csv", "\n".join(lines[:5]))
+    files |= {"validation_file": write("dev.csv", "\n".join(lines[:5])), "text_column_names": ["first", "second"]}
     error = fails("do_train", "do_predict", **files)
-    assert error == f"error: {files['test_file']}:2: the row has no text in 'second'."
+    assert error == f"error: {files['test_file']}:2: there is no column 'second' of text; there are id, first."
 
     write("test.csv", "id,first,second\n0,dog,cat\n")
     results = run("do_train", "do_eval", "do_predict", **files)
@@ -213,6 +213,24 @@ def test_own_csv(run, fails, write, tmp_path, capsys, caplog):
         assert sum(line["probabilities"].values()) == pytest.approx(1, abs=1e-5)
         assert line["prediction"] == max(line["probabilities"], key=line["probabilities"].get)
 
+    # The checkpoint reads its own columns.
+    config = AutoConfig.from_pretrained(tmp_path / "out")
+    assert (config.text_columns, config.label_column) == (["first", "second"], "label")
+    trained = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "scored"}
+    again = run("do_predict", test_file=files["validation_file"], **trained)
+    assert again["test_accuracy"] == results["eval_accuracy"]
+    other = write("other.csv", "id,text,label\n0,dog,1\n")
+    error = fails("do_predict", test_file=other, **trained)
+    assert error == f"error: {other}:2: there is no column 'first' of text; there are id, text, label."
+
+
+def test_a_class_that_a_split_lacks(run, rows, caplog):
+    train = [{"text": WORDS[n % 4], "label": "ab"[n % 2]} for n in range(8)]
+    dev = [{"text": "the cat", "label": "a"}] * 4
+    results = run("do_train", "do_eval", train_file=rows("train", train), validation_file=rows("dev", dev))
+    assert "eval: no example has the label b." in caplog.text
+    assert results["eval_macro_f1"] <= 0.5 and results["eval_majority_accuracy"] == 1.0
+
 
 def test_named_columns_of_a_table(run, fails, write, tmp_path):
     lines = [f'{n}\t"the dog\tbook {WORDS[n]}\t3.5\t{("NEUTRAL", "ENTAILMENT")[n % 2]}' for n in range(8)]
@@ -221,9 +239,14 @@ def test_named_columns_of_a_table(run, fails, write, tmp_path):
     results = run("do_train", "do_eval", train_file=table, validation_file=table, **names)
     assert results["eval_samples"] == 8
     assert AutoConfig.from_pretrained(tmp_path / "out").label2id == {"ENTAILMENT": 0, "NEUTRAL": 1}
-    assert "no labels in 'label' (--label_column_name)" in fails("do_train", train_file=table)
+    error = fails("do_train", train_file=table)
+    assert error == (
+        f"error: {table}:2: there are no labels in 'label'; the columns are pair, sentence_A, sentence_B, score, "
+        "judgment (--label_column_name)."
+    )
     error = fails("do_train", train_file=table, **{**names, "text_column_names": ["sentence_C"]})
-    assert error == f"error: {table}:2: the row has no text in 'sentence_C'."
+    there = "pair, sentence_A, sentence_B, score, judgment"
+    assert error == f"error: {table}:2: there is no column 'sentence_C' of text; there are {there}."
 
 
 def test_own_scores(run, rows, tmp_path, caplog):

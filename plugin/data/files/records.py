@@ -18,6 +18,8 @@ from msattn.errors import UserError, shown
 
 # An escape of half a pair.
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+SEPARATORS = (",", ";", "\t", "|")
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
 # The limit of the csv module is 131,072 characters a field; this is the highest that every system takes.
 LONGEST_FIELD = 2**31 - 1
 
@@ -35,7 +37,7 @@ def guess_format(path: str | os.PathLike) -> str | None:
     Raises:
         UserError: The file is empty or cannot be read.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = Path(os.fspath(path).lower().removesuffix(".gz")).suffix
     if suffix in (".csv", ".tsv", ".parquet"):
         return suffix[1:]
     line = first_line(path)[1].strip()
@@ -103,8 +105,9 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
     """
     Reads the rows of a CSV file with a header.
 
-    A header with semicolons and no comma means that semicolons separate the fields, as spreadsheets of many countries
-    write them.
+    The fields are separated by what the header has most of: commas, semicolons (as spreadsheets of many countries
+    write them), tabs or vertical bars. Excel's first line `sep=;` is left out. Names are stripped; columns without a
+    name, such as the index of pandas, are left out.
 
     Args:
         path (`str` or `os.PathLike`): The file.
@@ -116,27 +119,46 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
     """
     csv.field_size_limit(LONGEST_FIELD)
     lines = (line for _, line in text_lines(path, newline=""))
-    first = next(lines, "")
-    if ";" in first and "," not in first:
-        dialect = {"delimiter": ";", **dialect}
+    first, before = next(lines, ""), 0
+    if re.fullmatch(r"sep=.\s*", first):
+        first, before = next(lines, ""), 1
+    dialect = {"delimiter": max(SEPARATORS, key=first.count), **dialect}
     reader = csv.reader(chain([first], lines), strict=True, **dialect)
+    start = 1  # of the row that is being read
     try:
-        header = next(reader, [])
-        if twice := [name for name in header if header.count(name) > 1]:
+        header = [name.strip() for name in next(reader, [])]
+        if twice := [name for name in header if name and header.count(name) > 1]:
             raise UserError(f"{os.fspath(path)}:1: two columns have the name {shown(twice[0])}; give each its own.")
+        start = reader.line_num + before + 1
         for row in reader:
-            where = f"{os.fspath(path)}:{reader.line_num}"
+            where = f"{os.fspath(path)}:{reader.line_num + before}"
             if row and len(row) != len(header):
-                raise UserError(f"{where}: the row has {len(row)} fields, but the header names {len(header)}.")
+                lines_read = reader.line_num + before - start
+                opened = f"; it starts in line {start}, perhaps with a stray quotation mark" if lines_read else ""
+                raise UserError(
+                    f"{where}: the row has {len(row)} fields, but the header names {len(header)}{opened}."
+                )
             if row:
-                yield where, dict(zip(header, row, strict=True))
+                yield where, {name: cell for name, cell in zip(header, row, strict=True) if name}
+            start = reader.line_num + before + 1
     except csv.Error as error:
-        raise UserError(f"{os.fspath(path)}:{reader.line_num}: the file is not CSV ({error}).") from None
+        raise UserError(
+            f"{os.fspath(path)}:{start}: the row that starts here is not CSV ({error}); look for a stray quotation mark."
+        ) from None
 
 
 def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
-    """Reads the rows of a TSV file with a header; quotation marks are ordinary characters. See [`csv_rows`]."""
-    return csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    """
+    Reads the rows of a TSV file with a header; see [`csv_rows`].
+
+    Quotation marks are ordinary characters, but around a field that has doubled ones, as pandas and Excel write them.
+    """
+    for where, row in csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE):
+        yield where, {name: _unquoted(cell) for name, cell in row.items()}
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if '""' in cell[1:-1] and QUOTED.fullmatch(cell) else cell
 
 
 READERS: dict[str, Callable[[str | os.PathLike], Located]] = {

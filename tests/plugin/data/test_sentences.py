@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -9,7 +10,8 @@ import pyarrow.parquet
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from msattn.data.sentences import read_sentences, text_columns, to_sentences
+from msattn.data.columns import text_columns
+from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError
 
 TREES = "(3 (2 It) (4 (4 (2 's) (3 fun)) (2 .)))\n(1 (1 (2 -LRB-) (0 bad\\/dull)) (2 -RRB-))\n\n(2 1\xa01/2)\n"
@@ -103,14 +105,68 @@ def test_errors_name_the_line(write, first, line, message):
         ({"id": "a7", "gold_label": "yes", "text": "A dog.", "hypothesis": "A cat."}, ["text", "hypothesis"]),
         ({"text": "Dogs sleep.", "Gold": "yes"}, ["text"]),
         ({"pair_ID": "b1", "sentence_A": "A dog.", "sentence_B": "A cat."}, ["sentence_A", "sentence_B"]),
-        ({"pairID": "b1", "uid": "a", "prompt": "A dog.", "valid": "A cat."}, ["prompt", "valid"]),
         ({"": "0", "text": "Dogs sleep.", "stars": " 4.5 "}, ["text"]),
-        ({"": "0", "text": "1984"}, ["", "text"]),
+        ({"": "0", "text": "1984"}, ["text"]),
         ({"sentence": "A dog.", "question": "A cat?"}, ["question", "sentence"]),
+        ({"text": "A dog.", "annotator": "Ann"}, ["text"]),
+        ({"date": "2024-01-01", "author": "Ann", "text": "A dog.", "split": "train", "lang": "en"}, ["text"]),
+        ({"author": "Ann", "Review ": "A dog.", "url": "https://example.org/a/long/path"}, ["Review "]),
+        ({"lang": "en", "abstract": "A dog sleeps.", "source": "web"}, ["abstract"]),
+        ({"Text_A": "A dog.", "Text_B": "A cat.", "notes": "none of this is read"}, ["Text_A", "Text_B"]),
+        ({"text": "A dog.", "text_pair": "A cat."}, ["text", "text_pair"]),
     ],
 )
-def test_ids_numbers_and_what_tells_the_label_are_no_texts(row, columns):
-    assert text_columns("file:1", row) == columns
+def test_the_columns_of_texts(row, columns):
+    assert text_columns("file:1", [row]) == columns
+
+
+def test_further_columns_are_ignored_and_named(write, caplog):
+    path = write("text,annotator,label\nDogs sleep.,Ann,x\nCats run.,Bob,y\n", "rows.csv")
+    rows = read_sentences(path)
+    assert rows.column_names == ["text", "label"]
+    assert caplog.messages == [
+        f"{path}: the text is read from text; ignored: annotator (--text_column_names takes others)."
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Text, Label\nA dog.,x\nA cat.,y\n",
+        "text;label\nA dog.;x\nA cat.;y\n",
+        "sep=;\ntext;label\nA dog.;x\nA cat.;y\n",
+        "text|label\nA dog.|x\nA cat.|y\n",
+        "text\tlabel\nA dog.\tx\nA cat.\ty\n",
+        ",text,label\n0,A dog.,x\n1,A cat.,y\n",
+        "label,text,,,\nx,A dog.,,,\ny,A cat.,,,\n",
+        "\ufefftext,label\r\nA dog.,x\r\nA cat.,y\r\n",
+    ],
+)
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_dialects_of_csv(tmp_path, content, gzipped):
+    path = tmp_path / ("a.csv.gz" if gzipped else "a.csv")
+    path.write_bytes(gzip.compress(content.encode()) if gzipped else content.encode())
+    rows = read_sentences(path, ["text"])
+    assert rows["text"] == ["A dog.", "A cat."] and rows["label"] == ["x", "y"]
+
+
+def test_quotation_marks_of_tsv(write):
+    lines = ['"He said ""no"" to me"\tx', 'He said "no"\ty', '"no"\ty']
+    rows = read_sentences(write("\n".join(["text\tlabel", *lines]) + "\n", "a.tsv"))
+    assert rows["text"] == ['He said "no" to me', 'He said "no"', '"no"']
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text,label\na,x\n"b,y\nc,x\n', r"a\.csv:3: the row that starts here is not CSV"),
+        ("text,label\na,x\nb,y,z\n", r"a\.csv:3: the row has 3 fields, but the header names 2"),
+        ("body,label\na,x\n", r"a\.csv:2: there is no column 'text' of text; there are body, label"),
+    ],
+)
+def test_what_is_wrong_with_a_table(write, content, message):
+    with pytest.raises(UserError, match=message):
+        read_sentences(write(content, "a.csv"), ["text"])
 
 
 def test_labels_are_stripped_and_whole_numbers_have_one_form(write):
