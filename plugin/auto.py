@@ -205,7 +205,9 @@ def register() -> None:
         AutoConfig.register(config.model_type, config, exist_ok=True)
         for auto_class, names in models.items():
             auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
-    _when_imported("transformers.modeling_utils", _register_attention)
+    # The adapters are models, which need `modeling_layers`; it imports `modeling_utils` before it is whole.
+    _when_imported("transformers.modeling_layers", _register_attention)
+    _when_imported("transformers.modeling_utils", lambda: import_module("transformers.modeling_layers"))
     _when_imported("transformers.pipelines", _register_pipelines)
 
 
