@@ -98,8 +98,10 @@ class SentenceDataArguments(HubDataArguments):
     )
     text_column_names: list[str] | None = field(
         default=None,
-        metadata={"help": "One or two text columns of the data. Default: those of the checkpoint if nothing is trained; or two "
-            "that are named as a pair, one named text, sentence or the like, or the longest (docs/inputs.md)."},
+        metadata={
+            "help": "One or two text columns of the data. Default: those of the checkpoint if nothing is trained; or "
+            "two that are named as a pair, one named text, sentence or the like, or the longest (docs/inputs.md)."
+        },
     )
     label_column_name: str = field(default="label", metadata={"help": "Label column of the data."})
     max_seq_length: int | None = field(
@@ -140,7 +142,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         data = hold_out_and_limit(
             found, data_args, args, stratify_by=lambda rows: rows["label"][:] if labels else None
         )
-        warn_of_repeats({prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()})
+        warn_of_repeats(
+            {prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()}
+        )
         if labels:
             labelled = {prefix: rows["label"][:] for prefix, rows in data.items() if "label" in rows.column_names}
             warn_of_absent(labelled, labels)

@@ -72,7 +72,7 @@ def _plain(name: str) -> str:
 
 
 def _mean_length(values: Sequence[Any]) -> float:
-    """Mean length of the texts of a column; 0 if they are no strings, or only numbers, which tables hold as strings."""
+    """Mean length of the texts of a column; 0 if it has none but numbers, which tables hold as strings."""
     texts = [value for value in values if isinstance(value, str) and value.strip()]
     if not texts or all(map(NUMBER.fullmatch, texts)):
         return 0.0

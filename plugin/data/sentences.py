@@ -127,7 +127,8 @@ def _by_rows(
     label = find_column(label_column, row)
     if labelled and label is None:
         raise UserError(
-            f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} (--label_column_name)."
+            f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} "
+            "(--label_column_name)."
         )
     examples = _examples(chain(first, rows), dict(zip(columns, own, strict=True)), label or label_column)
     return without_empty(rows_to_dataset(examples, features, source, "label"), "label")
@@ -164,7 +165,8 @@ def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, la
     """The examples, checked by whole columns; `None` if anything is wrong, which a look at the rows then names."""
     if not len(dataset):
         return None
-    own = _columns(source, f"{source}, row 1", dataset.select(range(min(LOOKED_AT, len(dataset)))).to_list(), columns, label_column)
+    first = dataset.select(range(min(LOOKED_AT, len(dataset)))).to_list()
+    own = _columns(source, f"{source}, row 1", first, columns, label_column)
     columns = columns or own
     table = named_table(dataset)
     if not all(is_text(table[name]) for name in own):

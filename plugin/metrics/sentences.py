@@ -22,8 +22,8 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
     The metrics of a GLUE task, or of other classification and regression data.
 
     GLUE metrics have the names of the library `evaluate`; `combined_score` is their mean if there are several. Without
-    a task: accuracy, macro-F1 over all classes and, to compare, the accuracy of the most frequent class; or for regression Pearson and Spearman correlation, their mean and the mean squared
-    error.
+    a task: accuracy, macro-F1 over all classes and, to compare, the accuracy of the most frequent class. For
+    regression: Pearson and Spearman correlation, their mean and the mean squared error.
 
     Args:
         prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids or scores `(examples,)`.

@@ -143,7 +143,8 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
             start = reader.line_num + before + 1
     except csv.Error as error:
         raise UserError(
-            f"{os.fspath(path)}:{start}: the row that starts here is not CSV ({error}); look for a stray quotation mark."
+            f"{os.fspath(path)}:{start}: the row that starts here is not CSV ({error}); look for a stray quotation "
+            "mark."
         ) from None
 
 
