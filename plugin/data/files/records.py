@@ -135,9 +135,7 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
             if row and len(row) != len(header):
                 lines_read = reader.line_num + before - start
                 opened = f"; it starts in line {start}, perhaps with a stray quotation mark" if lines_read else ""
-                raise UserError(
-                    f"{where}: the row has {len(row)} fields, but the header names {len(header)}{opened}."
-                )
+                raise UserError(f"{where}: the row has {len(row)} fields, but the header names {len(header)}{opened}.")
             if row:
                 yield where, {name: cell for name, cell in zip(header, row, strict=True) if name}
             start = reader.line_num + before + 1
