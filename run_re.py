@@ -100,11 +100,12 @@ class RelationDataArguments(HubDataArguments):
             "choices": ["plain", "typed", "typed-punct"],
         },
     )
-    negative_pairs: int = field(
-        default=0,
+    negative_pairs: int | None = field(
+        default=None,
         metadata={
-            "help": "Draw this number of pairs without a relation in each sentence: of its entities or, in training "
-            "data that mark one pair a sentence, of its words. --split_seed is the random seed."
+            "help": "Pairs without a relation in each text. Of texts that list their entities, at most this number "
+            "for training (default: all of them), and always all for validation and test; of texts that mark a pair, "
+            "this number of pairs of words for all three (default: none). 0: none at all. Seed: --split_seed."
         },
     )
     negative_label: str | None = field(
@@ -137,7 +138,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         negative = relations.choose_negative(labels, data_args, config)
         if negative is not None and args.should_log:
             print(f"The label {negative!r} stands for no relation.")
-        data = hold_out_and_limit(splits, data_args, args, stratify_by=lambda rows: rows["label"][:])
+        drawn = relations.pairs_without_relation(data_args, config, labels, draws=True)
+        hold_out = partial(relations.hold_out_texts, negatives=drawn)
+        data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
 
         # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
         # each entity, and are added to a copy of the tokenizer that is not saved.
@@ -187,6 +190,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             model.config.entity_markers = style
         if args.do_train:
             model.config.calibration_temperature = model.config.decision_threshold = None
+            model.config.trained_pairs = relations.trained_pairs(
+                data["train"].select(encoded["train"]["row"]), encoded["train"], negative
+            )
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return relation_metrics(prediction, labels, negative, *temperature_and_threshold(model.config))

@@ -39,7 +39,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
 
     Args:
         rows (`Located`): Locations and rows.
-        negatives (`Negatives`, *optional*): Also draw pairs without a relation.
+        negatives (`Negatives`, *optional*): Also yield pairs without a relation.
 
     Yields:
         `tuple[str, Any]`: The location, with the numbers of both entities, and the row.
@@ -60,7 +60,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         further += len(related) - len({pair for pair, _ in related})
         if negatives:
             rest = sorted(set(pairs) - {pair for pair, _ in related})
-            chosen = draw.sample(rest, min(negatives.count, len(rest)))
+            chosen = rest if negatives.count is None else draw.sample(rest, min(negatives.count, len(rest)))
             related = [*related, *((pair, negatives.label) for pair in chosen)]
         text = {name: row.get(name) for name in ("tokens", "token", "text", "sentence")}
         name = row.get("id", row.get("orig_id"))

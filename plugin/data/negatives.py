@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, permutations
 from typing import Any
+
+from datasets import Dataset
 
 from msattn.data.files.arrow_tables import Located
 
@@ -19,20 +22,21 @@ TWO_WORDS = re.compile(r"\b[^\W\d_]{2,} [^\W\d_]{2,}\b")
 @dataclass(frozen=True)
 class Negatives:
     """
-    The number, label and seed of drawn pairs that have no relation.
+    The number, label and seed of pairs that have no relation.
 
     Args:
-        count (`int`): The number of pairs a sentence or document. Fewer are drawn where there are fewer.
+        count (`int` or `None`):
+            The number of drawn pairs of a text that lists its entities; `None` for all its pairs without a relation.
         label (`str`): Their label.
         seed (`int`): The random seed.
-        words (`bool`, *optional*, defaults to `False`):
-            Whether a text with marked pairs, a row each, one after the other, yields pairs of its words.
+        words (`int`, *optional*, defaults to 0):
+            The number of drawn pairs of words of a text with marked pairs, a row each, one after the other.
     """
 
-    count: int
+    count: int | None
     label: str
     seed: int
-    words: bool = False
+    words: int = 0
 
 
 def with_word_pairs(examples: Located, negatives: Negatives) -> Located:
@@ -53,11 +57,25 @@ def with_word_pairs(examples: Located, negatives: Negatives) -> Located:
         entities = entities_of([example for _, example in marked])
         apart = _apart([list(word.span()) for word in WORD.finditer(first["text"])], entities)
         pairs = [pair for pair in permutations([*entities, *apart], 2) if pair[0] in apart or pair[1] in apart]
-        chosen = draw.sample(pairs, min(negatives.count, len(pairs)))
+        chosen = draw.sample(pairs, min(negatives.words, len(pairs)))
         for number, (head, tail) in enumerate(chosen, start=1):
             name = first["id"] and f"{first['id']}:negative-{number}"
             untyped = {"head_type": None, "tail_type": None, "label": negatives.label}
             yield where, {**first, "id": name, "head": head, "tail": tail, **untyped}
+
+
+def capped(rows: Dataset, negatives: Negatives) -> Dataset:
+    """Rows of all pairs with at most `negatives.count` of those without a relation in each text."""
+    if negatives.count is None:
+        return rows
+    without: dict[str, list[int]] = defaultdict(list)
+    kept = []
+    for row, (text, label) in enumerate(zip(rows["text"], rows["label"], strict=True)):
+        (without[text] if label == negatives.label else kept).append(row)
+    draw = random.Random(negatives.seed)
+    for found in without.values():
+        kept += draw.sample(found, min(negatives.count, len(found)))
+    return rows.select(sorted(kept))
 
 
 def random_pair(

@@ -76,7 +76,7 @@ def read_relations(
             - `"auto"`: guessed from the file extension and the first line.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
-        negatives (`Negatives`, *optional*): Also draw pairs without a relation.
+        negatives (`Negatives`, *optional*): Also yield pairs without a relation.
 
     Returns:
         `datasets.Dataset`: `id` (str; by default the number of the row), `text` (str), `head` and `tail` (the spans
@@ -122,7 +122,7 @@ def to_relations(
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
-        negatives (`Negatives`, *optional*): Also draw pairs without a relation.
+        negatives (`Negatives`, *optional*): Also yield pairs without a relation.
 
     Returns:
         `datasets.Dataset`: As for [`read_relations`].

@@ -27,12 +27,15 @@ def fit_temperature(logits: np.ndarray, references: np.ndarray) -> float:
         references (`np.ndarray` of shape `(examples,)`): The right class of each example.
 
     Returns:
-        `float`: From 0.05 to 20. 1 if the model makes no mistake: the likelihood then grows without end as t falls.
+        `float`: From 0.05 to 20. 1 if the model makes no mistake, as the likelihood then grows without end as t
+        falls, or if the expected calibration error of these logits does not fall.
     """
     if (logits.argmax(axis=-1) == references).all():
         return 1.0
     logits, rows = logits.astype(np.float64), np.arange(len(references))
-    return best_temperature(lambda temperature: -log_softmax(logits / temperature, axis=-1)[rows, references].mean())
+    best = best_temperature(lambda temperature: -log_softmax(logits / temperature, axis=-1)[rows, references].mean())
+    errors = [expected_calibration_error(softmax(logits / each, axis=-1), references) for each in (best, 1.0)]
+    return best if errors[0] < errors[1] else 1.0
 
 
 def best_temperature(loss: Callable[[float], float]) -> float:

@@ -82,6 +82,9 @@ def relation_metrics(
         "ece": expected_calibration_error(probabilities, numbers),
     }
     percent = {name: 100 * value for name, value in values.items()}
+    unrelated = [answer for answer, reference in zip(answers, references, strict=True) if reference == negative]
+    if negative is not None and unrelated:
+        percent["false_positives"] = 100 * sum(answer != negative for answer in unrelated) / len(unrelated)
     if set(labels) <= set(SEMEVAL_LABELS):
         percent["f1"] = score_semeval(answers, references).official.macro[2]
     if temperature != 1 or threshold is not None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import torch
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase, pipeline
+from transformers import (
+    DataCollatorWithPadding,
+    PreTrainedTokenizerBase,
+    TokenClassificationPipeline,
+    pipeline,
+)
+from transformers.pipelines.token_classification import AggregationStrategy
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
+from msattn.configuration.max_tokens import most_tokens
 from msattn.data.negative_label import find_negative_label
 from msattn.errors import UserError
 from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input
@@ -21,6 +30,8 @@ logger = logging.get_logger(__name__)
 # Marked copies of a text that are encoded together, and pairs that are scored together in one pass.
 COPIES = 32
 PAIRS = 1024
+# Pairs of a text from which on it is strange that most of them have a relation.
+MANY = 6
 
 
 class RelationExtractionPipeline(TextPipeline):
@@ -34,13 +45,17 @@ class RelationExtractionPipeline(TextPipeline):
     - `{"tokens": [...], "head": [start, end], "tail": [start, end]}`, with spans in tokens, the end exclusive;
     - `{"text": ..., "entities": [{"start", "end", "label"}, ...]}`, or with `tokens`; the entities may be the output
       of a token-classification pipeline, and their `label` is optional unless the model's markers name types;
-    - a spaCy `Doc`, with its `ents`;
+    - a spaCy `Doc` or `Span`, with its `ents`; offsets count from its start;
     - a plain text, if `entities=` gives a model that finds them.
 
     The first three mark one pair, and their result is that of one relation. The others have any number of entities,
     and their result is a list of relations. Entities may overlap. Models with entity markers read a copy of the text
     for each pair, pairwise models score all pairs of a text in one pass. Texts may be longer than the model takes:
     each pair is read in a window around it.
+
+    What training saw (`config.trained_pairs`) is the default: windows are as long as its texts, and heads come before
+    tails if its related pairs did. Of several entities, pairs that do not fit in such a window have no relation.
+    `max_length` and `order` widen it. Checkpoints that do not say what training saw pair all entities both ways.
 
     Lists, datasets and generators of inputs work too. With `batch_size`, texts of similar length are batched together.
     Results have the order of the inputs.
@@ -72,6 +87,7 @@ class RelationExtractionPipeline(TextPipeline):
         self.style = getattr(config, "entity_markers", None) or "plain"
         self.labels = [config.id2label[number] for number in range(config.num_labels)]
         self.negative = _negative(config, self.labels)
+        self.trained = getattr(config, "trained_pairs", None) or {}
 
     def _sanitize_parameters(
         self,
@@ -82,6 +98,7 @@ class RelationExtractionPipeline(TextPipeline):
         entities: Any = None,
         pairs: Sequence | None = None,
         max_length: int | None = None,
+        order: str | None = None,
     ) -> tuple[dict, dict, dict]:
         # top_k=None means all labels, so "" is the default.
         if top_k not in ("", None) and (not isinstance(top_k, int) or top_k < 1):
@@ -90,10 +107,12 @@ class RelationExtractionPipeline(TextPipeline):
             raise UserError(f"threshold must be a probability from 0 to 1, not {threshold!r}.")
         refuse_others("negative", negative, ("keep", "drop"))
         refuse_others("on_error", on_error, ("raise", "skip", "return"))
+        refuse_others("order", order, ("text", "both"))
         ranking = given(threshold=threshold, negative=negative, on_error=on_error) | (
             {} if top_k == "" else {"top_k": top_k}
         )
-        return given(max_length=max_length, entities=self._tagger(entities), pairs=pairs), {}, ranking
+        reading = given(max_length=max_length, entities=self._tagger(entities), pairs=pairs, order=order)
+        return reading, {}, ranking
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
@@ -106,7 +125,10 @@ class RelationExtractionPipeline(TextPipeline):
                 pipeline.
             pairs (`Sequence`, *optional*):
                 Which of the entities to pair: numbers, `[(0, 2), ...]`, or types, `[("PER", "ORG"), ...]`; head first.
-                Default: all ordered pairs.
+                Default: all pairs.
+            order (`str`, *optional*):
+                `"text"` for pairs whose head comes first, `"both"` for both orders. Default: that of training. Pairs
+                of numbers are taken in any order.
             top_k (`int`, *optional*, defaults to 1):
                 Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
                 a list, which has the negative label, too.
@@ -122,8 +144,8 @@ class RelationExtractionPipeline(TextPipeline):
                 (`"return"`). If the entities of a pair are too far apart for the model, or it does not know their
                 type, that concerns this pair alone, and its item of the list has `head`, `tail` and `error`.
             max_length (`int`, *optional*):
-                Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
-                the model and the tokenizer.
+                Maximum number of tokens; longer texts are cut to a window around both entities. Default: the length
+                that covers 99 % of the training examples; one marked pair may take up to the limit of the model.
             batch_size (`int`, *optional*, defaults to 1): Number of inputs per batch.
 
         Returns:
@@ -137,14 +159,16 @@ class RelationExtractionPipeline(TextPipeline):
                 two entities, the entities and the text between them exceed `max_length`, or an argument has no such
                 value.
         """
-        if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # a spaCy `Doc` is a sequence, too
+        if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # spaCy's `Doc` and `Span` are sequences, too
             return super().__call__([inputs], **kwargs)[0]
         return super().__call__(inputs, **kwargs)
 
     def answers(
         self, inputs: list, batch_size: int, preprocess_params: dict, forward_params: dict, postprocess_params: dict
     ) -> Iterator:
-        limit = self.limit(preprocess_params.get("max_length"))
+        asked = preprocess_params.get("max_length")
+        limit = self.limit(asked)
+        window = min(limit, self.trained.get("max_length", limit)) if asked is None else limit
         sentences: list[Sentence | UserError] = []
         for item in inputs:
             try:
@@ -161,7 +185,7 @@ class RelationExtractionPipeline(TextPipeline):
         ]
         found: dict[tuple[int, int], Any] = {}
         run = self._one_pass if self.reads_pieces else self._copies
-        for results in run(sentences, jobs, batch_size, limit):
+        for results in run(sentences, jobs, batch_size, window, limit):
             found.update(results)
         for number, sentence in enumerate(sentences):
             pairs = 0 if isinstance(sentence, UserError) else len(sentence.pairs)
@@ -169,23 +193,37 @@ class RelationExtractionPipeline(TextPipeline):
             yield self.postprocess({"sentence": sentence, "outcomes": outcomes}, **postprocess_params)
 
     def preprocess(
-        self, inputs: Any, max_length: int | None = None, entities: Any = None, pairs: Sequence | None = None
+        self,
+        inputs: Any,
+        max_length: int | None = None,
+        entities: Any = None,
+        pairs: Sequence | None = None,
+        order: str | None = None,
     ) -> Sentence:
         """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
         if entities is not None and is_plain_text(inputs):
             inputs = {"text": inputs, "entities": entities(inputs)}
-        return read_input(inputs, pairs)
+        sentence = read_input(
+            inputs, pairs, self.trained.get("both_orders", True) if order is None else order == "both"
+        )
+        if not sentence.marked and not self.trained:
+            logger.warning_once(
+                "The checkpoint does not say which pairs it was trained on (config.trained_pairs), so entities are "
+                "paired both ways, in windows as long as the model takes; order and max_length narrow that."
+            )
+        return sentence
 
     def _tagger(self, entities: Any) -> Any:
         if entities is None or callable(entities):
-            return entities
+            return _to_the_end(entities)
         if entities not in self._taggers:
-            self._taggers[entities] = pipeline(
-                "token-classification", model=entities, aggregation_strategy="first", device=self.device
-            )
+            tagger = pipeline("token-classification", model=entities, aggregation_strategy="first", device=self.device)
+            self._taggers[entities] = _to_the_end(tagger)
         return self._taggers[entities]
 
-    def _copies(self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int) -> Iterator[dict]:
+    def _copies(
+        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, window: int, limit: int
+    ) -> Iterator[dict]:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
         # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.entity_markers import encode_relations
@@ -193,25 +231,29 @@ class RelationExtractionPipeline(TextPipeline):
         size = batch_size if all(sentences[number].marked for number, _ in jobs) else max(batch_size, COPIES)
         remaining = iter(jobs)
         while block := list(islice(remaining, LOOKAHEAD * size)):
-            refused, rows = {}, {}
+            refused: dict[tuple[int, int], Any] = {}
+            rows = {}
             for job in block:
                 sentence = sentences[job[0]]
                 head, tail = sentence.pairs[job[1]]
                 try:
-                    columns = encode_relations(
-                        self.tokenizer,
-                        [sentence.text],
-                        [sentence.spans[head]],
-                        [sentence.spans[tail]],
-                        limit,
-                        style=self.style,
-                        types=[(sentence.types[head], sentence.types[tail])],
-                    )
+                    for most in dict.fromkeys((window, limit) if sentence.marked else (window,)):
+                        columns = encode_relations(
+                            self.tokenizer,
+                            [sentence.text],
+                            [sentence.spans[head]],
+                            [sentence.spans[tail]],
+                            most,
+                            style=self.style,
+                            types=[(sentence.types[head], sentence.types[tail])],
+                        )
+                        if columns["input_ids"][0] is not None:
+                            break
                 except UserError as error:
                     refused[job] = error
                     continue
                 if columns["input_ids"][0] is None:
-                    refused[job] = _too_far(sentence, job[1], limit)
+                    refused[job] = _too_far(sentence, job[1], most) if most == limit else None
                 else:
                     rows[job] = {name: values[0] for name, values in columns.items()}
             yield refused
@@ -221,14 +263,15 @@ class RelationExtractionPipeline(TextPipeline):
                 yield dict(zip(batch, self.forward(inputs)["logits"], strict=True))
 
     def _one_pass(
-        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, limit: int
+        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, window: int, limit: int
     ) -> Iterator[dict]:
         """Reads each text once, or once a window, and scores all its pairs."""
         from msattn.data.inputs.entity_pieces import encode_entities, special_tokens, window_start
 
         begin, end = special_tokens(self.tokenizer)
-        room, refused, texts = limit - len(begin) - len(end), {}, {}
-        windows: dict[tuple[int, int], list] = defaultdict(list)
+        refused: dict[tuple[int, int], Any] = {}
+        texts = {}
+        windows: dict[tuple[int, int, int], list] = defaultdict(list)
         for job in jobs:
             number, pair = job
             sentence = sentences[number]
@@ -236,17 +279,21 @@ class RelationExtractionPipeline(TextPipeline):
                 texts[number] = encode_entities(self.tokenizer, sentence.text, sentence.spans)
             pieces = [texts[number].pieces[entity] for entity in sentence.pairs[pair]]
             every = list(chain(*pieces)) or [0]
-            start = window_start(len(texts[number].ids), room, min(every), max(every) + 1)
+            for most in dict.fromkeys((window, limit) if sentence.marked else (window,)):
+                room = most - len(begin) - len(end)
+                start = window_start(len(texts[number].ids), room, min(every), max(every) + 1)
+                if start is not None:
+                    break
             if start is None:
-                refused[job] = _too_far(sentence, pair, limit)
+                refused[job] = _too_far(sentence, pair, most) if most == limit else None
             else:
                 places = [[len(begin) + at - start for at in entity] for entity in pieces]
-                windows[number, start].append((job, places))
+                windows[number, start, room].append((job, places))
         yield refused
         # Blocks of pairs of a window, longest windows first.
         blocks = [
             ([*begin, *texts[number].ids[start : start + room], *end], of_window[first : first + PAIRS])
-            for (number, start), of_window in windows.items()
+            for (number, start, room), of_window in windows.items()
             for first in range(0, len(of_window), PAIRS)
         ]
         blocks.sort(key=lambda block: -len(block[0]))
@@ -284,7 +331,14 @@ class RelationExtractionPipeline(TextPipeline):
         if sentence.marked:
             return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)
         relations, refused = [], []
+        if far := sum(outcome is None for outcome in outcomes):
+            logger.warning_once(
+                f"{far} of the {len(outcomes)} pairs of a text are farther apart than those of training and have no "
+                "relation; max_length widens the window."
+            )
         for (head, tail), outcome in zip(sentence.pairs, outcomes, strict=True):
+            if outcome is None:
+                continue
             if isinstance(outcome, UserError):
                 refused.append({**sentence.entities(head, tail), "error": str(outcome)})
             else:
@@ -292,10 +346,23 @@ class RelationExtractionPipeline(TextPipeline):
                 relations += [
                     {**sentence.entities(head, tail), "label": label, "score": score} for label, score in scored
                 ]
+        self._warn_of_many(relations, len(outcomes))
         relations.sort(key=lambda relation: -relation["score"])
         if refused and on_error == "skip":
             logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
         return relations + (refused if on_error == "return" else [])
+
+    def _warn_of_many(self, relations: Sequence[dict[str, Any]], pairs: int) -> None:
+        related = {
+            tuple(relation[role][bound] for role in ("head", "tail") for bound in ("start", "end"))
+            for relation in relations
+            if relation["label"] != self.negative
+        }
+        if pairs >= MANY and len(related) > pairs / 2:
+            logger.warning_once(
+                f"{len(related)} of the {pairs} pairs of a text got a relation. Most pairs of a text have none: "
+                "train on texts that list their entities, or raise threshold."
+            )
 
     def _of_marked_pair(self, sentence: Sentence, logits: torch.Tensor, top_k: Any, threshold: float | None) -> Any:
         probabilities = self._probabilities(logits)
@@ -329,6 +396,19 @@ class RelationExtractionPipeline(TextPipeline):
             ranked = [item for item in ranked if item not in none]
         relations = [(label, score) for label, score in ranked[:top_k] if score >= (threshold or 0)]
         return relations or (none if keep else [])
+
+
+def _to_the_end(tagger: Any) -> Any:
+    """A tagger that reads long texts in overlapping windows: token-classification pipelines cut them otherwise."""
+    own = isinstance(tagger, TokenClassificationPipeline) and tagger.tokenizer.is_fast
+    # Without aggregation, its tokens are numbered window by window, and `_merged` could not join them.
+    if not own or tagger._postprocess_params.get("aggregation_strategy") in (None, AggregationStrategy.NONE):
+        return tagger
+    longest = min(tagger.tokenizer.model_max_length, most_tokens(tagger.model.config) or VERY_LARGE_INTEGER)
+    if longest >= VERY_LARGE_INTEGER:
+        return tagger
+    tagger.tokenizer.model_max_length = longest
+    return partial(tagger, stride=longest // 4)
 
 
 def _negative(config: Any, labels: Sequence[str]) -> str | None:

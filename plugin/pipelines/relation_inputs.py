@@ -43,26 +43,31 @@ class Sentence:
         return {"head": dict(self.given[head]), "tail": dict(self.given[tail])}
 
 
-def read_input(inputs: Any, pairs: Sequence | None = None) -> Sentence:
+def read_input(inputs: Any, pairs: Sequence | None = None, both_orders: bool = True) -> Sentence:
     """
     Reads an input of the pipeline.
 
     Args:
         inputs (`Any`):
             A text with tags, a row of [`~msattn.data.relation_rows.relation_row`], `{"text" or "tokens",
-            "entities"}` or a spaCy `Doc`.
+            "entities"}` or a spaCy `Doc` or `Span`, whose offsets count from its start.
         pairs (`Sequence`, *optional*):
-            Pairs of entities: numbers, from 0, or types. Default: all ordered pairs of different spans.
+            Pairs of entities: numbers, from 0, or types. Default: all pairs of different spans.
+        both_orders (`bool`, *optional*, defaults to `True`):
+            Whether a tail may come before its head in the text. Pairs of numbers may in any case.
 
     Raises:
         UserError: The text is not a string, an entity is empty or out of range or cuts a word, or a pair names an
             entity that is not there.
     """
     if hasattr(inputs, "ents") and hasattr(inputs, "text"):
-        entities = [{"start": ent.start_char, "end": ent.end_char, "label": ent.label_} for ent in inputs.ents]
+        start = getattr(inputs, "start_char", 0)  # a `Span` has the text of its own, and offsets of its document
+        entities = [
+            {"start": ent.start_char - start, "end": ent.end_char - start, "label": ent.label_} for ent in inputs.ents
+        ]
         inputs = {"text": inputs.text, "entities": entities}
     if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
-        return _several(inputs, inputs.get("pairs", pairs))
+        return _several(inputs, inputs.get("pairs", pairs), both_orders)
     if pairs is not None:
         raise UserError('the input marks one pair; pairs= needs {"text": ..., "entities": [...]}.')
     return _marked_pair(inputs)
@@ -100,7 +105,7 @@ def _marked_pair(inputs: Any) -> Sentence:
     return Sentence(text, [example["head"], example["tail"]], types, given, [(0, 1)], marked=True)
 
 
-def _several(row: Mapping, pairs: Sequence | None) -> Sentence:
+def _several(row: Mapping, pairs: Sequence | None, both_orders: bool) -> Sentence:
     units, entities = sequence_of(row), row["entities"]
     tokens = None
     if isinstance(units, (list, tuple)):
@@ -124,7 +129,7 @@ def _several(row: Mapping, pairs: Sequence | None) -> Sentence:
         of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
         types.append(string_cell(of, f"label of entity {number}", WHERE))
         given.append(_shown(text, span, tokens if tokens is not None else text, types[-1]))
-    return Sentence(text, spans, types, given, _pairs(pairs, spans, types))
+    return Sentence(text, spans, types, given, _pairs(pairs, spans, types, both_orders))
 
 
 def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
@@ -145,11 +150,14 @@ def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
     return merged
 
 
-def _pairs(pairs: Sequence | None, spans: list[list[int]], types: list[str | None]) -> list[tuple[int, int]]:
-    every = [(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]]
+def _pairs(
+    pairs: Sequence | None, spans: list[list[int]], types: list[str | None], both_orders: bool
+) -> list[tuple[int, int]]:
+    known = {(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]}
+    every = [(head, tail) for head, tail in sorted(known) if both_orders or spans[head] < spans[tail]]
     if pairs is None:
         return every
-    numbers, allowed, known = [], set(), set(every)
+    numbers, allowed = [], set()
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
             raise UserError(f"pairs must be of two numbers of entities or of two types, not {pair!r}.")

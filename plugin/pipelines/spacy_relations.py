@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from transformers import pipeline
 
 from msattn.pipelines.spacy_component import SpacyComponent
 
+# The key of a document's `user_data`.
+RELATIONS = "msattn_relations"
+
 
 @Language.factory(
     "msattn_relations",
-    default_config={"threshold": None, "pairs": None, "batch_size": 32, "device": "cpu"},
+    default_config={
+        **{"threshold": None, "pairs": None, "order": None, "max_length": None},
+        **{"batch_size": 32, "device": "cpu"},
+    },
     requires=["doc.ents"],
     assigns=["doc._.relations"],
 )
@@ -24,6 +30,8 @@ def make_relations(
     model: str,
     threshold: float | None,
     pairs: list[Any] | None,
+    order: str | None,
+    max_length: int | None,
     batch_size: int,
     device: str,
 ) -> SpacyRelations:
@@ -36,10 +44,12 @@ def make_relations(
         model (`str`): A relation extractor: a folder, or a repository of the Hub.
         threshold (`float`, *optional*): Lowest probability of a relation; see [`RelationExtractionPipeline`].
         pairs (`list[tuple[str, str]]`, *optional*): The types of entities to pair, head first. Default: all pairs.
+        order (`str`, *optional*): `"text"` for heads before tails, or `"both"`. Default: that of training.
+        max_length (`int`, *optional*): Maximum number of tokens of a window. Default: that of training.
         batch_size (`int`): Texts that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
     """
-    options = {"threshold": threshold, "pairs": pairs}
+    options = {"threshold": threshold, "pairs": pairs, "order": order, "max_length": max_length}
     given = {option: value for option, value in options.items() if value is not None}
     return SpacyRelations(pipeline("relation-extraction", model=model, device=device, **given), batch_size)
 
@@ -48,18 +58,34 @@ class SpacyRelations(SpacyComponent):
     """
     Sets `doc._.relations`: the relations between the entities `doc.ents`, best first. Each is a dictionary with `head`
     and `tail` (spans of the document), `label` and `score`. Pairs that the model cannot read are left out, with a
-    warning.
+    warning. `doc.user_data` has them as numbers and strings, so that documents can be saved, copied and sent between
+    processes.
     """
 
     def read(self, docs: Sequence[Doc]) -> None:
         results = self.run(list(docs), batch_size=self.batch_size, on_error="skip")
         for doc, relations in zip(docs, results, strict=True):
-            spans = {(entity.start_char, entity.end_char): entity for entity in doc.ents}
-            doc._.relations = [
-                relation | {role: spans[relation[role]["start"], relation[role]["end"]] for role in ("head", "tail")}
+            numbers = {(entity.start_char, entity.end_char): (entity.start, entity.end) for entity in doc.ents}
+            doc.user_data[RELATIONS] = [
+                {
+                    **{role: [*numbers[relation[role]["start"], relation[role]["end"]]] for role in ("head", "tail")},
+                    **{"head_type": relation["head"].get("label", ""), "tail_type": relation["tail"].get("label", "")},
+                    **{"label": relation["label"], "score": relation["score"]},
+                }
                 for relation in relations
             ]
 
 
+def _relations(doc: Doc) -> list[dict[str, Any]]:
+    """The relations with spans of the document."""
+    return [
+        {
+            **{role: Span(doc, *row[role], label=row[f"{role}_type"]) for role in ("head", "tail")},
+            **{"label": row["label"], "score": row["score"]},
+        }
+        for row in doc.user_data.get(RELATIONS, [])
+    ]
+
+
 if not Doc.has_extension("relations"):
-    Doc.set_extension("relations", default=[])
+    Doc.set_extension("relations", getter=_relations)

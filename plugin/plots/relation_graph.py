@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msattn.plots.arcs import Arc, write_arcs
@@ -19,7 +19,8 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     Args:
         triples (`Iterable`):
             What the pipeline `"relation-extraction"` returns for a text with entities, or for a list of these: `head`
-            and `tail` with `text` and `start`, `label` and optionally `score`.
+            and `tail` with `text` and `start`, `label` and optionally `score`. Items of `on_error="return"` that are
+            errors are left out. `doc._.relations` of spaCy works, too.
         path (`str` or `os.PathLike`, *optional*): The `.svg` file to write.
 
     Returns:
@@ -39,13 +40,14 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     # The number of the text, and the place there.
     starts: dict[str, tuple[int, int]] = {}
     scores: dict[tuple[str, str, str], float | None] = {}
-    rows = list(triples)
+    rows = [row for row in triples if isinstance(row, list) or "error" not in row]
     texts = rows if all(isinstance(row, list) for row in rows) else [rows]
-    for number, triple in ((number, triple) for number, text in enumerate(texts) for triple in text):
-        for entity in (triple["head"], triple["tail"]):
-            place = number, entity["start"]
-            starts[entity["text"]] = min(place, starts.get(entity["text"], place))
-        key = triple["head"]["text"], triple["tail"]["text"], triple["label"]
+    found = ((number, triple) for number, text in enumerate(texts) for triple in text if "error" not in triple)
+    for number, triple in found:
+        (head, at_head), (tail, at_tail) = map(_entity, (triple["head"], triple["tail"]))
+        for name, start in ((head, at_head), (tail, at_tail)):
+            starts[name] = min((number, start), starts.get(name, (number, start)))
+        key = head, tail, triple["label"]
         scores[key] = max(
             (score for score in (triple.get("score"), scores.get(key)) if score is not None), default=None
         )
@@ -55,3 +57,8 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
         title = f"{head} → {tail}: {label}" + ("" if score is None else f" ({score:.2f})")
         arcs.append(Arc(names.index(head), names.index(tail), label, title))
     return write_arcs([(names, arcs)], path)
+
+
+def _entity(entity: Any) -> tuple[str, int]:
+    """The text and the place of an entity: an object, or a spaCy `Span`."""
+    return (entity["text"], entity["start"]) if isinstance(entity, Mapping) else (entity.text, entity.start_char)

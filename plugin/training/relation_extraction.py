@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.negative_label import find_negative_label
-from msattn.data.negatives import Negatives
+from msattn.data.negatives import Negatives, capped
 from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
@@ -21,7 +22,7 @@ from msattn.metrics.relation_reports import confusion_table, relation_report
 from msattn.training.checkpoints import checkpoint_labels
 from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.splits import load_hub_dataset, read_splits
+from msattn.training.splits import held_out, load_hub_dataset, read_splits
 
 logger = logging.get_logger(__name__)
 
@@ -33,7 +34,7 @@ OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 NO_RELATION = "no_relation"
 # Configuration fields that a model card lists.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
-ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold")
+ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold", "trained_pairs")
 
 
 def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:
@@ -74,7 +75,7 @@ def read_relation_splits(
     Raises:
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
     """
-    if data_args.negative_pairs < 0 or (data_args.negative_pairs and data_args.negative_label == ""):
+    if (data_args.negative_pairs or 0) < 0 or (data_args.negative_pairs and data_args.negative_label == ""):
         raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
     names = read_label_names(data_args.label_names_file)
@@ -84,10 +85,9 @@ def read_relation_splits(
         nonlocal labels
         if split != "train":
             labels = labels or checkpoint_labels(config)
-        negatives = None
-        if data_args.negative_pairs:
-            negative = data_args.negative_label or NO_RELATION
-            negatives = Negatives(data_args.negative_pairs, negative, data_args.split_seed, split == "train")
+        # What is held out of the training data keeps all pairs; `hold_out_texts` then draws those for training.
+        draws = split == "train" and data_args.validation_split_percentage is None
+        negatives = pairs_without_relation(data_args, config, labels, draws)
         if path := getattr(data_args, f"{split}_file"):
             source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives)
         elif split in hub:
@@ -105,6 +105,95 @@ def read_relation_splits(
     if not labels:
         raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
     return found, labels
+
+
+def pairs_without_relation(
+    data_args: Any, config: PreTrainedConfig, labels: Sequence[str] | None, draws: bool
+) -> Negatives | None:
+    """
+    The pairs without a relation that are examples.
+
+    Of texts that list their entities, these are all pairs, as the pipeline scores all of them; for training, at most
+    `--negative_pairs` a text. Of texts with marked pairs, they are `--negative_pairs` pairs of words, in all splits.
+
+    Args:
+        data_args (`RelationDataArguments`): With `negative_pairs`, `negative_label` and `split_seed`.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+        labels (`Sequence[str]` or `None`): The known labels.
+        draws (`bool`): Whether `--negative_pairs` limits the pairs of entities.
+
+    Returns:
+        `Negatives` or `None`: `None` with `--negative_pairs 0`, or if no known label stands for no relation.
+    """
+    count, given = data_args.negative_pairs, data_args.negative_label
+    if count == 0 or given == "":
+        return None
+    names = [given] if given else [NO_RELATION, getattr(config, "negative_label", None)]
+    label = next((name for name in names if name and (labels is None or name in labels)), None)
+    return label and Negatives(count if draws else None, label, data_args.split_seed, count or 0)
+
+
+def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) -> tuple[Dataset, Dataset]:
+    """
+    Holds out whole texts with all their pairs, stratified by the label of their first pair.
+
+    Args:
+        train (`datasets.Dataset`): The training data.
+        data_args (`RelationDataArguments`): With `validation_split_percentage` and `split_seed`.
+        negatives (`Negatives`, *optional*): Limits the pairs without a relation in what is left for training.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for row, text in enumerate(train["text"]):
+        groups[text].append(row)
+    labels, rows = train["label"][:], [*groups.values()]
+    texts = Dataset.from_dict({"text": range(len(rows))})
+    first = [labels[of_text[0]] for of_text in rows]
+    parts = held_out(texts, data_args.validation_split_percentage, data_args.split_seed, first)
+    kept, held = (train.select([row for text in part["text"] for row in rows[text]]) for part in parts)
+    return capped(kept, negatives) if negatives else kept, held
+
+
+def scored_pairs(prefix: str, rows: Dataset, negative: str | None) -> str:
+    """
+    Says which pairs a score is of: all ordered pairs of the entities of each text, or those that the data mark.
+
+    All are scored if (nearly) every pair is there in both orders; a limit on the examples may cut the last text.
+    """
+    heads, tails = (map(tuple, rows[role]) for role in ("head", "tail"))
+    pairs = [*zip(rows["text"], heads, tails, strict=True)]
+    known, texts = set(pairs), len(set(rows["text"]))
+    both = sum((text, tail, head) in known for text, head, tail in pairs)
+    if both < 0.95 * len(pairs):
+        return (
+            f"{prefix}: scored on the {len(pairs)} pairs that the rows of {texts} texts mark. It is no score of all "
+            "pairs of the entities of a text, which the pipeline answers."
+        )
+    none = sum(label == negative for label in rows["label"])
+    return (
+        f"{prefix}: scored on all {len(pairs)} ordered pairs of the entities of {texts} texts, as the pipeline scores "
+        f"them; {none} have no relation."
+    )
+
+
+def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict[str, Any]:
+    """
+    What training saw, as the pipeline then takes it by default.
+
+    Args:
+        rows (`datasets.Dataset`): The training examples.
+        encoded (`datasets.Dataset`): The same, with `input_ids`.
+        negative (`str` or `None`): The label that stands for no relation.
+
+    Returns:
+        `dict[str, Any]`: `both_orders`, whether the tail comes before the head in 1 % of the related pairs or more,
+        and `max_length`, the number of tokens that covers 99 % of the examples.
+    """
+    examples = zip(rows["head"], rows["tail"], rows["label"], strict=True)
+    spans = [(head, tail) for head, tail, label in examples if label != negative]
+    reversed_pairs = sum(tail < head for head, tail in spans)
+    lengths = [len(ids) for ids in encoded["input_ids"]]
+    longest = int(np.quantile(lengths, 0.99, method="higher"))
+    return {"both_orders": not spans or reversed_pairs >= 0.01 * len(spans), "max_length": longest}
 
 
 def read_labels(path: str) -> list[str]:
@@ -160,7 +249,7 @@ def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) 
     Raises:
         UserError: The given label is none of the labels, or it is not clear which one it is.
     """
-    given, stored, draws = args.negative_label, getattr(config, "negative_label", None), args.negative_pairs > 0
+    given, stored, draws = args.negative_label, getattr(config, "negative_label", None), bool(args.negative_pairs)
     if given is None and draws and stored in labels and stored != NO_RELATION:
         raise UserError(
             f"--negative_pairs draws the label {NO_RELATION!r}, and {stored!r} stands for no relation in the "
@@ -213,8 +302,8 @@ def write_relation_predictions(
     negative: str | None,
 ) -> None:
     """
-    Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt` and
-    `<prefix>_confusion.tsv`, and prints the table of the report.
+    Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt`, whose first line
+    says which pairs are scored, and `<prefix>_confusion.tsv`, and prints the table of the report.
 
     Args:
         folder (`str`): The folder.
@@ -239,9 +328,10 @@ def write_relation_predictions(
         report, shown = scores.report(), scores.official.report()
     else:
         report = shown = relation_report(answers, references, negative)
-    Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
+    scored = scored_pairs(prefix, examples, negative)
+    Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
     Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(answers, references), encoding="utf-8")
-    print(f"{prefix}\n{shown}")
+    print(f"{scored}\n{shown}")
 
 
 def relation_card(
@@ -275,6 +365,7 @@ def relation_card(
             "accuracy": "Accuracy",
             "auc": "Area under the precision-recall curve",
             "ece": "Expected calibration error (%)",
+            "false_positives": "Scored pairs without a relation that get one (%)",
             "false_positive_rate": "Random unrelated pairs that get a relation (%)",
         },
         description=f"A relation extractor for {len(labels)} labels, between two marked entities: {reads}",

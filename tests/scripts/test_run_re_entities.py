@@ -47,7 +47,10 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     assert set(config["label2id"]) == {"causes", "happens in", "no_relation"}
     assert (config["entity_markers"], config["negative_label"]) == ("typed", "no_relation")
     assert 0.05 <= config["calibration_temperature"] <= 20 and "decision_threshold" in config
-    assert metrics["train_samples"] == metrics["test_samples"] == 48
+    # Training draws two pairs without a relation; the scores are of all six pairs of each sentence.
+    assert metrics["train_samples"] == 48 and metrics["eval_samples"] == metrics["test_samples"] == 72
+    assert config["trained_pairs"]["both_orders"] is False and config["trained_pairs"]["max_length"] == 17
+    assert 0 <= metrics["test_false_positives"] <= 100
     assert 0 <= metrics["eval_ece"] <= 100 and 0 <= metrics["test_ece"] <= 100
 
     lines = [json.loads(line) for line in (out / "test_predictions.jsonl").read_text().splitlines()]
@@ -60,7 +63,8 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     report = (out / "test_report.txt").read_text()
     assert f"Micro-F1 without no_relation, the label of no relation: {metrics['test_f1'] / 100:.4f}" in report
     table = [line.split("\t") for line in (out / "test_confusion.tsv").read_text().splitlines()]
-    assert sum(int(count) for row in table[1:] for count in row[1:]) == 48
+    assert sum(int(count) for row in table[1:] for count in row[1:]) == 72
+    assert report.startswith("test: scored on all 72 ordered pairs of the entities of 1 texts, as the pipeline scores")
     card = ModelCard.load(out / "README.md")
     assert "Micro-F1 without no_relation" in {result.metric_name for result in card.data.eval_results}
     assert "- negative_label: no_relation" in card.text
@@ -77,7 +81,7 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
 
     # So does the checkpoint alone.
     given = {"test_file": files["test_file"], "label_names_file": files["label_names_file"]}
-    again = run("do_predict", **given, model_name_or_path=out, negative_pairs=2, output_dir=tmp_path / "again")
+    again = run("do_predict", **given, model_name_or_path=out, output_dir=tmp_path / "again")
     assert again["test_f1"] == pytest.approx(metrics["test_f1"])
     assert again["test_ece"] == pytest.approx(metrics["test_ece"], abs=1e-3)
 

@@ -120,13 +120,13 @@ def test_negative_pairs_are_unrelated_and_seeded(read):
         assert (row["label"] == "Live_In") == (row["id"] == "17:0-1")
     assert rows.to_list() == read(SPERT, SPERT, negatives=Negatives(2, "none", seed=1)).to_list()
     assert rows.to_list() != read(SPERT, SPERT, negatives=Negatives(2, "none", seed=2)).to_list()
-    every = read(SPERT, negatives=Negatives(100, "none", seed=1))
+    every = read(SPERT, negatives=Negatives(None, "none", seed=1))
     assert len(set(every["id"])) == len(every) == 6
 
 
 def test_one_marked_pair_yields_pairs_of_words(read):
     assert len(read(TACRED, negatives=Negatives(3, "no_relation", seed=1))) == 1
-    rows = read(TACRED, negatives=Negatives(3, "no_relation", seed=1, words=True))
+    rows = read(TACRED, negatives=Negatives(None, "no_relation", seed=1, words=3))
     assert rows["label"] == [TACRED["relation"], *["no_relation"] * 3]
     given = {"Acme Corp", "Ahmed Rashid"}
     for head, _, tail, *types in triples(rows)[1:]:
@@ -137,7 +137,7 @@ def test_rows_of_one_text_share_their_negative_pairs(read):
     text = "Ann works for Acme in Rome near the old river"
     first = {"text": text, "head": [0, 3], "tail": [14, 18], "label": "employer"}
     second = {**first, "tail": [22, 26], "label": "lives in"}
-    rows = read(first, second, TACRED, negatives=Negatives(200, "none", seed=1, words=True))
+    rows = read(first, second, TACRED, negatives=Negatives(None, "none", seed=1, words=200))
     drawn = [row for row in rows if row["text"] == text and row["label"] == "none"]
     # 3 entities and 7 other words; no pair is of two entities.
     assert rows["label"][:3] == ["employer", "lives in", "none"] and len(drawn) == 10 * 9 - 3 * 2

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig
+from transformers import BertConfig, BertForTokenClassification, pipeline
+from transformers.utils import logging
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
 from msattn.data.inputs.entity_pieces import window_start
@@ -219,6 +220,55 @@ def test_documents_are_read_in_a_window_around_each_pair(extractor, pairwise):
             assert len(pair) == 2
             for result in pair:
                 assert result["score"] == pytest.approx(scores[result["label"]], abs=1e-6)
+
+
+@pytest.mark.parametrize("model", ["extractor", "pairwise"])
+def test_what_training_saw_is_the_default(model, request, monkeypatch, caplog):
+    model = request.getfixturevalue(model)
+    logging.warning_once.cache_clear()
+    everything = {"threshold": 0, "order": "both", "max_length": 64}
+    every = model(INPUT, **everything)
+    monkeypatch.setattr(model, "trained", {"both_orders": False, "max_length": 64})
+    found = model(INPUT, threshold=0)
+    in_order = [row for row in every if row["head"]["start"] < row["tail"]["start"]]
+    assert len(every) == 6
+    near(found, in_order)
+    near(model(INPUT, threshold=0, order="both"), every)
+    (named,) = model(INPUT, threshold=0, pairs=[(2, 0)])
+    assert named["head"] == HOUSE  # a pair of numbers is taken in any order
+
+    # A window into which the author and the house do not fit, unless both are marked.
+    monkeypatch.setattr(model, "trained", {"both_orders": True, "max_length": 7 if model.reads_pieces else 11})
+    near_pairs = model(INPUT, threshold=0)
+    assert {(row["head"]["text"], row["tail"]["text"]) for row in near_pairs} < {
+        (row["head"]["text"], row["tail"]["text"]) for row in every
+    }
+    assert near_pairs and "farther apart than those of training" in caplog.text
+    near(model(INPUT, **everything), every)
+    assert model({"text": TEXT, "head": [4, 10], "tail": [31, 36]})["tail"]["text"] == "house"
+
+
+def test_many_relations_and_old_checkpoints_are_warned_of(caplog):
+    logging.warning_once.cache_clear()
+    extractor = build()
+    extractor(INPUT, threshold=0)
+    assert "6 of the 6 pairs of a text got a relation" in caplog.text
+    assert "does not say which pairs it was trained on" in caplog.text
+
+
+def test_a_tagger_reads_to_the_end_of_a_long_text(extractor):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=30, max_position_embeddings=24, id2label={0: "PER", 1: "LOC"}, **sizes)
+    tagger = pipeline(
+        "token-classification",
+        model=BertForTokenClassification(config).eval(),
+        tokenizer=tiny_tokenizer(),
+        aggregation_strategy="first",
+    )
+    text = "The author wrote a book in the house. " * 10
+    sentence = extractor.preprocess(text, entities=extractor._tagger(tagger))
+    assert max(end for _, end in sentence.spans) > len(text) - 40
 
 
 def test_all_pairs_of_a_text_take_one_pass(pairwise, monkeypatch):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+
 import pytest
 
 from msattn import RelationExtractionPipeline
+from msattn.plots import relation_graph
 from tests.tiny_models import tiny_relation_extractor
 
 spacy = pytest.importorskip("spacy")
+Doc = spacy.tokens.Doc
 TEXTS = ["The author wrote a book in the house.", "A dog.", "", "The book of the author. " * 2]
 
 
@@ -40,6 +45,27 @@ def test_relations_are_those_of_the_pipeline(model):
         ] == [(r["head"]["text"], r["tail"]["label"], r["label"], r["score"]) for r in expected]
     assert extract(docs[0], threshold=0.1) == extract([docs[0]], threshold=0.1)[0]
     assert len(docs[0]._.relations) == 6 and docs[1]._.relations == docs[2]._.relations == []
+
+
+def test_a_span_counts_from_its_start(model):
+    nlp = build(model)
+    doc = nlp("No! The author wrote a book.")
+    model, tokenizer = tiny_relation_extractor(scales=[3])
+    extract = RelationExtractionPipeline(model=model, tokenizer=tokenizer)
+    found = extract(doc[2:], threshold=0.0)
+    assert {(row["head"]["text"], row["tail"]["text"]) for row in found} == {("author", "book"), ("book", "author")}
+    assert all(row["head"]["start"] in (4, 19) for row in found)
+
+
+def test_documents_with_relations_are_saved_and_copied(model):
+    nlp = build(model, threshold=0.0)
+    doc = nlp(TEXTS[0])
+    for other in (Doc(nlp.vocab).from_bytes(doc.to_bytes()), pickle.loads(pickle.dumps(doc)), doc.copy()):
+        assert [(row["head"].text, row["tail"].label_, row["label"], row["score"]) for row in other._.relations] == [
+            (row["head"].text, row["tail"].label_, row["label"], row["score"]) for row in doc._.relations
+        ]
+    assert len(doc._.relations) == 6 and relation_graph(doc._.relations).count("author") > 1
+    assert json.dumps(doc.user_data["msattn_relations"])
 
 
 def test_pairs_of_types_and_saved_pipelines(model, tmp_path):

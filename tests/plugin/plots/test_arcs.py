@@ -127,6 +127,9 @@ TRIPLES = [
 
 def test_entities_in_the_order_of_the_text_and_all_relations():
     picture = relation_graph(TRIPLES)
+    bad = {"error": "no text"}
+    assert relation_graph([*TRIPLES, {**TRIPLES[0], "error": "too far"}]) == picture
+    assert relation_graph([TRIPLES, bad]) == relation_graph([TRIPLES])
     places, arcs = words_of(picture), arcs_of(picture)
     assert list(places) == ["Ann", "Rome", "Acme"]
     assert {label: title for label, (title, _) in arcs.items()} == {

@@ -7,10 +7,17 @@ import pytest
 from datasets import Dataset
 from transformers import EvalPrediction
 
+from msattn.data.negatives import Negatives
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 from msattn.metrics.relation_reports import answers_of, confusion_table, relation_metrics, relation_report
-from msattn.training.relation_extraction import choose_negative, false_positive_rate
+from msattn.training.relation_extraction import (
+    choose_negative,
+    false_positive_rate,
+    hold_out_texts,
+    scored_pairs,
+    trained_pairs,
+)
 
 LABELS = ["born in", "none", "works for"]
 PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])
@@ -36,6 +43,59 @@ def test_metrics_are_those_of_the_answers():
     decided = relation_metrics(prediction, LABELS, "none", threshold=0.35)
     assert decided["f1"] == pytest.approx(80)
     assert decided["uncalibrated_f1"] == plain["f1"] and decided["uncalibrated_ece"] == plain["ece"]
+
+
+def test_false_positives_of_scored_pairs_are_counted():
+    prediction = EvalPrediction(predictions=np.log(PROBABILITIES), label_ids=np.array([0, 1, 1, 1]))
+    assert relation_metrics(prediction, LABELS, "none")["false_positives"] == pytest.approx(100 / 3)
+    assert "false_positives" not in relation_metrics(prediction, LABELS, None)
+
+
+def all_pairs(texts=10, words=3):
+    """All ordered pairs of three entities in each of some texts; the first pair of each has a relation."""
+    spans = [[2 * number, 2 * number + 1] for number in range(words)]
+    return Dataset.from_list(
+        [
+            {
+                "text": f"a b c {text}",
+                "head": head,
+                "tail": tail,
+                "label": "x" if (head, tail) == (spans[0], spans[1]) else "none",
+            }
+            for text in range(texts)
+            for head in spans
+            for tail in spans
+            if head != tail
+        ]
+    )
+
+
+def test_held_out_texts_keep_all_their_pairs():
+    args = SimpleNamespace(validation_split_percentage=20, split_seed=1)
+    train, held = hold_out_texts(all_pairs(), args, Negatives(2, "none", seed=1))
+    assert not {*train["text"]} & {*held["text"]}
+    assert (len(train), len(held)) == (8 * 3, 2 * 6) and train["label"][:].count("none") == 8 * 2
+
+
+def test_a_report_says_which_pairs_it_scores():
+    rows = all_pairs()
+    assert scored_pairs("test", rows, "none") == (
+        "test: scored on all 60 ordered pairs of the entities of 10 texts, as the pipeline scores them; 50 have no "
+        "relation."
+    )
+    marked = scored_pairs("test", rows.filter(lambda row: row["label"] == "x"), "none")
+    assert marked.startswith(
+        "test: scored on the 10 pairs that the rows of 10 texts mark. It is no score of all pairs"
+    )
+
+
+@pytest.mark.parametrize("related, both", [("x", False), ("none", True)])
+def test_what_training_saw(related, both):
+    rows = all_pairs()
+    encoded = Dataset.from_dict({"input_ids": [[0] * 9] * 58 + [[0] * 12] * 2})
+    # Of pairs that have a relation, the head comes first.
+    negative = "none" if related == "x" else "x"
+    assert trained_pairs(rows, encoded, negative) == {"both_orders": both, "max_length": 12}
 
 
 def test_false_positives_are_counted_on_sentences_without_training_examples():
