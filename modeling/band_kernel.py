@@ -136,18 +136,21 @@ def _fused(
 ) -> torch.Tensor:
     """All blocks of all sentences as one batch of a fused attention, `(batch, heads, blocks * block, value_dim)`."""
     batch, blocks = query.shape[0], bias.shape[-3]
-    queries = _blocks(query.transpose(1, 2), 1, blocks, block).transpose(1, 2)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    queries = _surroundings(query.transpose(1, 2), 1, blocks, block, Band(0, 0), wide(query)).transpose(1, 2)
     keys, values = (
-        _surroundings(states.transpose(1, 2), 1, blocks, block, band).transpose(1, 2) for states in (key, value)
+        _surroundings(states.transpose(1, 2), 1, blocks, block, band, wide(states)).transpose(1, 2)
+        for states in (key, value)
     )
     bias = bias.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)
     if others is not None:
         keys, values = (
-            torch.cat([near, _of_blocks(gather_tokens(tensor, others.places), blocks)], dim=2)
+            torch.cat([near, _of_blocks(gather_tokens(tensor, others.places), blocks, near.shape[-1])], dim=2)
             for near, tensor in ((keys, key), (values, value))
         )
         bias = torch.cat([bias, _bias_of_others(others, band, blocks, block, query.dtype)], dim=-1)
     output = scaled_dot_product_attention(queries, keys, values, attn_mask=bias, dropout_p=dropout_p, scale=scale)
+    output = output[..., : value.shape[-1]]
     return output.transpose(1, 2).unflatten(0, (batch, blocks)).flatten(1, 2).transpose(1, 2)
 
 
@@ -163,7 +166,8 @@ def _multiplied(
 ) -> torch.Tensor:
     """The same by matrix products: they take less time than the fused kernel where its matrices are small."""
     batch, heads, blocks = *query.shape[:2], bias.shape[-3]
-    queries = _blocks(query * (query.shape[-1] ** -0.5 if scale is None else scale), 2, blocks, block)
+    query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
+    queries = _surroundings(query, 2, blocks, block, Band(0, 0))
     keys, values = (_surroundings(states, 2, blocks, block, band) for states in (key, value))
     scores = (queries @ keys.mT).unflatten(0, (batch, heads, blocks))
     scores += bias.unsqueeze(1)
@@ -171,22 +175,16 @@ def _multiplied(
     return (weights @ values).unflatten(0, (batch, heads, blocks)).flatten(2, 3)
 
 
-def _blocks(states: torch.Tensor, dim: int, blocks: int, block: int) -> torch.Tensor:
-    """The states of each block: dimension `dim`, the tokens, becomes `block`, and all before it one."""
-    if torch.compiler.is_exporting():
-        return _rows(states, _places(blocks, block, Band(0, 0), states.device))
-    missing = list(states.shape)
-    missing[dim] = blocks * block - missing[dim]
-    # Not padded: compiled code expects a copy, and padding by nothing would keep other strides.
-    states = torch.cat([states, states.new_zeros(missing)], dim)
-    return states.unflatten(dim, (blocks, block)).flatten(0, dim)
-
-
-def _surroundings(states: torch.Tensor, dim: int, blocks: int, block: int, band: Band) -> torch.Tensor:
-    """The same with the states of a band on either side: overlapping views, but in exported programs."""
+def _surroundings(
+    states: torch.Tensor, dim: int, blocks: int, block: int, band: Band, width: int | None = None
+) -> torch.Tensor:
+    """
+    The states of each block and of a band on either side: overlapping views, but in exported programs. Dimension
+    `dim`, the tokens, becomes those of a block, and all before it one; zeros fill the last up to `width`.
+    """
     if torch.compiler.is_exporting():
         return _rows(states, _places(blocks, block, band, states.device))
-    return Neighbourhoods.apply(states, dim, blocks, block, band)
+    return Neighbourhoods.apply(states, dim, blocks, block, band, width or states.shape[-1])
 
 
 def _rows(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -222,9 +220,18 @@ def gather_tokens(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return states.gather(2, places[:, None, :, None].expand(-1, states.shape[1], -1, states.shape[3]))
 
 
-def _of_blocks(states: torch.Tensor, blocks: int) -> torch.Tensor:
-    """The same for each block of a sentence."""
+def _of_blocks(states: torch.Tensor, blocks: int, width: int) -> torch.Tensor:
+    """The same for each block of a sentence, filled with zeros up to `width`."""
+    states = pad(states, (0, width - states.shape[-1]))
     return states.unsqueeze(1).expand(-1, blocks, -1, -1, -1).flatten(0, 1)
+
+
+def wide(states: torch.Tensor) -> int:
+    """The width that the fused kernel of a CPU takes fastest: a multiple of the numbers that are worked on at once."""
+    width = states.shape[-1]
+    if states.device.type != "cpu" or torch.compiler.is_exporting():
+        return width
+    return -(-width // LANES) * LANES
 
 
 def _bias_of_others(others: Others, band: Band, blocks: int, block: int, dtype: torch.dtype) -> torch.Tensor:
@@ -238,28 +245,35 @@ def _bias_of_others(others: Others, band: Band, blocks: int, block: int, dtype: 
 class Neighbourhoods(torch.autograd.Function):
     """
     Blocks of tokens with the tokens of a band on either side, as overlapping views of one tensor. Dimension `dim`, the
-    tokens, becomes `before + block + after`, and all before it one. Beyond the edges of a text are zeros or another
-    text.
+    tokens, becomes `before + block + after`, and all before it one; the last becomes `width`. Beyond the edges of a
+    text are zeros or another text.
     """
 
     @staticmethod
-    def forward(states: torch.Tensor, dim: int, blocks: int, block: int, band: Band) -> torch.Tensor:
-        texts, tokens, rest = states.shape[:dim], states.shape[dim], states.shape[dim + 1 :]
+    def forward(states: torch.Tensor, dim: int, blocks: int, block: int, band: Band, width: int) -> torch.Tensor:
+        texts, tokens, rest = states.shape[:dim], states.shape[dim], (*states.shape[dim + 1 : -1], width)
         length = blocks * block
-        stream = states.new_zeros(band.before + texts.numel() * length + band.after, *rest)
+        stream = states.new_empty(band.before + texts.numel() * length + band.after, *rest)
+        stream[: band.before] = 0
+        stream[stream.shape[0] - band.after :] = 0
         inner = stream[band.before : band.before + texts.numel() * length].unflatten(0, (*texts, length))
-        inner.narrow(dim, 0, tokens).copy_(states)
+        inner[..., states.shape[-1] :] = 0
+        inner.narrow(dim, tokens, length - tokens).zero_()
+        inner.narrow(dim, 0, tokens)[..., : states.shape[-1]].copy_(states)
         return stream.unfold(0, band.before + block + band.after, block).movedim(-1, 1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
-        states, ctx.dim, _, ctx.block, ctx.band = inputs
+        states, ctx.dim, _, ctx.block, ctx.band, _ = inputs
         ctx.shape = states.shape
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         blocks, size = gradient.shape[:2]
         block, dim = ctx.block, ctx.dim
+        if size == block:  # nothing overlaps
+            states = gradient.unflatten(0, (*ctx.shape[:dim], -1)).flatten(dim, dim + 1)
+            return states.narrow(dim, 0, ctx.shape[dim])[..., : ctx.shape[-1]], None, None, None, None, None
         stream = gradient.new_empty((blocks + -(-size // block) - 1) * block, *gradient.shape[2:])
         stream[: blocks * block].unflatten(0, (blocks, block)).copy_(gradient[:, :block])
         stream[blocks * block :] = 0
@@ -268,7 +282,7 @@ class Neighbourhoods(torch.autograd.Function):
             shifted = stream[start : start + blocks * block].unflatten(0, (blocks, block))
             shifted[:, : part.shape[1]] += part
         states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (*ctx.shape[:dim], -1))
-        return states.narrow(dim, 0, ctx.shape[dim]), None, None, None, None
+        return states.narrow(dim, 0, ctx.shape[dim])[..., : ctx.shape[-1]], None, None, None, None, None
 
 
-__all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile"]
+__all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile", "wide"]

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from .band_kernel import band_attention, hidden, is_worthwhile
+from .band_kernel import band_attention, hidden, is_worthwhile, wide
 from .mask_bands import UNBOUNDED, Band
 
 METHODS = ("materialized", "dense", "banded", "flex")
@@ -334,7 +334,11 @@ def _dense(
     dropout_p: float,
 ) -> torch.Tensor:
     bias = _bias(limits, real, query.shape[2], query.dtype, query.device)
-    return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_p)
+    width = query.shape[-1]
+    if missing := wide(query) - width:
+        query, key, value = (pad(states, (0, missing)) for states in (query, key, value))
+    output = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_p, scale=width**-0.5)
+    return output[..., :width]
 
 
 def _flex(
