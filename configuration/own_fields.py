@@ -19,7 +19,7 @@ class OwnFields:
 
     def validate_answers(self):
         """Part of the `@strict` validation, which runs on construction."""
-        numbers = sorted(self.id2label or ())
+        numbers = sorted(getattr(self, "id2label", None) or ())
         if numbers != [*range(len(numbers))]:
             raise ValueError(f"id2label must name the numbers from 0 on, got {numbers}")
         temperature = getattr(self, "calibration_temperature", None)

@@ -153,7 +153,7 @@ class PairwiseScores(nn.Module):
             attention = attention.to(hidden_states.dtype)
         if wanted is None:
             return self.score(first, second, attention)
-        second = None if first is None else second.expand_as(first)
+        second = None if first is None or second is None else second.expand_as(first)
         parts = (None if part is None else part[wanted] for part in (first, second, attention))
         scores = self.score(*parts)
         return scores.new_zeros(*heads.shape, self.num_outputs).index_put((wanted,), scores)

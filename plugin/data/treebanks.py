@@ -135,7 +135,11 @@ def _sentence_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
 def _conllu_rows(path: str | os.PathLike, whole: bool = True) -> Iterator[dict[str, Any]]:
     for _, tokens, lines in conllu_sentences(text_lines(path, newline="")):
         words = [token for token in tokens if not token.end]
-        row = {"words": [word.cells["form"] for word in words], "lines": lines, "where": words[0].where}
+        row: dict[str, Any] = {
+            "words": [word.cells["form"] for word in words],
+            "lines": lines,
+            "where": words[0].where,
+        }
         if whole or len({word.cells["head"] == "_" for word in words}) > 1:
             row |= {"heads": _heads(words), "relations": [word.cells["deprel"] for word in words]}
         yield row

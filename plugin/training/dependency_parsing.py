@@ -62,7 +62,7 @@ FEATURES = {
 # What a new parser is and how it is trained unless flags say otherwise, as chosen on the development data of EWT and
 # ParTUT for 200 and 640 sentences (papers/pairwise). Rates are those of the attention's linear scorer and of the
 # biaffine one; the encoder's is for a width of 384, and less for a wider one.
-NEW_PARSER = {"objective": "head_select", "scorer": "biaffine", "layer_mix": 4, "word_state": "mean"}
+NEW_PARSER: dict[str, Any] = {"objective": "head_select", "scorer": "biaffine", "layer_mix": 4, "word_state": "mean"}
 RATE, WIDTH = 2e-4, 384
 NEW_LAYERS_RATE = {"linear": 1e-2, "biaffine": 2e-3}
 STEPS, FEW_STEPS = 600, 200
@@ -72,11 +72,11 @@ STEPS, FEW_STEPS = 600, 200
 class ParserTrainingArguments(TrainingArguments):
     """Those of Transformers, with defaults for parsers; [`set_training_defaults`] fills in `None`."""
 
-    learning_rate: float | None = field(  # type: ignore[assignment]
+    learning_rate: float | None = field(
         default=None,
         metadata={"help": f"Default: {RATE:g} for an encoder {WIDTH} wide, and in proportion less for a wider one."},
     )
-    num_train_epochs: float | None = field(  # type: ignore[assignment]
+    num_train_epochs: float | None = field(
         default=None, metadata={"help": f"Default: 3, or as many as take {STEPS} steps."}
     )
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})

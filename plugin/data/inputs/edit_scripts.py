@@ -7,16 +7,16 @@ from difflib import SequenceMatcher
 from functools import lru_cache, partial
 
 # The small letter of İ has no dot above it. In Turkish that of I is ı.
-SMALL = {"": {"İ": "i"}, "dotless": {"İ": "i", "I": "ı"}}
-CAPITAL = {"": {}, "dotless": {"i": "İ", "ı": "I"}}
+SMALL = {"": str.maketrans("İ", "i"), "dotless": str.maketrans("İI", "iı")}
+CAPITAL = {"": str.maketrans("", ""), "dotless": str.maketrans("iı", "İI")}
 
 
 def _lower(text: str, letters: str = "") -> str:
-    return text.translate(str.maketrans(SMALL[letters])).lower()
+    return text.translate(SMALL[letters]).lower()
 
 
 def _upper(text: str, letters: str = "") -> str:
-    return text.translate(str.maketrans(CAPITAL[letters])).upper()
+    return text.translate(CAPITAL[letters]).upper()
 
 
 def _title(text: str, letters: str = "") -> str:
