@@ -225,9 +225,7 @@ class PairwiseParsing(PairwiseModel):
         loss = None
         if heads is not None and relations is not None:
             relations = relations.masked_fill(heads < 0, IGNORED)
-            # Both are means over the words with a head, so that batches of many sizes weigh alike.
-            share = (relations >= 0).sum() / (heads >= 0).sum().clamp_min(1)
-            loss = _mean_loss(arc_scores[:, :, 1:], heads) + share * _mean_loss(of_trees[0].mT, relations)
+            loss = _mean_loss(arc_scores[:, :, 1:], heads) + _mean_loss(of_trees[0].mT, relations)
         return loss, arc_scores, relation_logits
 
     def _checked_words(
