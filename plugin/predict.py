@@ -41,6 +41,7 @@ logger = logging.get_logger(__name__)
 
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
+RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "negative")
 TABLES = (".csv", ".tsv", ".parquet", ".arrow")
 COLUMNS = (".conll", ".bio", ".iob")
 
@@ -72,6 +73,17 @@ class PredictArguments:
     entities: str | None = field(
         default=None, metadata={"help": "Relations: a checkpoint that finds the entities of plain texts."}
     )
+    threshold: float | None = field(default=None, metadata={"help": "Relations: lowest probability of a relation."})
+    pairs: list[str] | None = field(
+        default=None, metadata={"help": "Relations: types of entities to pair, such as PER:LOC. Default: all."}
+    )
+    order: str | None = field(
+        default=None,
+        metadata={"help": "Relations: pairs of heads before tails, text, or both. Default: that of training."},
+    )
+    negative: str | None = field(
+        default=None, metadata={"help": "Relations: keep writes pairs without a relation, too; default: drop."}
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -94,7 +106,8 @@ def main(argv: list[str]) -> None:
     _check(args, state.num_processes)
     trained = load_trained(args.model)
     task = TASKS[trained.auto_class]
-    for option, of in (("lang", _trees), ("word_tokenizer", _trees), ("entities", _relations)):
+    options = [(option, _relations) for option in RELATION_OPTIONS]
+    for option, of in (("lang", _trees), ("word_tokenizer", _trees), *options):
         if getattr(args, option) is not None and task is not of:
             raise UserError(f"--{option}: {args.model} is a {type(trained.model).__name__}, which has no use for it.")
     with user_mistakes():
@@ -134,7 +147,11 @@ def _json(value: Any) -> str:
 
 
 def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    options = {} if args.entities is None else {"entities": args.entities}
+    options = {name: value for name in RELATION_OPTIONS if (value := getattr(args, name)) is not None}
+    if args.pairs is not None:
+        options["pairs"] = [tuple(pair.split(":")) for pair in args.pairs]
+        if any(len(pair) != 2 for pair in options["pairs"]):
+            raise UserError(f"--pairs {' '.join(args.pairs)}: give types as HEAD:TAIL, such as PER:LOC.")
     extract = _pipeline("relation-extraction", trained, **options)
 
     def answer(located: list[Located]) -> list[str]:
@@ -142,9 +159,17 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
         for (where, _), result in zip(located, results, strict=True):
             if "error" in result:
                 raise UserError(f"{where}: {result['error'].removeprefix('the input: ')}")
-        return [_json(result) for result in results]
+        items = (item for _, item in located)
+        return [_json(_with_id(item, result)) for item, result in zip(items, results, strict=True)]
 
     return _inputs(args.file), answer
+
+
+def _with_id(item: Any, result: Any) -> Any:
+    """The relations of an input, beside its id if it has one."""
+    if not isinstance(item, Mapping) or item.get("id") is None:
+        return result
+    return {"id": item["id"], **(result if isinstance(result, dict) else {"relations": result})}
 
 
 def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:

@@ -11,6 +11,8 @@ from msattn.errors import UserError, shown
 
 TAG = re.compile(r"(</?e[12]>)")
 BOUNDS = re.compile(r"[\[(]\s*([\d.]+)\s*,\s*([\d.]+)\s*[\])]")
+# Fields of an entity that have its name.
+NAMES = ("name", "text", "word")
 # The names of head and tail in the fields of TACRED.
 TACRED_ROLES = {"head": "subj", "tail": "obj"}
 
@@ -42,8 +44,8 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
         `head_type`, `tail_type` and `label` (str or None).
 
     Raises:
-        UserError: The text is missing, an entity is missing, empty or out of range, both entities have the same span,
-            or an id, type or label is not a string.
+        UserError: The text is missing, an entity is missing, empty or out of range or has another name than its span,
+            both entities have the same span, or an id, type or label is not a string.
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
@@ -60,8 +62,10 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
     (head, head_type), (tail, tail_type) = _entity(row, "head"), _entity(row, "tail")
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
-    head = character_span(head, "head", tokens, text, where)
-    tail = character_span(tail, "tail", tokens, text, where)
+    bounds = {"head": head, "tail": tail}
+    head, tail = (character_span(span, role, tokens, text, where) for role, span in bounds.items())
+    for role, span in bounds.items():
+        check_name(_name(row, role), span, tokens if tokens is not None else text, role, where)
     if head == tail:
         raise UserError(f"{where}: both entities are at characters {head}; a relation is between two.")
     return {
@@ -160,6 +164,49 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
     if not text[start:end].strip():
         raise UserError(f"{where}: the {role} is empty.")
     return [start, end]
+
+
+def _name(row: Mapping, role: str) -> Any:
+    """The name in the object of an entity, if there is one."""
+    value = _first(row, role[0], role)
+    return _first(value, *NAMES) if isinstance(value, Mapping) else None
+
+
+def check_name(name: Any, span: Any, units: str | list[str], what: str, where: str) -> None:
+    """
+    Compares the given name of an entity with its span, without regard to case, spaces and punctuation.
+
+    Args:
+        name (`Any`): The name; anything but a string is none.
+        span (`Any`): Two bounds, `[start, end)`, in units, which [`character_span`] has checked.
+        units (`str` or `list[str]`): The text, or the tokens.
+        what (`str`): What the span is of, for the error message.
+        where (`str`): The location, which starts the message.
+
+    Raises:
+        UserError: They differ. The message says whether the end is inclusive, or the offsets are of UTF-16.
+    """
+    if not isinstance(name, str):
+        return
+    start, end = map(_whole, span)
+
+    def is_name(units: str | list[str]) -> bool:
+        return _letters("".join(units)) == _letters(name)
+
+    if is_name(units[start:end]):
+        return
+    cause = "count again"
+    if is_name(units[start : end + 1]) and units[start].strip():
+        cause = f"its end is the last one inside, and should be the first one behind, {end + 1}"
+    elif isinstance(units, str):
+        pairs = units.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le", errors="ignore")
+        cause = "its offsets count units of UTF-16, and should count characters" if is_name(pairs) else cause
+    found = units[start:end] if isinstance(units, str) else " ".join(units[start:end])
+    raise UserError(f"{where}: the {what} span [{start}, {end}) is {found!r}, but its name is {shown(name)}; {cause}.")
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _whole(bound: Any) -> int:

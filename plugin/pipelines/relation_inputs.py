@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from msattn.data.files.checked_text import check_text
-from msattn.data.relation_rows import TAG, character_span, relation_row, string_cell
+from msattn.data.relation_rows import TAG, character_span, check_name, relation_row, string_cell
 from msattn.errors import UserError, shown
 
 WHERE = "the input"
@@ -125,6 +125,9 @@ def _several(row: Mapping, pairs: Sequence | None, both_orders: bool) -> Sentenc
         span = character_span([entity.get("start"), entity.get("end")], f"entity {number}", tokens, text, WHERE)
         if tokens is None and "score" not in entity:  # a tagger may cut words
             _check_border(text, span, f"entity {number}")
+        if name := entity.get("text", entity.get("name")):  # the "word" of a tagger is made of its sub-words
+            bounds = [entity["start"], entity["end"]]
+            check_name(name, bounds, text if tokens is None else tokens, f"entity {number}", WHERE)
         spans.append(span)
         of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
         types.append(string_cell(of, f"label of entity {number}", WHERE))

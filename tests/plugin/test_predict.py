@@ -83,6 +83,23 @@ def logits_of(model, *texts):
         return model(**tiny_tokenizer()(*texts, return_tensors="pt")).logits[0]
 
 
+def test_options_and_ids_of_relations(predict, checkpoints):
+    entities = [{"start": 2, "end": 5, "label": "PET"}, {"start": 13, "end": 18, "label": "LOC"}]
+    several = {"id": "x1", "text": "a dog in the house", "entities": entities}
+    marked = {"id": 7, "text": "a dog .", "head": [0, 1], "tail": [2, 5]}
+    extract = pipeline("relation-extraction", model=str(checkpoints[0] / "relations"))
+    content = json.dumps(several) + "\n"
+    options = ("--threshold", "0", "--negative", "keep", "--order", "both")
+    (found,) = predict("relations", content, *options, "--pairs", "PET:LOC")
+    (expected,) = extract(several, threshold=0, pairs=[("PET", "LOC")])
+    (relation,) = found["relations"]
+    assert found["id"] == "x1" and (relation["head"], relation["tail"]) == (expected["head"], expected["tail"])
+    (one,) = predict("relations", json.dumps(marked) + "\n", "--order", "both")
+    assert one["id"] == 7 and one["label"] == extract(marked)["label"]
+    with pytest.raises(UserError, match="--pairs PET: give types as HEAD:TAIL"):
+        predict("relations", content, "--pairs", "PET")
+
+
 @pytest.mark.parametrize("batch_size", ["1", "2"])
 def test_relations(predict, checkpoints, batch_size):
     marked, spans = "the <e1>author</e1> of a <e2>book</e2> .", {"text": "a dog .", "head": [0, 1], "tail": [2, 5]}

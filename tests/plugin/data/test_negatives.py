@@ -8,6 +8,7 @@ import pytest
 
 from msattn.data import read_relations
 from msattn.data.negatives import Negatives
+from msattn.data.relation_rows import relation_row
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 
@@ -181,3 +182,25 @@ def test_bad_rows_name_the_example(read, row, message):
     with pytest.raises(UserError, match=message) as raised:
         read(SPERT, row)
     assert "data.json, example 2" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        (
+            {"token": ["New", "York", "hired", "Ann"], "h": {"name": "New York", "pos": [0, 1]}},
+            r"the head span \[0, 1\) is 'New', but its name is 'New York'; its end is the last one inside, .* 2",
+        ),
+        ({"text": "We know Ann", "h": {"text": "Ann", "start": 7, "end": 10}}, "is ' An', .* 'Ann'; count again"),
+        ({"text": "\U0001f600 Ann naps", "h": {"word": "Ann", "start": 3, "end": 6}}, "count units of UTF-16"),
+        ({"text": "NEW-York, Ann", "h": {"name": "new york", "start": 0, "end": 8}}, None),
+    ],
+    ids=["inclusive", "shifted", "utf-16", "other spelling"],
+)
+def test_names_are_those_of_their_spans(row, message):
+    tail = [3, 4] if "token" in row else [len(row["text"]) - 1, len(row["text"])]
+    if message is None:
+        assert relation_row({**row, "t": tail}, "file:1")["head"] == [0, 8]
+        return
+    with pytest.raises(UserError, match=message):
+        relation_row({**row, "t": tail}, "file:1")
