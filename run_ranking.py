@@ -35,7 +35,7 @@ from msattn.training.ranking import (
     read_candidates,
 )
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, read_splits
+from msattn.training.splits import hold_out_and_limit, read_splits, warn_of_repeats
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -108,6 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Data: pairs of query and candidate.
         found = read_splits(lambda split: read_candidates(split, data_args), data_args, args)
         data = hold_out_and_limit(found, data_args, args, hold_out=hold_out_queries)
+        warn_of_repeats({prefix: queries.pairs.unique("query") for prefix, queries in data.items()}, "queries")
         if "train" in data and data_args.train_negatives is not None:
             data["train"] = sample_negatives(data["train"], data_args.train_negatives, data_args.split_seed)
         encoded = {}

@@ -38,7 +38,7 @@ from msattn.training.from_scratch import (
 )
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, split_names
+from msattn.training.splits import hold_out_and_limit, split_names, warn_of_repeats
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -62,8 +62,8 @@ class TaggingDataArguments(HubDataArguments):
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": "Training data: CoNLL-U (.conllu, .conllu.gz), or one word per line with columns separated by "
-            "tabs or spaces."
+            "help": "Training data: CoNLL-U (.conllu, .conllu.gz), one word per line with columns separated by tabs "
+            "or spaces, JSON lines (words and tags, or a text with spans), or CSV with a column Sentence #."
         },
     )
     word_column: str | None = field(
@@ -108,6 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = tagging.read_tagging_splits(data_args, args)
         tags = tagging.find_tags(found, config)
         data = hold_out_and_limit(found, data_args, args)
+        warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
 
         # Tokenizer.
         if fresh:

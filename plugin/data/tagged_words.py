@@ -6,14 +6,24 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, List, Value
 
-from msattn.data.files.arrow_tables import Located, class_names, located_rows, rows_to_dataset, without_empty
+from msattn.data.files.arrow_tables import (
+    Located,
+    class_names,
+    located_rows,
+    parquet_dataset,
+    rows_to_dataset,
+    without_empty,
+)
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.records import READERS, csv_rows, guess_format
+from msattn.data.files.text_lines import first_line, text_lines
+from msattn.data.formats.tag_records import tag_records, tag_table
 from msattn.errors import UserError, shown
 
 FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
@@ -21,6 +31,8 @@ CONLLU_TAGS = ("upos", "xpos")
 WORD_COLUMNS = ("tokens", "words")
 # Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
 COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
+# The start of JSON, and of no word.
+RECORD = re.compile(r'\s*(\[\s*)?[\[{]\s*"')
 HEADING = re.compile(r"(word|token|form|pos|chunk|tag|label|ner|ner_tag)s?", re.IGNORECASE)
 
 
@@ -32,7 +44,8 @@ def read_tagged_words(
 
     Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
     else spaces, and blank lines between sentences. Headings such as `word tag`, and comments before a sentence such as
-    `# text = ...` or MultiCoNER's `# id ...`, are left out.
+    `# text = ...` or MultiCoNER's `# id ...`, are left out. JSON and JSON lines hold lists of words and tags, or texts
+    with spans; `.csv` has a word a row and a column that numbers the sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -52,10 +65,20 @@ def read_tagged_words(
     conllu = name.lower().removesuffix(".gz").endswith(".conllu")
     if conllu and word_column is not None:
         raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
-    if conllu and word_column is not None:
-        raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
-    rows = _conllu_rows(path, tag_column) if conllu else _column_rows(path, word_column, tag_column)
-    return _dataset(rows, name)
+    if conllu:
+        return _dataset(_conllu_rows(path, tag_column), name)
+    suffix = Path(name.lower().removesuffix(".gz")).suffix
+    if suffix == ".csv":
+        return _dataset(tag_table(csv_rows(path), word_column, tag_column), name)
+    if suffix == ".parquet":
+        return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
+    where, line = first_line(path)
+    if suffix in (".json", ".jsonl") or RECORD.match(line):
+        rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
+        return _dataset(_hub_rows(rows, "words", "tags"), name)
+    if line.lstrip().startswith(("<?xml", "<!DOCTYPE", "<html")):
+        raise UserError(f"{where}: the file is XML or HTML; give CoNLL columns, CoNLL-U, JSON lines or CSV.")
+    return _dataset(_column_rows(path, word_column, tag_column), name)
 
 
 def to_tagged_words(

@@ -83,6 +83,53 @@ def test_broken_conllu(write):
         read_tagged_words(write(CONLLU, "a.conllu"), word_column="2")
 
 
+ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"tokens": ["Sarah", "sleeps"], "ner_tags": ["B-PER", "O"]}'),
+        ("a.txt", '{"id": 1, "words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}'),
+        ("a.json", '[{"tokens": ["Sarah", "sleeps"], "labels": ["B-PER", "O"]}]'),
+        ("doccano.jsonl", '{"text": "Sarah sleeps", "label": [[0, 5, "PER"]]}'),
+        (
+            "doccano.jsonl",
+            '{"text": "Sarah sleeps", "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}]}',
+        ),
+        ("spacy.json", '[["Sarah sleeps", {"entities": [[0, 5, "PER"]]}]]'),
+        (
+            "prodigy.jsonl",
+            '{"text": "Sarah sleeps", "tokens": [{"text": "x"}], "spans": [{"start": 0, "end": 5, "label": "PER"}]}',
+        ),
+        (
+            "studio.json",
+            '[{"data": {"text": "Sarah sleeps"}, "annotations": [{"result": [{"value": {"start": 0, "end": 5, '
+            '"labels": ["PER"]}}]}]}]',
+        ),
+        ("kaggle.csv", "Sentence #,Word,POS,Tag\nSentence: 1,Sarah,NNP,B-PER\n,sleeps,VBZ,O\n"),
+    ],
+)
+def test_records(write, name, content):
+    assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"sentence": "Sarah"}', r':1: the row needs "tokens" and "ner_tags".* there are sentence'),
+        ("a.jsonl", '{"text": "Sarah", "entities": [[0, 9, "PER"]]}', ":1: the span 0 to 9 is not on words"),
+        ("a.jsonl", '{"text": "Sarah", "entities": [[0, 2, "A"], [2, 5, "B"]]}', ":1: .* shares a word with another"),
+        ("a.jsonl", '{"text": "Sarah", "entities": [[0, "PER"]]}', r":1: a span is \[start, end, label\]"),
+        ("a.csv", "word,tag\nSarah,B-PER\n", ":2: there is no column sentence # or .*; there are word, tag"),
+        ("a.xml", "<?xml version='1.0'?>\n<a/>", ":1: the file is XML or HTML"),
+    ],
+)
+def test_broken_records(write, name, content, message):
+    with pytest.raises(UserError, match=message):
+        read_tagged_words(write(content + "\n", name))
+
+
 def hub_rows(**columns: list) -> Dataset:
     features = {"tokens": SequenceFeature(Value("string"))}
     for name, names in (("pos_tags", ["NN", "VB"]), ("ner_tags", ["O", "B-x"])):

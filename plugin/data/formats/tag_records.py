@@ -1,0 +1,121 @@
+"""Tagged words from JSON (lists of words and tags, or texts with spans) and from tables with a word a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from msattn.data.columns import find_column
+from msattn.data.files.arrow_tables import Located
+from msattn.data.inputs.word_rules import word_spans
+from msattn.errors import UserError, shown
+
+WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags", "labels", "pos_tags", "upos")
+SPANS = ("entities", "spans", "label", "labels")
+# Columns of tables: `Sentence #,Word,POS,Tag`, as on Kaggle.
+WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("sentence #", "sentence_id", "sentence")
+
+
+def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
+    """
+    Words and tags of JSON objects: lists of both, or a text with spans, as doccano, spaCy, Prodigy and Label Studio
+    write them.
+
+    Args:
+        rows (`Located`): Locations and objects.
+        word_column (`str`, *optional*): The field of the words. Default: `tokens` or `words`.
+        tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
+
+    Raises:
+        UserError: A row has neither, or spans lie outside of the text or share a word.
+    """
+    for where, row in rows:
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], Mapping):  # spaCy's (text, annotations)
+            row = {"text": row[0], **row[1]}
+        if not isinstance(row, Mapping):
+            raise UserError(f"{where}: a row has to be an object with words and tags, not {shown(row)}.")
+        words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
+        if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
+            tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
+            yield where, {"words": words, "tags": [None] * len(words) if tags is None else tags}
+            continue
+        text, spans = _text_and_spans(row)
+        if not isinstance(text, str):
+            raise UserError(
+                f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
+                f"there are {', '.join(map(str, row)) or 'no fields'}."
+            )
+        yield where, _tagged(text, spans, where)
+
+
+def tag_table(rows: Located, word_column: str | None, tag_column: str | None) -> Iterator[tuple[str, dict]]:
+    """
+    Words and tags of a table with a word a row and a column that numbers the sentences, which may be empty but in
+    the first row of each.
+
+    Raises:
+        UserError: A column is missing.
+    """
+    number = 0
+
+    def numbered() -> Iterator[tuple[int, str, str, str]]:
+        nonlocal number
+        before = None
+        for where, row in rows:
+            word, tag, sentence = (
+                _column(where, row, names)
+                for names in ((word_column,) if word_column else WORD, (tag_column,) if tag_column else TAG, SENTENCE)
+            )
+            number += bool(row[sentence]) and row[sentence] != before
+            before = row[sentence] or before
+            if not row[word] or not row[tag]:
+                raise UserError(f"{where}: the row has no {'tag' if row[word] else 'word'}.")
+            yield number, where, row[word], row[tag].strip()
+
+    for _, group in groupby(numbered(), key=lambda each: each[0]):
+        _, places, words, tags = zip(*group, strict=True)
+        yield places[0], {"words": list(words), "tags": list(tags)}
+
+
+def _column(where: str, row: Mapping[str, Any], names: Sequence[str]) -> str:
+    found = next((own for name in names if (own := find_column(name, row)) is not None), None)
+    if found is None:
+        raise UserError(f"{where}: there is no column {' or '.join(names)}; there are {', '.join(row)}.")
+    return found
+
+
+def _text_and_spans(row: Mapping[str, Any]) -> tuple[Any, list]:
+    """The text and its spans; a task of Label Studio has them inside."""
+    if isinstance(row.get("data"), Mapping):
+        annotations = row.get("annotations") or [{}]
+        return next(iter(row["data"].values()), None), annotations[0].get("result") or []
+    return row.get("text"), next((row[name] for name in SPANS if isinstance(row.get(name), list)), [])
+
+
+def _tagged(text: str, spans: list, where: str) -> dict[str, list[str]]:
+    """The words of a text, with the tags B and I of the spans that they are in."""
+    places = list(word_spans(text))
+    tags = ["O"] * len(places)
+    for span in spans:
+        start, end, kind = _span(span, where)
+        inside = [number for number, (first, last) in enumerate(places) if first < end and start < last]
+        if not 0 <= start < end <= len(text) or not inside:
+            raise UserError(
+                f"{where}: the span {start} to {end} is not on words of the text of {len(text)} characters."
+            )
+        if any(tags[number] != "O" for number in inside):
+            raise UserError(f"{where}: the span {start} to {end} shares a word with another; a word has one tag.")
+        for number in inside:
+            tags[number] = f"{'B' if number == inside[0] else 'I'}-{kind}"
+    return {"words": [text[first:last] for first, last in places], "tags": tags}
+
+
+def _span(span: Any, where: str) -> tuple[int, int, str]:
+    if isinstance(span, Mapping):
+        span = span.get("value", span)
+        kinds = span.get("labels") or [span.get("label", span.get("type"))]
+        span = [span.get("start", span.get("start_offset")), span.get("end", span.get("end_offset")), kinds[0]]
+    if not (isinstance(span, list) and len(span) == 3 and [type(each) for each in span] == [int, int, str]):
+        raise UserError(f"{where}: a span is [start, end, label], or an object with these, not {shown(span)}.")
+    return span[0], span[1], span[2]
