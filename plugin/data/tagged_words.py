@@ -23,7 +23,7 @@ from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.records import READERS, csv_rows, guess_format
 from msattn.data.files.text_lines import first_line, text_lines
-from msattn.data.formats.tag_records import tag_records, tag_table
+from msattn.data.tag_records import tag_records, tag_table
 from msattn.errors import UserError, shown
 
 FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
