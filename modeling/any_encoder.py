@@ -77,8 +77,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     _no_split_modules: set[str] | list[str] | None = None
     #: Where the encoder is in a model of the class: the beginning of its weights' names, without the last dot.
     _encoder_path: ClassVar[str] = "encoder"
-    # Whether the layers on top of the encoder are as they were initialized.
-    _untrained = False
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, key_mapping=None, **kwargs):
@@ -102,7 +100,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if foreign:
             model._weight_conversions = None  # otherwise saving would give the weights their foreign names back
-            model._untrained = True
         model._after_loading()
         return loaded
 
@@ -113,11 +110,9 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         Raises:
             ValueError: A layer on top of a freshly wrapped encoder has no weight that is trained.
         """
-        super().train(mode)
-        if mode and self._untrained:
+        if mode and self._random_weights:
             check_new_layers(self, self._encoder_path)
-            self._untrained = False
-        return self
+        return super().train(mode)
 
     def post_init(self) -> None:
         # Early releases of Transformers 5 do not collect these from the parts of a model.

@@ -51,6 +51,8 @@ def load_trained(name: str, fallback: Any = None) -> Trained:
                 raise
             return Trained(fallback, fallback.from_pretrained(name).eval(), tokenizer)
         if is_exported(name):
+            if len(tokenizer) > (getattr(config, "vocab_size", None) or len(tokenizer)):
+                raise UserError(f"{name}: the model has no embeddings of some tokens; give it its own tokenizer.")
             return Trained(auto_class, OnnxModel(name), tokenizer)
         return Trained(
             auto_class, load_model(auto_class, source, tokenizer, refuse_new_weights=True).eval(), tokenizer

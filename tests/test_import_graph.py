@@ -30,7 +30,7 @@ ROOMS = {
     "pipelines": "errors configuration modeling data.files data.formats data data.inputs trees",
     "plots": "errors command_line configuration modeling data data.files data.inputs trees pipelines loading",
     "auto": "errors configuration modeling pipelines",
-    "onnx": "errors configuration modeling",
+    "onnx": "errors writing configuration modeling",
     "loading": "errors command_line auto onnx training",
     "predict": "errors command_line data.files data data.inputs auto loading streaming",
     "export": "errors command_line onnx loading",

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from msattn.configuration.max_tokens import most_tokens
 from msattn.errors import UserError, extra
 from msattn.onnx.runtime import INPUTS, MODEL, OnnxModel
+from msattn.writing import write_whole
 
 # Sentences, tokens and pairs of the batches that are compared. The first is the one that is traced.
 BATCHES = ((2, 16, 2), (1, 7, 1), (5, 40, 3))
@@ -80,7 +81,7 @@ def export(
         expected = [_tensors(model(**given)) for given in inputs]
     program = _exported(model, inputs[0], [*expected[0]])
     onnx.helper.set_model_props(program, {INPUTS: ",".join(inputs[0])})
-    onnx.save(program, folder / MODEL)
+    write_whole(folder / MODEL, program.SerializeToString())
     if int8:
         with _quiet():
             # A scale for each column: with one for the whole matrix, a parser loses 0.7 points more. A reduced range,

@@ -39,7 +39,7 @@ class TextPipeline(ChunkPipeline):
     A pipeline that takes any iterable, and whose subclasses answer blocks of inputs in `answers`.
 
     Raises:
-        UserError: The model takes no argument named in `reads`.
+        UserError: The model takes no argument named in `reads`, or its checkpoint lacked weights.
     """
 
     _load_tokenizer = True
@@ -57,6 +57,11 @@ class TextPipeline(ChunkPipeline):
         if not self.parameters.keys() & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
             raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}.")
+        if random := getattr(self.model, "_random_weights", ()):
+            raise UserError(
+                f"{self.model.name_or_path}: {random[0]} and {len(random) - 1} other weights are missing and would be "
+                "random; give a checkpoint that was trained for the task."
+            )
         # Positions of words and entities are counted from the left.
         self.tokenizer.padding_side = "right"
 

@@ -218,6 +218,13 @@ def test_a_checkpoint_without_its_classifier_answers_nothing(checkpoints, tmp_pa
     save_file(kept, tmp_path / name / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=f"{name}: {min(missing)} and .* missing"):
         main([str(tmp_path / name), str(tmp_path / "none.txt")])
+    if name in ("relations", "parser"):
+        task = {"relations": "relation-extraction", "parser": "dependency-parsing"}[name]
+        with pytest.raises(UserError, match=f"{name}: {min(missing)} and .* missing"):
+            pipeline(task, model=str(tmp_path / name))
+        # Training gives them values.
+        model = type(checkpoints[1][name]).from_pretrained(tmp_path / name).train().eval()
+        pipeline(task, model=model, tokenizer=tiny_tokenizer())
 
 
 def test_a_tokenizer_of_another_model_is_refused(checkpoints, tmp_path):

@@ -148,6 +148,11 @@ def test_the_commands(checkpoint, tmp_path, capsys):
     assert (tmp_path / "torch").read_text() == (tmp_path / "onnx").read_text()
     with pytest.raises(UserError, match="takes input_ids, attention_mask, token_type_ids, word_index, not heads"):
         msattn.onnx.load(folder / "onnx")(heads=torch.zeros(1, 1))
+    other = AutoTokenizer.from_pretrained(folder / "onnx")
+    other.add_tokens(["unseen"])
+    other.save_pretrained(folder / "onnx")
+    with pytest.raises(UserError, match="no embeddings of some tokens"):
+        predict([str(folder / "onnx"), str(tmp_path / "lines")])
 
 
 def test_what_cannot_be_exported(tmp_path):
