@@ -36,7 +36,7 @@ class Others(NamedTuple):
     band: Band
 
 
-def block_size(band: Band) -> int:
+def queries_per_block(band: Band) -> int:
     """The number of queries in a block of the fused kernel; measured."""
     reach = band.before + band.after
     queries = min(QUERIES * max(1, math.ceil(reach / (4 * QUERIES))), MOST_QUERIES)
@@ -52,7 +52,7 @@ def is_worthwhile(band: Band, tokens: int) -> bool:
     """
     if torch.compiler.is_exporting():
         return band.before + band.after <= WIDEST_EXPORTED
-    return block_size(band) + band.before + band.after + BLOCK_OVERHEAD <= DENSE_FROM * tokens
+    return queries_per_block(band) + band.before + band.after + BLOCK_OVERHEAD <= DENSE_FROM * tokens
 
 
 def hidden(dtype: torch.dtype) -> float:
@@ -93,7 +93,7 @@ def band_attention(
     """
     tokens, reach = query.shape[2], band.before + band.after
     narrow = others is None and reach <= NARROW and _multiplies_well(query)
-    block = LANES - reach if narrow else block_size(band)
+    block = LANES - reach if narrow else queries_per_block(band)
     # Exported: one block more than needed, as a program that may have a single one is refused.
     blocks = (tokens - 1) // block + (2 if torch.compiler.is_exporting() else 1)
     if real is None:
@@ -285,4 +285,4 @@ class Neighbourhoods(torch.autograd.Function):
         return states.narrow(dim, 0, ctx.shape[dim])[..., : ctx.shape[-1]], None, None, None, None, None
 
 
-__all__ = ["Others", "band_attention", "block_size", "gather_tokens", "hidden", "is_worthwhile", "wide"]
+__all__ = ["Others", "band_attention", "queries_per_block", "gather_tokens", "hidden", "is_worthwhile", "wide"]

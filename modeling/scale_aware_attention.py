@@ -16,7 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from .band_kernel import band_attention, hidden, is_worthwhile, wide
 from .mask_bands import UNBOUNDED, Band
 
-METHODS = ("materialized", "dense", "banded", "flex")
+SCALE_METHODS = ("materialized", "dense", "banded", "flex")
 # One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
 # for so few multiply-adds a group, where the mask and softmax of a score count as 32 dimensions; measured on a CPU.
 SHORT, LITTLE = 64, 6_000_000
@@ -130,8 +130,8 @@ def _check(
     attention_mask: torch.Tensor | None,
     method: str | None,
 ) -> None:
-    if method is not None and method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if method is not None and method not in SCALE_METHODS:
+        raise ValueError(f"method must be one of {', '.join(SCALE_METHODS)}, got {method!r}")
     if query.dim() != 4 or query.shape != key.shape or query.shape != value.shape:
         raise ValueError(
             "query, key and value must be (batch, heads, tokens, head_dim), got "

@@ -7,7 +7,7 @@ import torch
 from msattn import scale_aware_attention
 from msattn.modeling import band_kernel
 from msattn.modeling import scale_aware_attention as module
-from msattn.modeling.scale_aware_attention import METHODS, attention_weights
+from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
 
 TOKENS = 23
 LENGTHS = (23, 9, 1)
@@ -23,7 +23,7 @@ PER_SENTENCE = [
     [[2, 2, 30, 30], [2, 2, 30, 30], [2, 2, 30, 30]],
 ]
 # FlexAttention has no gradient on a CPU.
-TRAINABLE = [name for name in METHODS if name != "flex"]
+TRAINABLE = [name for name in SCALE_METHODS if name != "flex"]
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 
@@ -63,7 +63,7 @@ def reference(query, key, value, windows, real) -> tuple[np.ndarray, np.ndarray]
     return output, weights
 
 
-@pytest.mark.parametrize("method", [*METHODS, None])
+@pytest.mark.parametrize("method", [*SCALE_METHODS, None])
 @pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens(left=True)], ids=["full", "right", "left"])
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
 def test_equals_the_equation(method, mask, windows, monkeypatch):
