@@ -47,6 +47,7 @@ TEXTS = {
     **dict.fromkeys(("train.jsonl", "dev.jsonl", "test.jsonl"), RANKING * 8),
     "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
     "sentences.txt": "The patient denied any headache.\nThe head does not hurt.\n",
+    "marked.txt": "<e1>Ann</e1> lives in <e2>Rome</e2>.\n",
     "queries.tsv": "q1\tstorms in spring\n",
     "collection.tsv": "d2\tA calm sea.\nd7\tIn April it stormed.\n",
     "qrels.dev.txt": "q1 0 d7 1\n",
