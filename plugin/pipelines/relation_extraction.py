@@ -141,8 +141,9 @@ class RelationExtractionPipeline(TextPipeline):
                 case.
             on_error (`str`, *optional*, defaults to `"raise"`):
                 What a bad input is: an error (`"raise"`), no relation (`"skip"`), or the result `{"error": message}`
-                (`"return"`). If the entities of a pair are too far apart for the model, or it does not know their
-                type, that concerns this pair alone, and its item of the list has `head`, `tail` and `error`.
+                (`"return"`). If an entity cannot be read, the model does not know its type, or two entities
+                are too far apart for `max_length`, that concerns these pairs alone, and their items of the list have
+                `head`, `tail` and `error`.
             max_length (`int`, *optional*):
                 Maximum number of tokens; longer texts are cut to a window around both entities. Default: the length
                 that covers 99 % of the training examples; one marked pair may take up to the limit of the model.
@@ -184,6 +185,11 @@ class RelationExtractionPipeline(TextPipeline):
             for pair in range(len(sentence.pairs))
         ]
         found: dict[tuple[int, int], Any] = {}
+        for number, pair in jobs:
+            bad = [sentences[number].bad.get(entity) for entity in sentences[number].pairs[pair]]
+            if error := bad[0] or bad[1]:
+                found[number, pair] = error
+        jobs = [job for job in jobs if job not in found]
         run = self._one_pass if self.reads_pieces else self._copies
         for results in run(sentences, jobs, batch_size, window, limit):
             found.update(results)
@@ -321,12 +327,13 @@ class RelationExtractionPipeline(TextPipeline):
     ) -> Any:
         """The relations of an input, from the outcomes of its pairs: logits or errors."""
         sentence, outcomes = model_outputs["sentence"], model_outputs["outcomes"]
-        errors = [sentence] if isinstance(sentence, UserError) else [o for o in outcomes if isinstance(o, UserError)]
+        failed = [o for o in outcomes if isinstance(o, UserError)]
+        errors = [sentence] if isinstance(sentence, UserError) else [*sentence.bad.values(), *failed]
         if errors and on_error == "raise":
             if len(outcomes) > 1:
                 raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
             raise errors[0]
-        if isinstance(sentence, UserError) or (errors and sentence.marked):
+        if isinstance(sentence, UserError) or (errors and (sentence.marked or not outcomes)):
             return [] if on_error == "skip" else {"error": str(errors[0])}
         if sentence.marked:
             return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, permutations
 from numbers import Integral
 from typing import Any
@@ -29,6 +29,7 @@ class Sentence:
             The entities as results show them: `start`, `end` (in the unit of the input), `text` and maybe `label`.
         pairs (`list[tuple[int, int]]`): Head and tail of each pair.
         marked (`bool`): Whether the input is one marked pair, whose result is no list.
+        bad (`dict[int, UserError]`): What is wrong with entities that cannot be read; their spans are the whole text.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Sentence:
     given: list[dict[str, Any]]
     pairs: list[tuple[int, int]]
     marked: bool = False
+    bad: dict[int, UserError] = field(default_factory=dict)
 
     def entities(self, head: int, tail: int) -> dict[str, dict[str, Any]]:
         """Two entities as a result shows them. They are copies, as a caller may change a result, such as its spans."""
@@ -120,19 +122,29 @@ def _several(row: Mapping, pairs: Sequence | None, both_orders: bool) -> Sentenc
     if not isinstance(entities, (list, tuple)) or not all(isinstance(entity, Mapping) for entity in entities):
         raise UserError(f'{WHERE}: the entities must be a list of {{"start", "end", "label"}}.')
     check_text(text, WHERE)
-    spans, types, given = [], [], []
+    spans, types, given, bad = [], [], [], {}
     for number, entity in enumerate(_merged(entities)):
-        span = character_span([entity.get("start"), entity.get("end")], f"entity {number}", tokens, text, WHERE)
-        if tokens is None and "score" not in entity:  # a tagger may cut words
-            _check_border(text, span, f"entity {number}")
-        if name := entity.get("text", entity.get("name")):  # the "word" of a tagger is made of its sub-words
-            bounds = [entity["start"], entity["end"]]
-            check_name(name, bounds, text if tokens is None else tokens, f"entity {number}", WHERE)
+        try:
+            span = _span(entity, f"entity {number}", tokens, text)
+        except UserError as error:
+            span, bad[number] = [0, len(text)], error
         spans.append(span)
         of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
         types.append(string_cell(of, f"label of entity {number}", WHERE))
-        given.append(_shown(text, span, tokens if tokens is not None else text, types[-1]))
-    return Sentence(text, spans, types, given, _pairs(pairs, spans, types, both_orders))
+        shown_entity = _shown(text, span, tokens if tokens is not None else text, types[-1])
+        given.append(shown_entity if number not in bad else {"start": entity.get("start"), "end": entity.get("end")})
+    return Sentence(text, spans, types, given, _pairs(pairs, spans, types, both_orders), bad=bad)
+
+
+def _span(entity: Mapping, what: str, tokens: list[str] | None, text: str) -> list[int]:
+    """The checked span of an entity, in characters."""
+    bounds = [entity.get("start"), entity.get("end")]
+    span = character_span(bounds, what, tokens, text, WHERE)
+    if tokens is None and "score" not in entity:  # a tagger may cut words
+        _check_border(text, span, what)
+    # The "word" of a tagger is made of its sub-words.
+    check_name(entity.get("text", entity.get("name")), bounds, text if tokens is None else tokens, what, WHERE)
+    return span
 
 
 def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:

@@ -297,12 +297,20 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         first, second, third, fourth, far = extractor(inputs, threshold=0, on_error="return", batch_size=batch_size)
         near(first, expected)
         near(fourth, expected)
-        assert "cuts a word" in second["error"] and "<e1> is missing" in third["error"]
+        assert ["cuts a word" in pair["error"] for pair in second] == [True] * 2 and "<e1> is missing" in third[
+            "error"
+        ]
         assert [result["error"][:23] for result in far[2:]] == ["the two entities and wh"] * 4
         assert {result["tail"]["text"] for result in far[:2]} == {"book", "house"}
         assert far[2]["head"] == {"start": 0, "end": 1, "text": "author"}
     found = list(extractor((row for row in inputs), threshold=0, on_error="skip"))
     assert found[1:3] == [[], []] and found[4] == far[:2]
+    # An entity that cannot be read costs its own pairs only.
+    (beside,) = extractor(
+        [{"text": TEXT, "entities": [bad["entities"][0], *ENTITIES[1:]]}], threshold=0, on_error="skip"
+    )
+    near(beside, [row for row in expected if AUTHOR not in (row["head"], row["tail"])])
+    assert "4 of 6 pairs were skipped; the first: the input: the entity 0 span [5, 10) cuts a word" in caplog.text
     assert "4 of 6 pairs were skipped; the first: the two entities and what lies between" in caplog.text
     with pytest.raises(UserError, match='do not fit in 64 tokens: .* on_error="skip" leaves out such pairs'):
         extractor(FAR)
