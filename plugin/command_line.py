@@ -143,7 +143,8 @@ def named(argv: Sequence[str], *names: str) -> list[str]:
 
 def set_up_logging(args: TrainingArguments) -> None:
     """
-    Sets the log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas.
+    Sets the log levels as in the scripts of Transformers: `--log_level` for the main process, quiet replicas. Without
+    a terminal, with `--disable_tqdm` or with `TQDM_DISABLE`, there are no progress bars.
 
     Args:
         args (`TrainingArguments`): With the log levels.
@@ -153,5 +154,8 @@ def set_up_logging(args: TrainingArguments) -> None:
     logging.getLogger("msattn").setLevel(level)
     for library in (datasets.utils.logging, transformers.utils.logging):
         library.set_verbosity(level)
-    if not args.should_log:
+    # In a file, bars are one line of thousands of characters; the Trainer then prints its losses as lines.
+    args.disable_tqdm = args.disable_tqdm or bool(os.environ.get("TQDM_DISABLE")) or not sys.stderr.isatty()
+    if args.disable_tqdm or not args.should_log:
         datasets.disable_progress_bars()
+        transformers.utils.logging.disable_progress_bar()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,22 @@ def load_model(
     for name in given.keys() & fields.keys():
         if json.dumps(given[name]) != json.dumps(fields[name]):
             raise UserError(f"--config_overrides {name}={given[name]}: other arguments say {name}={fields[name]!r}.")
-    model, loading = model_class.from_pretrained(
-        args.model_name_or_path,
-        attn_implementation=args.attn_implementation,
-        output_loading_info=True,
-        **hub_options(args),
-        **(given | fields),
-    )
+    with _without_load_report():
+        model, loading = model_class.from_pretrained(
+            args.model_name_or_path,
+            attn_implementation=args.attn_implementation,
+            output_loading_info=True,
+            **hub_options(args),
+            **(given | fields),
+        )
+    encoder = f"{getattr(model, '_encoder_path', model.base_model_prefix)}."
+    fresh = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
+    found = (name for name in loading["missing_keys"] if name.startswith(encoder) and not name.startswith(fresh))
+    if lost := sorted(found):
+        logger.warning(
+            f"{args.model_name_or_path}: {len(lost)} weights of the encoder are missing and start at random: "
+            f"{', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}."
+        )
     _warn_of_other_labels(load_config(args), model)
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
@@ -130,6 +140,21 @@ def load_model(
     if new_tokens > 0:
         model.resize_token_embeddings(len(tokenizer))
     return model
+
+
+@contextmanager
+def _without_load_report() -> Iterator[None]:
+    """Keeps the table of new and left-out layers off the terminal: those of a new head are what training is for."""
+    reports = logging.get_logger("transformers.modeling_utils")
+
+    def is_other(record: Any) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    reports.addFilter(is_other)
+    try:
+        yield
+    finally:
+        reports.removeFilter(is_other)
 
 
 def max_tokens(

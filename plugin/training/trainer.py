@@ -171,7 +171,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if prefix == "train" and self.args.should_save:
             # The Trainer merges into an existing file, which may hold the scores of an earlier model.
             Path(self.args.output_dir, "all_results.json").unlink(missing_ok=True)
-        self.log_metrics(prefix, metrics)
+        speed = ("total_flos", "_per_second")  # in the files only
+        self.log_metrics(prefix, {name: value for name, value in metrics.items() if not name.endswith(speed)})
         self.save_metrics(prefix, metrics)
         return metrics
 

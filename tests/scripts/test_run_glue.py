@@ -201,7 +201,10 @@ def test_own_csv(run, fails, write, tmp_path, capsys, caplog):
 
     write("test.csv", "id,first,second\n0,dog,cat\n")
     results = run("do_train", "do_eval", "do_predict", **files)
-    assert "read from first and second; the label is one of 2: 0, 1.\n" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "read from first and second; the label is one of 2: 0, 1.\n" in shown.out
+    for noise in ("total_flos", "eval_samples_per_second", "LOAD REPORT", "it/s"):
+        assert noise not in shown.out + shown.err + caplog.text
     assert "eval: 4 of the 4 examples are in the training data, too" in caplog.text
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (8, 4, 1)
     assert {"eval_accuracy", "eval_macro_f1"} <= results.keys()
