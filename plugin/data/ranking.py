@@ -81,7 +81,7 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
     A row is `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`. Instead of `"candidates"`, it may
     have `"positive"` and `"negative"`, each a string or a list of strings. Queries and candidates may have an `"id"`;
     by default, the id of a query is its number, and that of a candidate a hash of its text. Repeated candidates are
-    dropped.
+    dropped. `"anchor"` is another name of `"query"`.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -208,7 +208,7 @@ def _located_pairs(rows: Located) -> Located:
     for number, (where, row) in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
-        query = filled_text(row.get("query"), where, 'the row has no text in "query"')
+        query = filled_text(row.get("query", row.get("anchor")), where, 'the row has no text in "query"')
         query_id = _identifier(row.get("id"), where) or str(number)
         if seen.setdefault(query_id, where) != where:
             raise UserError(f"{where}: the query id {query_id!r} is also that of {seen[query_id]}.")

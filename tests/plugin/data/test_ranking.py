@@ -164,3 +164,10 @@ def test_negatives_are_drawn_with_a_seed(write):
     one, same, other = (sample_negatives(data, 5, seed) for seed in (1, 1, 2))
     assert one.pairs["label"] == [*one.pairs["label"][:6], 1, 0] and sum(one.pairs["label"][:6]) == 1
     assert rows(one) == rows(same) != rows(other)
+
+
+def test_triplets(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"anchor": "q", "positive": "a", "negative": "b"}\n')
+    pairs = read_ranking(path).pairs
+    assert (pairs["query"][:], pairs["text"][:], pairs["label"][:]) == (["q", "q"], ["a", "b"], [1, 0])
