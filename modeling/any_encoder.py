@@ -79,7 +79,9 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     _encoder_path: ClassVar[str] = "encoder"
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, key_mapping=None, **kwargs):
+    def from_pretrained(  # type: ignore[override]
+        cls, pretrained_model_name_or_path, *model_args, config=None, key_mapping=None, **kwargs
+    ):
         own = cls.config_class
         if isinstance(config, PreTrainedConfig) and config.model_type != own.model_type:
             config, kwargs = own.from_dict({"encoder": config.to_dict()}, return_unused_kwargs=True, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module, util
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -207,7 +208,7 @@ def register() -> None:
             auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
     # The adapters are models, which need `modeling_layers`; it imports `modeling_utils` before it is whole.
     _when_imported("transformers.modeling_layers", _register_attention)
-    _when_imported("transformers.modeling_utils", lambda: import_module("transformers.modeling_layers"))
+    _when_imported("transformers.modeling_utils", partial(import_module, "transformers.modeling_layers"))
     _when_imported("transformers.pipelines", _register_pipelines)
 
 
@@ -240,7 +241,7 @@ def _register_pipelines() -> None:
             del pipeline._registered_impl
 
 
-def _when_imported(name: str, action: Callable[[], None]) -> None:
+def _when_imported(name: str, action: Callable[[], Any]) -> None:
     """Calls `action` once the module is imported: now, or by the import system."""
     if name in sys.modules:
         action()
@@ -249,7 +250,7 @@ def _when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 class _AfterImport(MetaPathFinder):
-    def __init__(self, name: str, action: Callable[[], None]):
+    def __init__(self, name: str, action: Callable[[], Any]):
         self.name, self.action = name, action
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -260,8 +260,8 @@ def _texts(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
 def _trained_columns(where: str, row: dict, stored: Sequence[str]) -> list[str]:
     """The columns that the model was trained on, or else `text` and `text_pair`, as in a pipeline."""
     for names in (stored, ("text", "text_pair")[: len(stored)]):
-        own = [find_column(name, row) for name in names]
-        if None not in own:
+        own = [column for name in names if (column := find_column(name, row)) is not None]
+        if len(own) == len(names):
             return own
     raise UserError(
         f"{where}: the model was trained on {' and '.join(stored)}, and there are {', '.join(row) or 'no columns'}."

@@ -69,7 +69,7 @@ def capped(rows: Dataset, negatives: Negatives) -> Dataset:
     if negatives.count is None:
         return rows
     without: dict[str, list[int]] = defaultdict(list)
-    kept = []
+    kept: list[int] = []
     for row, (text, label) in enumerate(zip(rows["text"], rows["label"], strict=True)):
         (without[text] if label == negatives.label else kept).append(row)
     draw = random.Random(negatives.seed)

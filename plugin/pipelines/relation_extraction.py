@@ -186,9 +186,10 @@ class RelationExtractionPipeline(TextPipeline):
         ]
         found: dict[tuple[int, int], Any] = {}
         for number, pair in jobs:
-            bad = [sentences[number].bad.get(entity) for entity in sentences[number].pairs[pair]]
-            if error := bad[0] or bad[1]:
-                found[number, pair] = error
+            sentence: Any = sentences[number]
+            first, second = (sentence.bad.get(entity) for entity in sentence.pairs[pair])
+            if bad := first or second:
+                found[number, pair] = bad
         jobs = [job for job in jobs if job not in found]
         run = self._one_pass if self.reads_pieces else self._copies
         for results in run(sentences, jobs, batch_size, window, limit):

@@ -80,8 +80,10 @@ def _relations(doc: Doc) -> list[dict[str, Any]]:
     """The relations with spans of the document."""
     return [
         {
-            **{role: Span(doc, *row[role], label=row[f"{role}_type"]) for role in ("head", "tail")},
-            **{"label": row["label"], "score": row["score"]},
+            "head": Span(doc, row["head"][0], row["head"][1], label=row["head_type"]),
+            "tail": Span(doc, row["tail"][0], row["tail"][1], label=row["tail_type"]),
+            "label": row["label"],
+            "score": row["score"],
         }
         for row in doc.user_data.get(RELATIONS, [])
     ]

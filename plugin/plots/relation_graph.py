@@ -40,7 +40,7 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     # The number of the text, and the place there.
     starts: dict[str, tuple[int, int]] = {}
     scores: dict[tuple[str, str, str], float | None] = {}
-    rows = [row for row in triples if isinstance(row, list) or "error" not in row]
+    rows: list[Any] = [row for row in triples if isinstance(row, list) or "error" not in row]
     texts = rows if all(isinstance(row, list) for row in rows) else [rows]
     found = ((number, triple) for number, text in enumerate(texts) for triple in text if "error" not in triple)
     for number, triple in found:

@@ -130,7 +130,7 @@ def pairs_without_relation(
         return None
     names = [given] if given else [NO_RELATION, getattr(config, "negative_label", None)]
     label = next((name for name in names if name and (labels is None or name in labels)), None)
-    return label and Negatives(count if draws else None, label, data_args.split_seed, count or 0)
+    return None if label is None else Negatives(count if draws else None, label, data_args.split_seed, count or 0)
 
 
 def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) -> tuple[Dataset, Dataset]:
