@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from msattn.data.files.conllu import conllu_sentences
+from msattn.data.files.text_lines import text_lines
 
 Counts = Callable[[list[str], list[str]], np.ndarray]
 Score = Callable[[np.ndarray], np.ndarray]
@@ -45,7 +46,8 @@ def answers_of(folder: Path, arguments: dict[str, Any]) -> tuple[str, list[tuple
 def right_arcs(predicted: Path, gold: Path) -> list[tuple[str, str]]:
     """Words of each sentence, and how many have the right head, and head and relation."""
     found = []
-    for sentences in zip(conllu_sentences(predicted), conllu_sentences(gold), strict=False):
+    files = (conllu_sentences(text_lines(path, newline="")) for path in (predicted, gold))
+    for sentences in zip(*files, strict=False):
         trees = [[(t.cells["head"], t.cells["deprel"]) for t in one.tokens if not t.end] for one in sentences]
         if sentences[0].words != sentences[1].words:
             raise ValueError(f"{sentences[0].where}: not the sentence of {sentences[1].where}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msattn.errors import UserError
 
 # In lower case, without spaces and punctuation.
-NAMES = frozenset(
+NEGATIVE_NAMES = frozenset(
     (
         *("none", "noneoftheabove", "null", "nil"),
         *("norel", "norelation", "norelations", "norelationship", "noedge"),
@@ -34,7 +34,7 @@ def find_negative_label(labels: Iterable[str]) -> str | None:
         UserError: More than one label may have this meaning, or only a bare `NA` may.
     """
     found = {label: re.sub(r"[\W_]", "", label.lower()) for label in labels}
-    candidates = [label for label, name in found.items() if name in NAMES or name == UNCLEAR]
+    candidates = [label for label, name in found.items() if name in NEGATIVE_NAMES or name == UNCLEAR]
     if not candidates or (len(candidates) == 1 and found[candidates[0]] != UNCLEAR):
         return candidates[0] if candidates else None
     doubt = (

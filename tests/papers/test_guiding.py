@@ -157,7 +157,8 @@ def test_doses_are_drawn_beside_the_cosine(tmp_path, monkeypatch, capsys):
             model = encoder(seed=10 * int(dose) + seed)
             model.save_pretrained(folder)
             tiny_tokenizer().save_pretrained(folder)
-            (folder / "run.json").write_text(json.dumps({"results": {"eval_accuracy": score + seed / 100}}))
+            content = {"arguments": {}, "results": {"eval_accuracy": score + seed / 100}}
+            (folder / "run.json").write_text(json.dumps(content))
             cosines.append(diversity(model, tiny_tokenizer(), [("the dog",), ("a house",)])[0, 0].item())
     doses.main(["doses.yaml", "--file", "texts.txt", "--output", "doses.svg"])
     row = capsys.readouterr().out.splitlines()[3]

@@ -100,7 +100,7 @@ def test_pairs(run, fails, write, tmp_path, overrides, pairs):
     if pairs:
         one = write("one.tsv", "sentence1\nA dog.\n")
         error = fails("do_predict", model_name_or_path=tmp_path / "out", test_file=one)
-        assert "the model compares pairs, and there is one column of text: sentence1." in error
+        assert "one.tsv:2: there is no column 'premise' of text; there are sentence1." in error
 
 
 def test_a_domain_of_reviews(run, write, caplog):

@@ -16,7 +16,7 @@ SEMEVAL = (
 )
 OPENNRE = {
     "token": ["\u00a0", "B", "\n ", "in", "new", "york"],
-    "h": {"name": "york", "pos": [4, 6]},
+    "h": {"name": "new york", "pos": [4, 6]},
     "t": {"name": "b", "pos": [1, 2]},
     "relation": "place of birth",
 }

@@ -653,7 +653,7 @@ def test_frames_of_speech(tmp_path):
 
 def test_models_whose_attention_is_not_that_of_tokens(tmp_path):
     sizes = {"image_size": 8, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 2}
-    with pytest.raises(UserError, match=r"SwinFor.* has other heads in each stage \(num_attention_heads=\[1, 2\]\)"):
+    with pytest.raises(UserError, match=r"swin has other heads in each stage \(num_attention_heads=\[1, 2\]\)"):
         trainer_of(SwinForImageClassification(SwinConfig(**sizes)), tmp_path)
 
 
