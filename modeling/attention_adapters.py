@@ -39,6 +39,12 @@ def adapt_layers(part: nn.Module, config: PreTrainedConfig) -> None:
         layer.config, layer.layer_idx = config, number
 
 
+def inner_models(model: nn.Module) -> list[PreTrainedModel]:
+    """The models of Transformers in a module, itself included, that have no further ones inside."""
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    return [one for one in models if sum(isinstance(part, PreTrainedModel) for part in one.modules()) == 1]
+
+
 def is_attention_layer(module: nn.Module) -> bool:
     """True for a layer that leaves its softmax to the attention interface."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
@@ -224,4 +230,4 @@ ADAPTED: dict[type, type] = {
     deberta_v2.DisentangledSelfAttention: DisentangledSelfAttention,
 }
 
-__all__ = ["ADAPTED", "OnTheInterface", "adapt", "adapt_layers", "is_attention_layer", "is_outside"]
+__all__ = ["ADAPTED", "OnTheInterface", "adapt", "adapt_layers", "inner_models", "is_attention_layer", "is_outside"]

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
-from .attention_adapters import adapt, is_attention_layer, is_outside
+from .attention_adapters import adapt, inner_models, is_attention_layer, is_outside
 from .attention_statistics import STATISTICS, attention_statistics, statistics_of_maps
 from .received_attention import READERS, AttentionRefused
 
@@ -227,7 +227,7 @@ def read_passes(
     reader = Reader(layers, needs_sums, measure, of_maps, left_out, checkpointed)
     previous = use_received(model)
     hooks = []
-    for one in _inner_models(model):
+    for one in inner_models(model):
         if one.config._attn_implementation not in READABLE:
             hooks += _ask_for_maps(one, reader)  # before those that end the pass
         if special_ids:
@@ -273,7 +273,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     if any(isinstance(module, nn.DataParallel) and len(module.device_ids) > 1 for module in model.modules()):
         raise AttentionRefused(f"{name} runs in threads: its attention cannot be read; use DistributedDataParallel.")
     adapt(model)
-    for one in _inner_models(model):
+    for one in inner_models(model):
         if is_outside(type(one)):
             returns_maps = "output_attentions" in inspect.signature(one.forward).parameters
             if not returns_maps or one.config.is_encoder_decoder:
@@ -299,15 +299,6 @@ def restore(previous: Sequence[tuple[PreTrainedConfig, str | None]]) -> None:
     """Gives models the attention implementations back that [`use_received`] found."""
     for config, implementation in previous:
         config._attn_implementation_internal = implementation
-
-
-def _inner_models(model: nn.Module) -> list[PreTrainedModel]:
-    """The models of Transformers in a module that have no further ones inside."""
-    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
-    around = {
-        one for one in models if any(isinstance(part, PreTrainedModel) and part is not one for part in one.modules())
-    }
-    return [one for one in models if one not in around]
 
 
 def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:

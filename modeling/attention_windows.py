@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from .attention_adapters import adapt, adapt_layers, is_attention_layer, is_outside
+from .attention_adapters import adapt, adapt_layers, inner_models, is_attention_layer, is_outside
 from .head_gates import _heads
 from .mask_bands import Band, visible_keys
 from .received_attention import OWN_MASKS, AttentionRefused, is_cross_attention
@@ -293,7 +293,7 @@ def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
         raise AttentionRefused(
             f"{name} is, or is a part of, an encoder and a decoder that share a configuration: no windows for it."
         )
-    if len(inner := [m for m in models if not _inner_models(m)]) > 1:
+    if len(inner := inner_models(model)) > 1:
         raise AttentionRefused(f"{name} has several models inside: give one of them windows.")
     if not inner:
         raise AttentionRefused(f"{name} has no model of Transformers inside: there are no windows for it.")
@@ -306,10 +306,6 @@ def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
     if any(getattr(one, "config", None) is not owner.config for one in layers):
         raise AttentionRefused(f"{name} has layers with other configurations: there are no windows for it.")
     return owner, {layer: _heads(layer) for layer in layers}
-
-
-def _inner_models(model: nn.Module) -> list[PreTrainedModel]:
-    return [one for one in model.modules() if isinstance(one, PreTrainedModel) and one is not model]
 
 
 def _outside(model: nn.Module) -> str:

@@ -170,8 +170,8 @@ def scored_pairs(prefix: str, rows: Dataset, negative: str | None) -> str:
         )
     none = sum(label == negative for label in rows["label"])
     return (
-        f"{prefix}: scored on all {len(pairs)} ordered pairs of the entities of {texts} texts, as the pipeline scores "
-        f"them; {none} have no relation."
+        f"{prefix}: scored on all {len(pairs)} ordered pairs of the entities of {texts} texts; {none} have no "
+        "relation."
     )
 
 

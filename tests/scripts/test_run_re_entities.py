@@ -64,7 +64,7 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     assert f"Micro-F1 without no_relation, the label of no relation: {metrics['test_f1'] / 100:.4f}" in report
     table = [line.split("\t") for line in (out / "test_confusion.tsv").read_text().splitlines()]
     assert sum(int(count) for row in table[1:] for count in row[1:]) == 72
-    assert report.startswith("test: scored on all 72 ordered pairs of the entities of 1 texts, as the pipeline scores")
+    assert report.startswith("test: scored on all 72 ordered pairs of the entities of 1 texts; ")
     card = ModelCard.load(out / "README.md")
     assert "Micro-F1 without no_relation" in {result.metric_name for result in card.data.eval_results}
     assert "- negative_label: no_relation" in card.text

@@ -80,8 +80,7 @@ def test_held_out_texts_keep_all_their_pairs():
 def test_a_report_says_which_pairs_it_scores():
     rows = all_pairs()
     assert scored_pairs("test", rows, "none") == (
-        "test: scored on all 60 ordered pairs of the entities of 10 texts, as the pipeline scores them; 50 have no "
-        "relation."
+        "test: scored on all 60 ordered pairs of the entities of 10 texts; 50 have no relation."
     )
     marked = scored_pairs("test", rows.filter(lambda row: row["label"] == "x"), "none")
     assert marked.startswith(
