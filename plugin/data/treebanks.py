@@ -158,7 +158,11 @@ def _heads(words: Sequence[ConlluToken]) -> list[int]:
                 f"or _ if it is unknown, not {shown(head)}."
             )
         if head == "0" and 0 in heads:
-            raise UserError(f"{where}: word {number} is a second root, after word {heads.index(0) + 1}.")
+            first = heads.index(0) + 1
+            raise UserError(
+                f"{where}: word {number} is a second root, after word {first}; a tree has one: attach word {number} "
+                f"to word {first}, such as by parataxis, or give it the head _, which is unknown."
+            )
         heads.append(int(head))
     _refuse_cycle(words, heads)
     return heads

@@ -45,7 +45,8 @@ def arc_diagram(sentences: Sequence, path: str | os.PathLike | None = None) -> s
     Draws dependency trees as SVG, one below the other.
 
     Arrows point from heads to dependents; the arc of the root comes from above. A sentence in a script that is written
-    from right to left is drawn so. Characters that XML cannot hold are shown as �.
+    from right to left is drawn so. Characters that XML cannot hold are shown as �. Librsvg makes a PDF or PNG of it:
+    `rsvg-convert -f pdf -o tree.pdf tree.svg`.
 
     Args:
         sentences (`Sequence`):

@@ -104,7 +104,7 @@ RANGE = "\ta" + 8 * "\t_" + "\n"
         (row(1, "0") + row(2, "3"), ":2: the head of word 2 has to be 0 or the number of another of the 2 words"),
         (row(1, "0") + row(2, "2"), ":2: the head of word 2 has to be 0 or the number of another"),
         (row(1, "0") + row(2, "__"), ":2: the head of word 2 has to be .* or _ if it is unknown, not '__'"),
-        (row(1, "0") + row(2, "_") + row(3, "0"), ":3: word 3 is a second root, after word 1"),
+        (row(1, "0") + row(2, "_") + row(3, "0"), ":3: word 3 is a second root, after word 1; a tree has one:"),
         (row(1, "_") + row(2, "3") + row(3, "2"), ":2: word 2 is its own head, by way of 3"),
         (row(1, "2") + row(2, "3") + row(3, "1"), ":1: word 1 is its own head, by way of 2, 3; a tree has no cycle"),
         ("1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ":1: the sentence has a multi-word token, and no word"),
