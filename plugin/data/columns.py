@@ -12,6 +12,7 @@ from msattn.errors import UserError
 PAIRS = (
     *(("sentence1", "sentence2"), ("question1", "question2"), ("question", "sentence"), ("premise", "hypothesis")),
     *(("text", "text_pair"), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"), ("text", "hypothesis")),
+    ("#1 string", "#2 string"),  # MRPC
     *(("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"), ("question", "answer"), ("query", "passage")),
 )
 # A column with one of these names is the text, the first of them that there is.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
@@ -56,14 +57,15 @@ def read_sentences(
             than numbers, ids such as `pair_ID`, and those with "label" or "gold" in their names.
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
         phrases (`bool`, *optional*, defaults to `False`): Whether to read all phrases of SST-5 trees.
-        labelled (`bool`, *optional*, defaults to `False`): Whether to refuse a table without labels.
+        labelled (`bool`, *optional*, defaults to `False`):
+            Whether to refuse a table without labels. Rows whose text is empty are then left out, with a warning.
 
     Returns:
         `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
 
     Raises:
-        UserError: The file is malformed or has no text column, a text is missing, only some rows have a label, or
-            `phrases` is set for a file other than SST-5 trees. With `labelled`, a table has no label column.
+        UserError: The file is malformed or has no text column, only some rows have a label, or `phrases` is set for a
+            file other than SST-5 trees. With `labelled`, a table has no label column; without it, a text is empty.
     """
     name = os.fspath(path)
     corpus = _corpus(path)
@@ -71,7 +73,7 @@ def read_sentences(
         raise UserError(f"{name}: only the trees of SST-5 have phrases.")
     if corpus is not None:
         rows = sentiment_tree_rows(path, phrases=True) if phrases else corpus(path)
-        return _renamed(_by_rows(rows, name, None, "label"), columns, name)
+        return _renamed(_by_rows(rows, name, None, "label", published=True), columns, name)
     file_format = guess_format(path)
     if file_format == "parquet":
         return to_sentences(parquet_dataset(path), name, columns, label_column, labelled)
@@ -96,14 +98,14 @@ def to_sentences(
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         columns (`Sequence[str]`, *optional*): The one or two text columns; see [`read_sentences`].
         label_column (`str`, *optional*, defaults to `"label"`): The label column.
-        labelled (`bool`, *optional*, defaults to `False`): Whether to refuse rows without labels.
+        labelled (`bool`, *optional*, defaults to `False`): See [`read_sentences`].
 
     Returns:
         `datasets.Dataset`: The text columns, and `label` (str) if the rows are labelled.
 
     Raises:
-        UserError: The dataset is empty or has no text column, a text is missing, or only some rows have a label. With
-            `labelled`, there is no label column.
+        UserError: The dataset is empty or has no text column, or only some rows have a label. With `labelled`, there
+            is no label column; without it, a text is empty.
     """
     found = _by_columns(dataset, source, columns, label_column) if isinstance(dataset, Dataset) else None
     if found is not None and ("label" in found.column_names or not labelled):
@@ -112,7 +114,12 @@ def to_sentences(
 
 
 def _by_rows(
-    rows: Located, source: str, columns: Sequence[str] | None, label_column: str, labelled: bool = False
+    rows: Located,
+    source: str,
+    columns: Sequence[str] | None,
+    label_column: str,
+    labelled: bool = False,
+    published: bool = False,
 ) -> Dataset:
     rows = iter(rows)
     first = list(islice(rows, LOOKED_AT))
@@ -130,7 +137,10 @@ def _by_rows(
             f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} "
             "(--label_column_name)."
         )
-    examples = _examples(chain(first, rows), dict(zip(columns, own, strict=True)), label or label_column)
+    rows = chain(first, rows)
+    # A published corpus stays as it is: MTL-16 has empty reviews.
+    rows = rows if published else _with_text(rows, source, own, left_out=labelled)
+    examples = _examples(rows, dict(zip(columns, own, strict=True)), label or label_column)
     return without_empty(rows_to_dataset(examples, features, source, "label"), "label")
 
 
@@ -152,6 +162,21 @@ def _columns(source: str, where: str, rows: list, columns: Sequence[str] | None,
     return [name for name in own if name is not None]
 
 
+def _with_text(rows: Located, source: str, columns: Sequence[str], left_out: bool) -> Located:
+    """The rows with a text in each of the columns; a warning counts the others, or the first of them is an error."""
+    empty = []
+    for where, row in rows:
+        missing = [name for name in columns if isinstance(row, dict) and not str(row.get(name) or "").strip()]
+        if missing and not left_out:
+            raise UserError(f"{where}: the row has no text in {missing[0]!r}.")
+        if missing:
+            empty.append(where)
+        else:
+            yield where, row
+    if empty:
+        logger.warning(f"{source}: {len(empty)} rows have no text and are left out, the first of them {empty[0]}.")
+
+
 def _examples(rows: Located, columns: Mapping[str, str], label_column: str) -> Located:
     for where, row in rows:
         texts = {name: row.get(own) if isinstance(row, dict) else None for name, own in columns.items()}
@@ -169,7 +194,7 @@ def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, la
     own = _columns(source, f"{source}, row 1", first, columns, label_column)
     columns = columns or own
     table = named_table(dataset)
-    if not all(is_text(table[name]) for name in own):
+    if not all(is_text(table[name]) and _filled(table[name]) for name in own):
         return None
     found = {name: table[there].cast(pa.string()) for name, there in zip(columns, own, strict=True)}
     label = find_column(label_column, table.column_names)
@@ -184,6 +209,11 @@ def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, la
         return None
     dataset = Dataset(pa.table(found))
     return without_empty(dataset, "label") if "label" in found else dataset
+
+
+def _filled(column: pa.ChunkedArray) -> bool:
+    """Whether every text has more than white space."""
+    return not pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py()
 
 
 def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:

@@ -72,12 +72,9 @@ def read_tagged_words(
         return _dataset(tag_table(csv_rows(path), word_column, tag_column), name)
     if suffix == ".parquet":
         return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
-    where, line = first_line(path)
-    if suffix in (".json", ".jsonl") or RECORD.match(line):
+    if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
         rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
         return _dataset(_hub_rows(rows, "words", "tags"), name)
-    if line.lstrip().startswith(("<?xml", "<!DOCTYPE", "<html")):
-        raise UserError(f"{where}: the file is XML or HTML; give CoNLL columns, CoNLL-U, JSON lines or CSV.")
     return _dataset(_column_rows(path, word_column, tag_column), name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -23,6 +24,8 @@ from msattn.training.splits import load_hub_dataset, read_splits
 
 logger = logging.get_logger(__name__)
 
+# Tags of entities in any writing, such as `b-per` and `B_PER`.
+LIKE_ENTITIES = re.compile("o|[bieslu][-_].+", re.IGNORECASE)
 METRIC_NAMES = {"f1": "Entity F1", "precision": "Entity precision", "recall": "Entity recall", "accuracy": "Accuracy"}
 
 
@@ -83,12 +86,22 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[s
         for prefix, others in found.items():
             if strange := sorted(others - set(tags)):
                 raise UserError(f"{prefix} data: the tag {strange[0]!r} is not one of the model's: {', '.join(tags)}.")
+    _warn_of_odd_tags(tags)
+    return tags
+
+
+def _warn_of_odd_tags(tags: Sequence[str]) -> None:
+    """Warns of tags of entities that are not written as `O` and `B-person`, which are scored as any others."""
     odd = [tag for tag in tags if not ENTITY_TAG.fullmatch(tag)]
-    if odd and ("O" in tags or all(map(str.isdecimal, tags))):
+    if all(map(str.isdecimal, tags)):
+        logger.warning(
+            "The tags are numbers: words are scored one by one, and the model will answer numbers; names such as "
+            "B-person in the data would score entities."
+        )
+    elif odd and any(map(LIKE_ENTITIES.fullmatch, tags)):
         logger.warning(
             f"The tags are scored word by word, not as entities: {odd[0]!r} is neither O nor like B-person."
         )
-    return tags
 
 
 def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str, float]:

@@ -7,12 +7,12 @@ import json
 import datasets
 import pytest
 from huggingface_hub import ModelCard
-from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedConfig, pipeline
 
 import run_tagging
 from msattn.data.tagged_words import read_tagged_words
 from msattn.predict import main as predict
-from msattn.training import splits
+from msattn.training import splits, tagging
 
 SCRIPT = run_tagging
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "wrote": "VERB", "in": "ADP", ".": "PUNCT"}
@@ -157,6 +157,21 @@ def test_warnings(run, write, caplog):
     run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
     assert "scored word by word, not as entities: 'M-animal' is neither O nor like B-person" in caplog.text
     assert "--validation_file and --test_file are the same file" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        (["b-per", "o"], "'b-per' is neither O nor like B-person"),
+        (["B_PER", "O"], "'B_PER' is neither O nor like B-person"),
+        (["0", "1"], "The tags are numbers: words are scored one by one"),
+        (["NOUN", "VERB"], ""),
+        (["B-PER", "O"], ""),
+    ],
+)
+def test_tags_of_entities_in_another_writing(tags, message, caplog):
+    tagging.find_tags({"train": datasets.Dataset.from_dict({"tags": [tags]})}, PreTrainedConfig())
+    assert message in caplog.text if message else not caplog.text
 
 
 def test_a_data_set_of_the_hub(run, fails, monkeypatch):

@@ -10,6 +10,15 @@ from pathlib import Path
 
 from msattn.errors import UserError
 
+# How files begin that hold no lines of data, whatever they are called.
+FOREIGN = {
+    **dict.fromkeys(("PK\x03\x04", "\udcd0\udccf\x11\u0871"), "an Excel workbook or a ZIP archive; export it as CSV"),
+    "\x1f\udc8b": "gzipped; let its name end in .gz",
+    "PAR1": "Parquet; let its name end in .parquet",
+    "%PDF-": "a PDF; give text, CSV, JSON or CoNLL",
+    **dict.fromkeys(("<?xml", "<!doctype", "<html"), "XML or HTML; give text, CSV, JSON or CoNLL"),
+}
+
 
 def text_lines(
     path: str | os.PathLike, newline: str | None = None, fallback: str | None = None
@@ -29,7 +38,8 @@ def text_lines(
         `tuple[str, str]`: `"path:line"`, for error messages, and the line with its line end.
 
     Raises:
-        UserError: The file cannot be read, or a line is neither UTF-8 nor in the `fallback` encoding or holds a NUL.
+        UserError: The file cannot be read or is of a kind that has no lines of text, or a line is neither UTF-8 nor in
+            the `fallback` encoding or holds a NUL.
     """
     # Imported late, as `datasets` is slow to import.
     from datasets.utils import tqdm
@@ -42,6 +52,8 @@ def text_lines(
             lines = tqdm(file, desc=f"Reading {Path(path).name}", unit=" lines", delay=2, leave=False)
             for number, line in enumerate(lines, start=1):
                 where = f"{name}:{number}"
+                if number == 1:
+                    _refuse_foreign(line, where)
                 try:
                     line.encode()
                 except UnicodeEncodeError:
@@ -57,6 +69,12 @@ def first_line(path: str | os.PathLike, fallback: str | None = None) -> tuple[st
     """Location and text of the first line that is not blank, without its line end; the path and `""` if all are."""
     lines = ((where, line.rstrip("\r\n")) for where, line in text_lines(path, fallback=fallback) if line.strip())
     return next(lines, (os.fspath(path), ""))
+
+
+def _refuse_foreign(line: str, where: str) -> None:
+    for beginning, kind in FOREIGN.items():
+        if line.lower().startswith(beginning.lower()):
+            raise UserError(f"{where}: the file is {kind}.")
 
 
 def _decoded(data: bytes, fallback: str | None, where: str) -> str:

@@ -169,6 +169,18 @@ def test_what_is_wrong_with_a_table(write, content, message):
         read_sentences(write(content, "a.csv"), ["text"])
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_rows_without_a_text(tmp_path, name, caplog):
+    """They are left out for training; for prediction, which numbers the rows, they are an error."""
+    path, rows = tmp_path / name, Dataset.from_dict({"text": [" ", "A cat.", ""], "label": ["x", "y", "x"]})
+    {"csv": rows.to_csv, "jsonl": rows.to_json, "parquet": rows.to_parquet}[name[2:]](path)
+    first = {"a.csv": ":2", "a.jsonl": ":1", "a.parquet": ", row 1"}[name]
+    assert read_sentences(path, labelled=True).to_list() == [{"text": "A cat.", "label": "y"}]
+    assert f"{path}: 2 rows have no text and are left out, the first of them {path}{first}." in caplog.text
+    with pytest.raises(UserError, match=f"{first}: the row has no text in 'text'"):
+        read_sentences(path)
+
+
 def test_labels_are_stripped_and_whole_numbers_have_one_form(write):
     labels = [" good", "good ", "1.0", "+1", "1", "-1.00", "01", "1.5"]
     path = write("\n".join(["text,label", *(f"dog,{label}" for label in labels)]) + "\n", "rows.csv")

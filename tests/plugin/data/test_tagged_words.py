@@ -122,7 +122,6 @@ def test_records(write, name, content):
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, 2, "A"], [2, 5, "B"]]}', ":1: .* shares a word with another"),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, "PER"]]}', r":1: a span is \[start, end, label\]"),
         ("a.csv", "word,tag\nSarah,B-PER\n", ":2: there is no column sentence # or .*; there are word, tag"),
-        ("a.xml", "<?xml version='1.0'?>\n<a/>", ":1: the file is XML or HTML"),
     ],
 )
 def test_broken_records(write, name, content, message):

@@ -81,6 +81,27 @@ def test_utf_16(encoding, reader, tmp_path):
         reader(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"<?xml version='1.0'?>\n<a/>\n", "XML or HTML; give text, CSV"),
+        (b"<!DOCTYPE html>\n", "XML or HTML; give text, CSV"),
+        (b"PK\x03\x04\x14\x00", "an Excel workbook or a ZIP archive; export it as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "an Excel workbook or a ZIP archive; export it as CSV"),
+        (gzip.compress(b"text,label"), "gzipped; let its name end in .gz"),
+        (b"PAR1\x15", "Parquet; let its name end in .parquet"),
+        (b"%PDF-1.7\n", "a PDF"),
+    ],
+)
+@pytest.mark.parametrize("reader", [read_ranking, read_relations, read_sentences, read_tagged_words, read_treebank])
+@pytest.mark.parametrize("suffix", ["csv", "txt"])
+def test_what_holds_no_lines_is_named(content, kind, reader, suffix, tmp_path):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"a\.{suffix}:1: the file is {kind}"):
+        reader(path)
+
+
 def test_text_lines(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress("\ufeffone\r\ntwo\x85\u2028\rthree".encode()))
