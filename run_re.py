@@ -74,6 +74,14 @@ class RelationDataArguments(HubDataArguments):
         default="auto",
         metadata={"help": "Format of the data files: auto, semeval, opennre, jsonl, json, csv, tsv or parquet."},
     )
+    span_ends: str | None = field(
+        default=None,
+        metadata={
+            "help": "Whether the end of a span is the last character or token of the entity (inclusive), or the first "
+            "one behind it (exclusive). Default: exclusive, but for TACRED.",
+            "choices": ["inclusive", "exclusive"],
+        },
+    )
     label_file: str | None = field(
         default=None,
         metadata={"help": "JSON list of labels, or object from label to id. Default: those of the training data."},

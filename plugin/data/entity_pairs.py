@@ -48,7 +48,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         UserError: A field is missing or has another form, or a relation names an entity that is not there.
     """
     draw = random.Random(negatives.seed if negatives else 0)
-    further = same = 0
+    same = 0
     for where, row in rows:
         if not has_entities(row):
             yield where, row
@@ -57,7 +57,6 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         entities, relations = _entities_and_relations(row, where)
         pairs = list(permutations(range(len(entities)), 2))
         related = [(pair, None) for pair in pairs] if relations is None else relations
-        further += len(related) - len({pair for pair, _ in related})
         if negatives:
             rest = sorted(set(pairs) - {pair for pair, _ in related})
             chosen = rest if negatives.count is None else draw.sample(rest, min(negatives.count, len(rest)))
@@ -82,8 +81,6 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
                     "label": label,
                 },
             )
-    if further:
-        logger.warning(f"{further} relations are further ones of their pair; each is an example of its own.")
     if same:
         logger.warning(f"{same} relations were skipped: both entities have the same span.")
 

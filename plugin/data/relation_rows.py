@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msattn.data.files.checked_text import check_cell, check_text
+from msattn.data.spans import character_span, check_name, whole
 from msattn.errors import UserError, shown
 
 TAG = re.compile(r"(</?e[12]>)")
@@ -17,7 +18,7 @@ NAMES = ("name", "text", "word")
 TACRED_ROLES = {"head": "subj", "tail": "obj"}
 
 
-def relation_row(row: Any, where: str) -> dict[str, Any]:
+def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str, Any]:
     """
     Normalizes an example.
 
@@ -29,15 +30,18 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
       the Hub) or `[name, id, [[...], ...]]` (FewRel). Of several mentions, the first one is used;
     - `head_start`, `head_end`, `tail_start` and `tail_end`;
     - `subj_start`, `subj_end`, `obj_start` and `obj_end` (TACRED), where `end` is the last token of the entity;
-    - the tags `<e1>...</e1>` and `<e2>...</e2>` inside the text.
+    - the tags `<e1>...</e1>` and `<e2>...</e2>` inside the text; spaces inside of them belong to no entity.
 
-    Bounds may be whole numbers, floats without a fraction, or strings of either. The type of an entity is `head_type`
-    or `tail_type`, `subj_type` or `obj_type`, or the `type` or `label` of its object. The label is `relation` or
-    `label`. An empty or missing type or label becomes `None`.
+    Case and spaces around names of fields do not count. Bounds may be whole numbers, floats without a fraction, or
+    strings of either. The type of an entity is `head_type` or `tail_type`, `subj_type` or `obj_type`, or the `type` or
+    `label` of its object. The label is `relation` or `label`. An empty or missing type or label becomes `None`.
 
     Args:
         row (`Mapping`): The example.
         where (`str`): Its location, which starts the error messages.
+        span_ends (`str`, *optional*):
+            Whether the end of a span is `"inclusive"`, the last character or token of the entity, or `"exclusive"`,
+            the first one behind it. Default: exclusive, but for TACRED.
 
     Returns:
         `dict[str, Any]`: `id` (str or None), `text` (str), `head` and `tail` (`[start, end)` in characters),
@@ -49,6 +53,7 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
+    row = {str(name).strip().casefold(): value for name, value in row.items()} | dict(row)
     tokens, text = _first(row, "token", "tokens"), _first(row, "text", "sentence")
     if tokens is not None:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
@@ -59,7 +64,7 @@ def relation_row(row: Any, where: str) -> dict[str, Any]:
             f'{where}: an example needs "text" or "sentence" (a string), or "token" (a list of strings); {_seen(row)}.'
         )
 
-    (head, head_type), (tail, tail_type) = _entity(row, "head"), _entity(row, "tail")
+    (head, head_type), (tail, tail_type) = (_entity(row, role, span_ends) for role in ("head", "tail"))
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
     bounds = {"head": head, "tail": tail}
@@ -102,12 +107,13 @@ def string_cell(value: Any, name: str, where: str) -> str | None:
     return check_cell(value, name, where) or None
 
 
-def _entity(row: Mapping, role: str) -> tuple[Any, Any]:
-    """The span of `"head"` or `"tail"`, unwrapped but not validated, and the type."""
+def _entity(row: Mapping, role: str, span_ends: str | None) -> tuple[Any, Any]:
+    """The span of `"head"` or `"tail"`, unwrapped and with an exclusive end, but not validated, and the type."""
     value, tacred = _first(row, role[0], role), TACRED_ROLES[role]
     kind = _first(row, f"{role}_type", f"{tacred}_type")
+    inclusive = span_ends == "inclusive"
     if value is None and f"{tacred}_start" in row:
-        value = _through(row[f"{tacred}_start"], row.get(f"{tacred}_end"))
+        value, inclusive = [row[f"{tacred}_start"], row.get(f"{tacred}_end")], span_ends != "exclusive"
     elif value is None and (f"{role}_start" in row or f"{role}_end" in row):
         value = [row.get(f"{role}_start"), row.get(f"{role}_end")]
     elif isinstance(value, Mapping):
@@ -119,102 +125,22 @@ def _entity(row: Mapping, role: str) -> tuple[Any, Any]:
     elif isinstance(value, list) and len(value) == 3:
         value, kind = (value[:2], value[2]) if isinstance(value[2], str) else (value[2], kind)
     if isinstance(value, list) and value and isinstance(value[0], list) and value[0]:
-        value = _through(value[0][0], value[0][-1])
-    return value, kind
+        value, inclusive = [value[0][0], value[0][-1]], True  # the numbers of all tokens
+    return _through(*value) if inclusive and isinstance(value, list) and len(value) == 2 else value, kind
 
 
 def _through(first: Any, last: Any) -> list:
     """`[start, end)` from the first and the last token."""
     try:
-        return [first, _whole(last) + 1]
+        return [first, whole(last) + 1]
     except (TypeError, ValueError, OverflowError):
         return [first, last]
-
-
-def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
-    """
-    Validates a span and converts it to characters.
-
-    Args:
-        value (`Any`): Two bounds, `[start, end)`, whole numbers in any type.
-        role (`str`): What the span is of, for error messages.
-        tokens (`list[str]` or `None`): The tokens that the span counts; `None` if it counts characters.
-        text (`str`): The text: the tokens, joined by spaces.
-        where (`str`): The location, which starts the error messages.
-
-    Raises:
-        UserError: The span is not two whole numbers, is empty or out of range.
-    """
-    size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
-    try:
-        if isinstance(value, (str, Mapping)):
-            raise TypeError
-        start, end = map(_whole, value)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(
-            f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
-        ) from None
-    if not 0 <= start < end <= size:
-        raise UserError(
-            f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "
-            f"the number of {unit}."
-        )
-    if tokens is not None:
-        start, end = sum(map(len, tokens[:start])) + start, sum(map(len, tokens[:end])) + end - 1
-    if not text[start:end].strip():
-        raise UserError(f"{where}: the {role} is empty.")
-    return [start, end]
 
 
 def _name(row: Mapping, role: str) -> Any:
     """The name in the object of an entity, if there is one."""
     value = _first(row, role[0], role)
     return _first(value, *NAMES) if isinstance(value, Mapping) else None
-
-
-def check_name(name: Any, span: Any, units: str | list[str], what: str, where: str) -> None:
-    """
-    Compares the given name of an entity with its span, without regard to case, spaces and punctuation.
-
-    Args:
-        name (`Any`): The name; anything but a string is none.
-        span (`Any`): Two bounds, `[start, end)`, in units, which [`character_span`] has checked.
-        units (`str` or `list[str]`): The text, or the tokens.
-        what (`str`): What the span is of, for the error message.
-        where (`str`): The location, which starts the message.
-
-    Raises:
-        UserError: They differ. The message says whether the end is inclusive, or the offsets are of UTF-16.
-    """
-    if not isinstance(name, str):
-        return
-    start, end = map(_whole, span)
-
-    def is_name(units: str | list[str]) -> bool:
-        return _letters("".join(units)) == _letters(name)
-
-    if is_name(units[start:end]):
-        return
-    cause = "count again"
-    if is_name(units[start : end + 1]) and units[start].strip():
-        cause = f"its end is the last one inside, and should be the first one behind, {end + 1}"
-    elif isinstance(units, str):
-        pairs = units.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le", errors="ignore")
-        cause = "its offsets count units of UTF-16, and should count characters" if is_name(pairs) else cause
-    found = units[start:end] if isinstance(units, str) else " ".join(units[start:end])
-    raise UserError(f"{where}: the {what} span [{start}, {end}) is {found!r}, but its name is {shown(name)}; {cause}.")
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
-
-
-def _whole(bound: Any) -> int:
-    """A bound as a whole number: 4, 4.0, "4" or "4.0"."""
-    number = float(bound)
-    if isinstance(bound, bool) or number != int(number):
-        raise ValueError
-    return int(number)
 
 
 def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[int]]:
@@ -235,4 +161,14 @@ def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[
     for name in ("e1", "e2"):
         if bounds[f"<{name}>"] >= bounds[f"</{name}>"]:
             raise UserError(f"{where}: the entity {name} is empty or its tags are reversed.")
-    return "".join(pieces[::2]), [bounds["<e1>"], bounds["</e1>"]], [bounds["<e2>"], bounds["</e2>"]]
+    text = "".join(pieces[::2])
+    head, tail = (_stripped(text, bounds[f"<{name}>"], bounds[f"</{name}>"]) for name in ("e1", "e2"))
+    return text, head, tail
+
+
+def _stripped(text: str, start: int, end: int) -> list[int]:
+    """A span without the white space at its ends, unless there is nothing else."""
+    entity = text[start:end]
+    if not entity.strip():
+        return [start, end]
+    return [start + len(entity) - len(entity.lstrip()), end - len(entity) + len(entity.rstrip())]

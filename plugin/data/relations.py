@@ -30,7 +30,7 @@ from msattn.data.files.text_lines import first_line
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.negatives import Negatives, entities_of, random_pair, with_word_pairs
-from msattn.data.relation_rows import relation_row
+from msattn.data.row_checks import RowChecks, checked_rows
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -54,6 +54,7 @@ def read_relations(
     labels: Sequence[str] | None = None,
     label_names: Mapping[str, str] | None = None,
     negatives: Negatives | None = None,
+    span_ends: str | None = None,
 ) -> Dataset:
     """
     Reads relation extraction examples from a file.
@@ -77,6 +78,7 @@ def read_relations(
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
         negatives (`Negatives`, *optional*): Also yield pairs without a relation.
+        span_ends (`str`, *optional*): `"inclusive"` or `"exclusive"`. Default: exclusive, but for TACRED.
 
     Returns:
         `datasets.Dataset`: `id` (str; by default the number of the row), `text` (str), `head` and `tail` (the spans
@@ -99,10 +101,10 @@ def read_relations(
     if file_format == "auto":
         file_format = _guess_format(path)
     if file_format == "parquet":
-        return to_relations(parquet_dataset(path), os.fspath(path), labels, label_names, negatives)
+        return to_relations(parquet_dataset(path), os.fspath(path), labels, label_names, negatives, span_ends)
     if file_format not in READERS:
         raise UserError(f"file_format must be one of {', '.join(['auto', 'parquet', *READERS])}, not {file_format!r}.")
-    return _by_rows(READERS[file_format](path), os.fspath(path), labels, label_names, negatives)
+    return _by_rows(READERS[file_format](path), os.fspath(path), labels, label_names, negatives, span_ends)
 
 
 def to_relations(
@@ -111,6 +113,7 @@ def to_relations(
     labels: Sequence[str] | None = None,
     label_names: Mapping[str, str] | None = None,
     negatives: Negatives | None = None,
+    span_ends: str | None = None,
 ) -> Dataset:
     """
     Converts a dataset, such as one from the Hub, to the columns of [`read_relations`].
@@ -123,6 +126,7 @@ def to_relations(
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
         negatives (`Negatives`, *optional*): Also yield pairs without a relation.
+        span_ends (`str`, *optional*): `"inclusive"` or `"exclusive"`. Default: exclusive, but for TACRED.
 
     Returns:
         `datasets.Dataset`: As for [`read_relations`].
@@ -131,11 +135,11 @@ def to_relations(
         UserError: The dataset is empty, a row is invalid, only some rows have labels, or a label is not in `labels`.
             The message names the row.
     """
-    if isinstance(dataset, Dataset) and not negatives and not label_names:
-        found = _by_columns(dataset, labels)
+    if isinstance(dataset, Dataset) and not negatives and not label_names and span_ends != "inclusive":
+        found = _by_columns(dataset, source, labels)
         if found is not None:
             return found
-    return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives)
+    return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives, span_ends)
 
 
 def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
@@ -186,12 +190,13 @@ def _by_rows(
     labels: Sequence[str] | None,
     label_names: Mapping[str, str] | None,
     negatives: Negatives | None,
+    span_ends: str | None,
 ) -> Dataset:
     rows = iter(fewrel_rows(rows))
     first = list(islice(rows, 1))
     several = any(has_entities(row) for _, row in first)
     rows = pair_rows(chain(first, rows), negatives)
-    examples: Located = ((where, relation_row(row, where)) for where, row in rows)
+    examples = checked_rows(iter(rows), source, span_ends)
     if negatives and negatives.words and not several:
         examples = with_word_pairs(examples, negatives)
     return rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
@@ -205,7 +210,7 @@ def _checked(examples: Located, labels: Collection[str] | None, label_names: Map
         yield where, {**example, "id": example["id"] or str(number), "label": label}
 
 
-def _by_columns(dataset: Dataset, labels: Collection[str] | None) -> Dataset | None:
+def _by_columns(dataset: Dataset, source: str, labels: Collection[str] | None) -> Dataset | None:
     """
     The examples of a dataset with the columns of [`read_relations`], checked by whole columns.
 
@@ -235,6 +240,11 @@ def _by_columns(dataset: Dataset, labels: Collection[str] | None) -> Dataset | N
             return None
     if (head == tail).all(axis=1).any():
         return None
+    checks = RowChecks(source)
+    examples = zip(strings, head.tolist(), tail.tolist(), columns["label"].to_pylist(), strict=True)
+    for number, example in enumerate(examples, start=1):
+        checks.see(f"row {number}", *example)
+    checks.warn()
     schema = RELATION_FEATURES.arrow_schema
     return Dataset(pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema))
 
@@ -260,7 +270,7 @@ def _guess_format(path: str | os.PathLike) -> str:
 
 def _relation_tsv_rows(path: str | os.PathLike) -> Located:
     _, header = first_line(path)
-    if header and not {"text", "sentence"}.intersection(header.split("\t")):
+    if header and not {"text", "sentence"}.intersection(header.strip().casefold().split("\t")):
         raise UserError(
             f"{os.fspath(path)}:1: the header must name the columns, one of them text or sentence; lines of "
             "SemEval-2010 Task 8 have file_format semeval."

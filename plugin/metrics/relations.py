@@ -45,7 +45,7 @@ def score_relations(
         - `macro_precision`, `macro_recall`, `macro_f1`: averaged over the relations that occur in predictions or
           references.
         - `auc`: only with `scores`. The area under the precision-recall curve of all (example, relation) pairs, ranked
-          by probability, by the trapezoidal rule from the first rank on, as in OpenNRE.
+          by probability, by the trapezoidal rule, as in OpenNRE, but from a recall of 0 on: a perfect model has 1.
         - `relations`: precision, recall, f1 and support of each class, including the negative one.
 
     Raises:
@@ -108,4 +108,5 @@ def _area(
         return 0.0
     ranked = true[np.argsort(-scores[:, columns].ravel(), kind="stable")]
     hits = ranked.cumsum()
-    return float(metrics.auc(hits / hits[-1], hits / np.arange(1, len(hits) + 1)))
+    recall, precision = hits / hits[-1], hits / np.arange(1, len(hits) + 1)
+    return float(metrics.auc([0, *recall], [precision[0], *precision]))

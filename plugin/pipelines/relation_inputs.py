@@ -9,9 +9,14 @@ from itertools import accumulate, permutations
 from numbers import Integral
 from typing import Any
 
+from transformers.utils import logging
+
 from msattn.data.files.checked_text import check_text
-from msattn.data.relation_rows import TAG, character_span, check_name, relation_row, string_cell
+from msattn.data.relation_rows import TAG, relation_row, string_cell
+from msattn.data.spans import character_span, check_name, cuts_word
 from msattn.errors import UserError, shown
+
+logger = logging.get_logger(__name__)
 
 WHERE = "the input"
 
@@ -182,6 +187,8 @@ def _pairs(
             numbers.append((int(pair[0]), int(pair[1])))
         else:
             raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len(spans)} entities.")
+    for of in {of for pair in allowed for of in pair}.difference(types) if types else ():
+        logger.warning_once(f"pairs: no entity of a text has the type {of!r}, so it has no such pair; is it spelt so?")
     further = known.difference(numbers)
     return [*numbers, *(pair for pair in every if (types[pair[0]], types[pair[1]]) in allowed and pair in further)]
 
@@ -209,20 +216,6 @@ def _check_border(text: str, span: Sequence[int], what: str) -> None:
             f"{WHERE}: the {what} span [{start}, {end}) cuts a word, {text[start:end]!r} in "
             f"{around(text, start, end)!r}; count its characters again, or mark it as <e1>...</e1> if meant."
         )
-
-
-def cuts_word(text: str, offset: int) -> bool:
-    """
-    Whether an offset is between two letters or two digits.
-
-    Letters without case do not count: most scripts without case do not separate words by spaces, or attach particles.
-    """
-    pair = text[offset - 1 : offset + 1] if offset else ""
-    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal())
-
-
-def _is_cased(character: str) -> bool:
-    return character.isupper() or character.islower()
 
 
 def _quoted(row: Any, message: str) -> str:

@@ -79,7 +79,7 @@ def read_relation_splits(
         raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
     names = read_label_names(data_args.label_names_file)
-    labels = read_labels(data_args.label_file) if data_args.label_file else None
+    labels, ends = read_labels(data_args.label_file) if data_args.label_file else None, data_args.span_ends
 
     def read(split: str) -> Dataset | None:
         nonlocal labels
@@ -89,10 +89,10 @@ def read_relation_splits(
         draws = split == "train" and data_args.validation_split_percentage is None
         negatives = pairs_without_relation(data_args, config, labels, draws)
         if path := getattr(data_args, f"{split}_file"):
-            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives)
+            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives, ends)
         elif split in hub:
             source = f"{data_args.dataset_name}, {split}"
-            rows = to_relations(hub[split], source, labels, names, negatives)
+            rows = to_relations(hub[split], source, labels, names, negatives, ends)
         else:
             return None
         if split != "test" and rows[0]["label"] is None:

@@ -37,7 +37,10 @@ BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```(\w*)\n(.*?)^```$", re.MUL
 # In MSATTN_DATA. Treebanks are found by their names.
 DATA = ("semeval2010_task8/TRAIN_FILE.TXT", "semeval2010_task8/TEST_FILE_FULL.TXT", "wnut17/wnut17train.conll")
 DATA += ("wnut17/emerging.dev.conll", "wnut17/emerging.test.annotated", "glue/SST-2")
-RELATIONS = "<e1>Ann</e1> lives in <e2>Rome</e2>.,lives in\n<e1>Bob</e1> works for <e2>Acme</e2>.,works for\n" * 8
+RELATIONS = "".join(
+    f"<e1>Ann {day}</e1> lives in <e2>Rome</e2>.,lives in\n<e1>Bob {day}</e1> works for <e2>Acme</e2>.,works for\n"
+    for day in range(8)
+)
 RANKING = '{"query": "storm", "candidates": [{"text": "It stormed.", "label": 1}, {"text": "Calm.", "label": 0}]}\n'
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,

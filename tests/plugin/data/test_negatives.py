@@ -97,7 +97,7 @@ def test_docred_marks_the_nearest_mentions(read, caplog):
         ("Rome", "P17", "Italy", "LOC", "LOC"),
         ("Rome", "P131", "Italy", "LOC", "LOC"),
     ]
-    assert "1 relations are further ones of their pair" in caplog.text
+    assert "1 of 3 rows give their pair of entities another label" in caplog.text
     apart = {**DOCRED, "vertexSet": [DOCRED["vertexSet"][0][:1], *DOCRED["vertexSet"][1:]]}
     assert triples(read(apart))[0][0] == "Ann"  # in another sentence
 

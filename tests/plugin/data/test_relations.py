@@ -84,7 +84,8 @@ def test_token_spans_become_characters_by_position(write):
         {"text": "A cat naps.", "head": {"start": 2.0, "end": 5.0}, "tail": {"start": 6, "end": 10}, "label": "does"},
         {"text": "A cat naps.", "head": "[2, 5]", "tail": "(6.0,10.0)", "label": "does"},
         {"text": "A cat naps.", "head_start": 2, "head_end": 5, "tail_start": 6, "tail_end": 10, "label": "does"},
-        {"sentence": "A <e1>cat</e1> <e2>naps</e2>.", "relation": "does"},
+        {"sentence": "A <e1> cat</e1> <e2>naps </e2>.", "relation": "does"},
+        {"Text": "A cat naps.", "Head_Start": 2, "head_end ": 5, "Tail_start": 6, "tail_End": 10, "Label": "does"},
         {
             "tokens": ["A", "cat", "naps."],
             **{"subj_start": 1.0, "subj_end": "1", "obj_start": 2.0, "obj_end": 2.0},
@@ -97,7 +98,17 @@ def test_token_spans_become_characters_by_position(write):
             "relation": "does",
         },
     ],
-    ids=["spans", "opennre text", "objects of floats", "strings", "flat", "tags", "tacred of pandas", "fewrel hub"],
+    ids=[
+        "spans",
+        "opennre text",
+        "objects of floats",
+        "strings",
+        "flat",
+        "tags",
+        "other case",
+        "tacred of pandas",
+        "fewrel hub",
+    ],
 )
 @pytest.mark.parametrize("file_format", ["jsonl", "json", "parquet"])
 def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
@@ -174,6 +185,7 @@ def test_tsv(write):
         ({"text": None}, "list of strings); it has 'text', 'head', 'tail', 'label'."),
         ({"token": ["A", 1]}, "list of strings"),
         ({"token": ["A", "", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
+        ({"token": ["A", "\u200b", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
         ({"text": "A cat naps\ud800"}, "a lone surrogate"),
         ({"label": ["does"]}, "the label must be a string"),
         ({"label": "did"}, "unknown label 'did'; the known ones are does"),
@@ -271,7 +283,8 @@ def test_to_relations_takes_rows_as_the_hub_has_them():
 def test_relation_labels_warn_of_one_without_training_example(caplog):
 
     def split(*labels):
-        return to_relations(Dataset.from_list([{**SPANS, "label": label} for label in labels]))
+        rows = [{**SPANS, "text": f"A cat naps {number}.", "label": label} for number, label in enumerate(labels)]
+        return to_relations(Dataset.from_list(rows))
 
     assert relation_labels(split("b", "a", "b"), split("a"), split(None)) == ["a", "b"]
     assert not caplog.records

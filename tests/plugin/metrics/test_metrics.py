@@ -70,7 +70,7 @@ def test_relations_beside_a_negative_class(names):
 def test_area_under_the_ranked_pairs():
     metric = metrics.load("relation_classification")
     scores = [[0.1, 0.8, 0.1], [0.2, 0.5, 0.3], [0.7, 0.2, 0.1]]
-    # Ranks: (0, a) hit, (1, a) miss, (1, b) hit, then misses: points (1/2, 1), (1/2, 1/2), (1, 2/3), (1, ...).
+    # Ranks: (0, a) hit, (1, a) miss, (1, b) hit, then misses: points (0, 1), (1/2, 1), (1/2, 1/2), (1, 2/3), (1, ...).
     result = metric.compute(
         predictions=["a", "a", "NA"],
         references=["a", "b", "NA"],
@@ -78,7 +78,7 @@ def test_area_under_the_ranked_pairs():
         scores=np.array(scores),
         labels=["NA", "a", "b"],
     )
-    assert result["auc"] == pytest.approx(0.5 * (1 / 2 + 2 / 3) / 2)
+    assert result["auc"] == pytest.approx(0.5 + 0.5 * (1 / 2 + 2 / 3) / 2)
     numbers = metric.compute(predictions=[1, 1, 0], references=[1, 2, 0], negative_label=0, scores=scores)
     assert numbers["auc"] == result["auc"]
 

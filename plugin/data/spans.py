@@ -1,0 +1,119 @@
+"""The spans of entities: their bounds, their names, and whether they cut words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msattn.errors import UserError, shown
+
+
+class InclusiveEnd(UserError):
+    """The end of a span is the last character or token inside."""
+
+
+def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
+    """
+    Validates a span and converts it to characters.
+
+    Args:
+        value (`Any`): Two bounds, `[start, end)`, whole numbers in any type.
+        role (`str`): What the span is of, for error messages.
+        tokens (`list[str]` or `None`): The tokens that the span counts; `None` if it counts characters.
+        text (`str`): The text: the tokens, joined by spaces.
+        where (`str`): The location, which starts the error messages.
+
+    Raises:
+        InclusiveEnd: The start is the end.
+        UserError: The span is not two whole numbers, is empty or out of range.
+    """
+    size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
+    try:
+        if isinstance(value, (str, Mapping)):
+            raise TypeError
+        start, end = map(whole, value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(
+            f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
+        ) from None
+    if not 0 <= start < end <= size:
+        raise (InclusiveEnd if 0 <= start == end < size else UserError)(
+            f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "
+            f"the number of {unit}."
+        )
+    if tokens is not None:
+        start, end = sum(map(len, tokens[:start])) + start, sum(map(len, tokens[:end])) + end - 1
+    # Signs such as the zero width space are no white space, and cannot be seen either.
+    if not any(sign.isprintable() and not sign.isspace() for sign in text[start:end]):
+        raise UserError(f"{where}: the {role} is empty.")
+    return [start, end]
+
+
+def check_name(name: Any, span: Any, units: str | list[str], what: str, where: str) -> None:
+    """
+    Compares the given name of an entity with its span, without regard to case, spaces and punctuation.
+
+    Args:
+        name (`Any`): The name; anything but a string is none.
+        span (`Any`): Two bounds, `[start, end)`, in units, which [`character_span`] has checked.
+        units (`str` or `list[str]`): The text, or the tokens.
+        what (`str`): What the span is of, for the error message.
+        where (`str`): The location, which starts the message.
+
+    Raises:
+        InclusiveEnd: They differ, as the end is the last one inside.
+        UserError: They differ. The message says whether the offsets are of UTF-16.
+    """
+    if not isinstance(name, str):
+        return
+    start, end = map(whole, span)
+
+    def is_name(units: str | list[str]) -> bool:
+        return _letters("".join(units)) == _letters(name)
+
+    if is_name(units[start:end]):
+        return
+    found = units[start:end] if isinstance(units, str) else " ".join(units[start:end])
+    problem = f"{where}: the {what} span [{start}, {end}) is {found!r}, but its name is {shown(name)}"
+    if is_name(units[start : end + 1]) and units[start].strip():
+        raise InclusiveEnd(
+            f"{problem}; its end is the last one inside, and should be the first one behind, {end + 1}."
+        )
+    pairs = isinstance(units, str) and is_name(units[slice(*characters_of_utf16(units, span))])
+    cause = "its offsets count units of UTF-16, and should count characters" if pairs else "count again"
+    raise UserError(f"{problem}; {cause}.")
+
+
+def characters_of_utf16(text: str, span: Sequence[int]) -> tuple[int, int]:
+    """The bounds of a span in characters, if they count units of UTF-16."""
+    if text.isascii():
+        return span[0], span[1]
+    units = text.encode("utf-16-le", "surrogatepass")
+    start, end = (len(units[: 2 * bound].decode("utf-16-le", errors="ignore")) for bound in map(whole, span))
+    return start, end
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def whole(bound: Any) -> int:
+    """A bound as a whole number: 4, 4.0, "4" or "4.0"."""
+    number = float(bound)
+    if isinstance(bound, bool) or number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def cuts_word(text: str, offset: int) -> bool:
+    """
+    Whether an offset is between two letters or two digits.
+
+    Letters without case do not count: most scripts without case do not separate words by spaces, or attach particles.
+    """
+    pair = text[offset - 1 : offset + 1] if offset else ""
+    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal())
+
+
+def _is_cased(character: str) -> bool:
+    return character.isupper() or character.islower()
