@@ -144,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         def metrics(prefix: str, prediction: EvalPrediction) -> dict[str, float]:
             rows = LongestFirstSampler(encoded[prefix]).order  # of an evaluation
             scores = candidate_scores(data[prefix], prediction.predictions, rows)
-            return score_ranking(data[prefix].relevant(), scores)
+            values = score_ranking(data[prefix].relevant(), scores)
+            return {name: 100 * value for name, value in values.items()}  # in percent, as all scripts
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         patience = data_args.early_stopping_patience

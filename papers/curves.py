@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from repeat import Run, read_runs, score_names
+from scores import in_percent
 
 from msattn.plots.style import COLORS, INK, MARKERS, MUTED, drawing, tidy
 
@@ -25,7 +26,9 @@ def score_of(run: Run, score: str, epoch: int | None) -> float:
     if epoch is None:
         return run.results[score]
     log = json.loads((run.folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    return next(entry[score] for entry in log if entry.get("epoch") == epoch and score in entry)
+    entry = next(entry for entry in log if entry.get("epoch") == epoch and score in entry)
+    unit = {"unit": run.results["unit"]} if "unit" in run.results else {}
+    return in_percent(entry | unit)[score]
 
 
 def draw(axes: Any, lines: dict[str, dict[Any, list[float]]], shift: float) -> None:

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 from scipy.stats import ttest_rel
-from scores import answers_of, write_scores
+from scores import answers_of, in_percent, write_scores
 from tuning import best, search
 
 from msattn.plots.style import markdown_table
@@ -171,7 +171,7 @@ def read_runs(study: dict[str, Any], folder: Path) -> list[Run]:
         output = place(study, setting, fraction, seed, folder)
         if (output / "run.json").exists():
             content = json.loads((output / "run.json").read_text(encoding="utf-8"))
-            found.append(Run(setting, fraction, seed, content["results"], content["arguments"], output))
+            found.append(Run(setting, fraction, seed, in_percent(content["results"]), content["arguments"], output))
     return found
 
 

@@ -14,7 +14,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,18 @@ import numpy as np
 
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.text_lines import text_lines
+from msattn.training.trainer import NO_SCORES
 
 Counts = Callable[[list[str], list[str]], np.ndarray]
 Score = Callable[[np.ndarray], np.ndarray]
+
+
+def in_percent(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a run with scores in percent. Before 0.3, some scripts wrote shares of 1, and none its unit."""
+    named = [name for name in results if name.startswith(("eval_", "dev_", "test_")) and not name.endswith(NO_SCORES)]
+    scores = {name: results[name] for name in named if isinstance(results[name], (int, float))}
+    shares = "unit" not in results and all(abs(score) <= 1 for score in scores.values())
+    return {**results, **{name: 100 * score for name, score in scores.items()}} if shares else dict(results)
 
 
 def answers_of(folder: Path, arguments: dict[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:

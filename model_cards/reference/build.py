@@ -83,7 +83,7 @@ def means(runs: Sequence[dict[str, float]]) -> dict[str, float]:
     """The means of the metrics that all runs have, and their sample standard deviations as `*_std`."""
     found: dict[str, float] = {}
     for name in runs[0]:
-        values = [run[name] for run in runs if name in run]
+        values = [run[name] for run in runs if isinstance(run.get(name), (int, float))]
         if len(values) == len(runs) > 1:
             found |= {name: statistics.fmean(values), f"{name}_std": statistics.stdev(values)}
     return found

@@ -122,7 +122,7 @@ def results_table(scores: list, means: Mapping[str, Any], command: str) -> str:
             row[f"{score.dataset_split}, mean"] = f"{means[key]:.4g} ± {means[f'{key}_std']:.2g}"
     columns = [column for split in splits for column in ([split, f"{split}, mean"] if seeds else [split])]
     rows = [[metric, *(row.get(column, "") for column in columns)] for metric, row in values.items()]
-    table = markdown(["metric", *columns], rows)
+    table = markdown(["metric, in percent", *columns], rows)
     if not seeds:
         return table
     named = ", ".join(seeds)

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from msattn.plots.style import markdown_table
 
+sys.path.append(str(Path(__file__).parents[1]))
+from scores import in_percent
+
 
 def scores(folder: Path, development: str, test: str) -> list[tuple[str, float, float]]:
     """Seed, development score and test score of each run of a study."""
     found = []
     for path in sorted(folder.glob("*/seed-*/run.json")):
-        results = json.loads(path.read_text(encoding="utf-8"))["results"]
+        results = in_percent(json.loads(path.read_text(encoding="utf-8"))["results"])
         found.append((path.parent.name, results[development], results[test]))
     return found
 

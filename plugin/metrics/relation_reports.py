@@ -12,10 +12,11 @@ from msattn.errors import extra
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import decide, expected_calibration_error
 from msattn.metrics.relations import score_relations
+from msattn.metrics.report_tables import label_report
 
 with extra("train"):
     from scipy.special import softmax
-    from sklearn.metrics import classification_report, confusion_matrix
+    from sklearn.metrics import confusion_matrix
 
 
 def temperature_and_threshold(config: Any) -> tuple[float, float | None]:
@@ -94,13 +95,14 @@ def relation_metrics(
 
 
 def relation_report(answers: Sequence[str], references: Sequence[str], negative: str | None) -> str:
-    """Precision, recall and F1 of each label, and the micro-F1 without the label of no relation."""
-    report = classification_report(references, answers, digits=4, zero_division=0)
-    relations = sorted({*answers, *references} - {negative})
+    """In percent: precision, recall and F1 of each label, and the micro-F1 without the label of no relation."""
+    labels = sorted({*answers, *references})
+    report = label_report(references, answers, labels, labels)
+    relations = [label for label in labels if label != negative]
     if negative is None or not relations:
         return f"{report}\nNo label stands for no relation.\n" if negative is None else report
     f1 = score_relations(answers, references, negative)["f1"]
-    return f"{report}\nMicro-F1 without {negative}, the label of no relation: {f1:.4f}\n"
+    return f"{report}\nMicro-F1 without {negative}, the label of no relation: {100 * f1:.2f}\n"
 
 
 def confusion_table(answers: Sequence[str], references: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ def sentence_answers(logits: np.ndarray, regression: bool) -> np.ndarray:
 
 def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: bool = False) -> dict[str, float]:
     """
-    The metrics of a GLUE task, or of other classification and regression data.
+    The metrics of a GLUE task, or of other classification and regression data, in percent but for the `mse`.
 
     GLUE metrics have the names of the library `evaluate`; `combined_score` is their mean if there are several. Without
     a task: accuracy, macro-F1 over all classes and, to compare, the accuracy of the most frequent class. For
@@ -36,11 +36,12 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
         # Over all classes of the model: one that neither data nor answers have counts as 0.
         classes = range(prediction.predictions.shape[-1])
         return {
-            "accuracy": float(accuracy_score(references, answers)),
-            "macro_f1": float(f1_score(references, answers, labels=classes, average="macro", zero_division=0)),
-            "majority_accuracy": float(np.bincount(references).max() / len(references)),
+            "accuracy": 100 * float(accuracy_score(references, answers)),
+            "macro_f1": 100 * float(f1_score(references, answers, labels=classes, average="macro", zero_division=0)),
+            "majority_accuracy": 100 * float(np.bincount(references).max() / len(references)),
         }
-    values = score_glue(task or "stsb", answers, references)
+    scores = score_glue(task or "stsb", answers, references)
+    values = {name: 100 * score for name, score in scores.items()}
     if len(values) > 1:
         values["combined_score"] = float(np.mean(list(values.values())))
     if task is None:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from msattn.errors import extra
+from msattn.metrics.report_tables import label_report, report_table
 
 with extra("train"):
-    from sklearn.metrics import accuracy_score, classification_report
+    from sklearn.metrics import accuracy_score
 
 Tags = Sequence[Sequence[str]]
 
@@ -67,9 +68,11 @@ def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str,
 
 
 def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
-    """A text table of precision, recall and F1 by entity type or by tag; arguments as for [`score_tags`]."""
+    """A table, in percent, of precision, recall and F1 by entity type or by tag; arguments as for [`score_tags`]."""
     if not entities:
-        return classification_report([*chain(*references)], [*chain(*predictions)], digits=4, zero_division=0)
+        words = [*chain(*references)], [*chain(*predictions)]
+        tags = sorted({*words[0], *words[1]})
+        return label_report(*words, tags, tags)
     true, found = _entities(references), _entities(predictions)
     kinds = sorted({kind for *_, kind in true | found})
     if not kinds:
@@ -78,16 +81,12 @@ def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
         _scores(*({each for each in side if each[-1] == kind} for side in (true, found))) for kind in kinds
     ]
     support = [sum(each[-1] == kind for each in true) for kind in kinds]
-    macro = np.mean(rows, axis=0)
     weighted = np.average(rows, axis=0, weights=support) if true else np.zeros(3)
-    names = [*kinds, "micro avg", "macro avg", "weighted avg"]
-    rows, support = [*rows, _scores(true, found), macro, weighted], [*support, *[len(true)] * 3]
-    width = max(map(len, names))
-    lines = [f"{'':>{width}}  {'precision':>9} {'recall':>9} {'f1-score':>9} {'support':>9}", ""]
-    for name, scores, count in zip(names, rows, support, strict=True):
-        lines += [""] * (name == "micro avg")
-        lines += [f"{name:>{width}}  " + " ".join(f"{score:9.4f}" for score in scores) + f" {count:9}"]
-    return "\n".join(lines) + "\n"
+    averages = {"micro": _scores(true, found), "macro": np.mean(rows, axis=0), "weighted": weighted}
+    return report_table(
+        [*zip(kinds, rows, support, strict=True)],
+        [(f"{name} avg", tuple(scores), len(true)) for name, scores in averages.items()],
+    )
 
 
 def _scores(true: set, found: set) -> tuple[float, float, float]:

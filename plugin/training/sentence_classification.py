@@ -23,6 +23,7 @@ from msattn.data.relations import relation_labels
 from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError, extra
 from msattn.metrics import write_glue_submission
+from msattn.metrics.report_tables import label_report
 from msattn.metrics.sentences import sentence_answers
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.fusion import FUSION_FIELDS
@@ -31,7 +32,6 @@ from msattn.training.splits import load_hub_dataset, read_splits, split_names
 
 with extra("train"):
     from scipy.special import softmax
-    from sklearn.metrics import classification_report
 
 
 logger = logging.get_logger(__name__)
@@ -50,7 +50,7 @@ METRIC_NAMES = {
     "macro_f1": "Macro F1",
     "pearson": "Pearson",
     "spearmanr": "Spearmanr",
-    "mse": "MSE",
+    "mse": "MSE (no percent)",
     "combined_score": "Combined score",
 }
 
@@ -239,9 +239,7 @@ def write_sentence_predictions(
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     if labels is None:
         return
-    report = classification_report(
-        examples["label"][:], answers, labels=range(len(labels)), target_names=list(labels), digits=4, zero_division=0
-    )
+    report = label_report(examples["label"][:], answers, range(len(labels)), labels)
     Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
     print(f"{prefix}\n{report}")
 

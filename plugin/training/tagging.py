@@ -106,7 +106,8 @@ def _warn_of_odd_tags(tags: Sequence[str]) -> None:
 
 def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str, float]:
     """
-    Accuracy over the labelled tokens and, for entity tags (BIO and the like), precision, recall and F1 of entities.
+    Accuracy over the labelled tokens and, for entity tags (BIO and the like), precision, recall and F1 of entities, in
+    percent.
 
     Args:
         prediction (`EvalPrediction`): Logits `(rows, tokens, tags)` and label ids `(rows, tokens)`.
@@ -118,7 +119,8 @@ def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str
         for row, answer in zip(prediction.label_ids, answers, strict=True)
     ]
     references, predictions = map(list, zip(*rows, strict=True))
-    return score_tags(references, predictions, marks_entities(tags))
+    scores = score_tags(references, predictions, marks_entities(tags))
+    return {name: 100 * score for name, score in scores.items()}
 
 
 def write_tagging_predictions(

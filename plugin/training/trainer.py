@@ -18,6 +18,9 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
 
+# What ends the names of other figures of a run.
+NO_SCORES = ("epoch", "_loss", "_mse", "_runtime", "_samples", "_per_second", "_model_preparation_time")
+
 
 class FineTuningTrainer(GuidingMixin, Trainer):
     r"""
@@ -167,13 +170,18 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             super().create_model_card(*args, **kwargs)
 
     def record(self, prefix: str, metrics: dict[str, float]) -> dict[str, float]:
-        """Logs metrics and saves them to `<prefix>_results.json` and `all_results.json`. Returns them."""
+        """
+        Logs metrics and saves them, and that scores are in percent, to `<prefix>_results.json` and
+        `all_results.json`. Returns them.
+        """
         if prefix == "train" and self.args.should_save:
             # The Trainer merges into an existing file, which may hold the scores of an earlier model.
             Path(self.args.output_dir, "all_results.json").unlink(missing_ok=True)
         speed = ("total_flos", "_per_second")  # in the files only
-        self.log_metrics(prefix, {name: value for name, value in metrics.items() if not name.endswith(speed)})
-        self.save_metrics(prefix, metrics)
+        shown = {name: value for name, value in metrics.items() if not name.endswith(speed)}
+        unit = {} if all(name.endswith(NO_SCORES) for name in shown) else {"unit": "percent"}
+        self.log_metrics(prefix, shown | unit)
+        self.save_metrics(prefix, metrics | unit)
         return metrics
 
     def _check_weights(self) -> None:

@@ -84,7 +84,7 @@ def test_cards_follow_the_rules_of_the_hub(name, build):
     # The figures are those of the run.
     results = json.loads((CARDS / f"{name}.json").read_text(encoding="utf-8"))
     results = next(iter(results.get("seeds", {"": results}).values()))
-    assert {round(value, 5) for value in results.values()} >= set(scores.values())
+    assert {round(value, 5) for value in results.values() if value != "percent"} >= set(scores.values())
 
 
 @pytest.fixture(scope="module")

@@ -162,7 +162,7 @@ def test_doses_are_drawn_beside_the_cosine(tmp_path, monkeypatch, capsys):
             cosines.append(diversity(model, tiny_tokenizer(), [("the dog",), ("a house",)])[0, 0].item())
     doses.main(["doses.yaml", "--file", "texts.txt", "--output", "doses.svg"])
     row = capsys.readouterr().out.splitlines()[3]
-    assert row.startswith(f"| doses | dose-1 | {np.mean(cosines[2:]):.3f} ± ") and "| 0.615 ± 0.007 |" in row
+    assert row.startswith(f"| doses | dose-1 | {np.mean(cosines[2:]):.3f} ± ") and "| 61.500 ± 0.707 |" in row
     assert ">dose-1<" in (tmp_path / "doses.svg").read_text()
 
 
@@ -174,7 +174,7 @@ def test_best_of_many_runs(tmp_path, capsys):
             for seed in seeds:
                 folder = tmp_path / study / setting / f"seed-{seed}"
                 folder.mkdir(parents=True)
-                results = {"eval_accuracy": place + seed, "test_accuracy": 10 * place + seed}
+                results = {"unit": "percent", "eval_accuracy": place + seed, "test_accuracy": 10 * place + seed}
                 (folder / "run.json").write_text(json.dumps({"results": results}))
     best_of.main([str(tmp_path / "pairs"), str(tmp_path / "null")])
     rows = capsys.readouterr().out.splitlines()[2:]

@@ -37,7 +37,7 @@ def test_trees_are_learned_saved_and_used(run, trees, tmp_path):
     files = {"train_file": trees, "validation_file": trees, "test_file": trees}
     steps = {"max_steps": 60, "learning_rate": 1e-2, "train_sampling_strategy": "group_by_length"}
     results = run("do_train", "do_eval", "do_predict", **FRESH, **files, **steps)
-    assert results["eval_accuracy"] == results["test_accuracy"] == 1 and results["train_samples"] == 40
+    assert results["eval_accuracy"] == results["test_accuracy"] == 100 and results["train_samples"] == 40
 
     out = tmp_path / "out"
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(out), AutoTokenizer.from_pretrained(out)
@@ -51,7 +51,7 @@ def test_trees_are_learned_saved_and_used(run, trees, tmp_path):
 
     # Without training, as any checkpoint.
     again = {"model_name_or_path": out, "output_dir": tmp_path / "again"}
-    assert run("do_eval", "do_predict", validation_file=trees, test_file=trees, **again)["test_accuracy"] == 1
+    assert run("do_eval", "do_predict", validation_file=trees, test_file=trees, **again)["test_accuracy"] == 100
 
 
 def test_phrases_of_trees(run, fails, trees):
@@ -65,10 +65,10 @@ def test_long_texts_are_not_truncated(run, write, tmp_path, caplog):
     path = write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     options = {"train_file": path, "validation_file": path, "max_steps": 15, "learning_rate": 1e-2}
     # Their last word tells them apart.
-    assert run("do_train", "do_eval", **FRESH, **options)["eval_accuracy"] == 1
+    assert run("do_train", "do_eval", **FRESH, **options)["eval_accuracy"] == 100
     assert "truncated" not in caplog.text
     again = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "again", "validation_file": path}
-    assert run("do_eval", max_seq_length=600, **again)["eval_accuracy"] == 0.5
+    assert run("do_eval", max_seq_length=600, **again)["eval_accuracy"] == 50
     assert "eval: 4 of 4 examples are longer than 600 tokens and were truncated" in caplog.text
 
     plain = {**FRESH, **options, "model_type": "bert", "config_overrides": SIZES, "max_steps": 1}
@@ -94,7 +94,7 @@ def test_pairs(run, fails, write, tmp_path, overrides, pairs):
         max_steps=40,
         learning_rate=1e-2,
     )
-    assert (results["train_samples"], results["eval_samples"], results["eval_accuracy"]) == (24, 3, 1)
+    assert (results["train_samples"], results["eval_samples"], results["eval_accuracy"]) == (24, 3, 100)
     config = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config
     assert config.sentence_pairs is pairs and tuple(config.id2label.values()) == LABELS
     if pairs:

@@ -63,8 +63,8 @@ def test_from_training_to_use(run, files, tmp_path):
         assert len(lines) == queries * len(NOUNS)
         firsts = {line[0]: line[2] for line in lines if line[3] == "1"}
         right = [firsts[f"q{number}"] == NOUNS[number % 6] for number in range(queries)]
-        assert results[f"{prefix}_recall_at_1"] == pytest.approx(np.mean(right))
-        assert results[f"{prefix}_recall_at_20"] == 1
+        assert results[f"{prefix}_recall_at_1"] == pytest.approx(100 * np.mean(right))
+        assert results[f"{prefix}_recall_at_20"] == 100
 
     card = ModelCard.load(folder / "README.md")
     assert card.data.pipeline_tag == "text-ranking"
@@ -88,7 +88,7 @@ def test_learns(run, tmp_path):
     file = json_lines(tmp_path / "dogs.jsonl", rows)
     options = {"max_steps": 40, "learning_rate": 1e-2, "per_device_train_batch_size": 18}
     results = run("do_train", "do_eval", train_file=file, validation_file=file, **options)
-    assert results["eval_recall_at_1"] == results["eval_mrr"] == results["eval_map"] == 1
+    assert results["eval_recall_at_1"] == results["eval_mrr"] == results["eval_map"] == 100
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_guided(run, files, tmp_path, guiding):
     results = run("do_train", "do_eval", logging_steps=1, **guiding, **files)
     logged = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"][0]
     assert logged["mdg_loss" if "mdg_weight" in guiding else "pattern_loss"] != 0
-    assert 0 < results["eval_mrr"] <= 1
+    assert 1 < results["eval_mrr"] <= 100
 
 
 def test_chooses_by_a_held_out_part(run, files):
@@ -146,7 +146,7 @@ def test_trec_files(run, tmp_path):
     results = run("do_train", "do_eval", "do_predict", validation_split_percentage=50, **options)
     # Relevant documents are added to the training data, not to a held-out part of them.
     assert results["train_samples"] == 6 and results["eval_samples"] == 5 and results["eval_recall_at_20"] == 0
-    assert results["dev_samples"] == 11 and results["dev_recall_at_20"] == 0.5
+    assert results["dev_samples"] == 11 and results["dev_recall_at_20"] == 50
     assert results["test_samples"] == 10 and "test_mrr" not in results
     assert len(run_lines(tmp_path / "out" / "test_run.trec")) == 10
 

@@ -47,7 +47,7 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     train = write("train.conllu", conllu(SENTENCES * 4))
     files = {"train_file": train, "validation_file": train, "test_file": write("test.txt", "the\ncats\n\ndog\n")}
     results = run("do_train", "do_eval", "do_predict", **files, **STEPS)
-    assert results["eval_accuracy"] == 1 and "eval_f1" not in results and "test_accuracy" not in results
+    assert results["eval_accuracy"] == 100 and "eval_f1" not in results and "test_accuracy" not in results
     assert (results["train_samples"], results["test_samples"]) == (16, 2)
 
     out = tmp_path / "out"
@@ -65,7 +65,7 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     tag = pipeline("token-classification", model=str(out), device="cpu")
     assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
-    assert again["eval_accuracy"] == 1
+    assert again["eval_accuracy"] == 100
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     options = {"model_name_or_path": None, "model_type": family, "config_overrides": ["hidden_size=16", *overrides]}
     flags = "do_train", "do_eval", "do_predict", "pretokenized"
     results = run(*flags, **options, **files, max_steps=150, learning_rate=1e-2)
-    assert results["eval_accuracy"] == 1
+    assert results["eval_accuracy"] == 100
 
     out = tmp_path / "out"
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -98,7 +98,7 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     assert "house" in tokenizer.get_vocab() and tokenizer("zebra", add_special_tokens=False)["input_ids"] == [1]
     assert read_tagged_words(out / "test_predictions.conll")["words"][:] == sentences
     again = run("do_eval", model_name_or_path=out, validation_file=files["train_file"], output_dir=tmp_path / "again")
-    assert again["eval_accuracy"] == 1
+    assert again["eval_accuracy"] == 100
     card = ModelCard.load(out / "README.md").text
     assert "- num_hidden_layers: 1" in card and ("needs the package pytorch-crf" in card) == ("crf=true" in overrides)
 
@@ -107,7 +107,7 @@ def test_entities_are_learned(run, write, tmp_path):
     train = write("train.conll", conll(SENTENCES * 4))
     results = run("do_train", "do_eval", train_file=train, validation_file=train, **STEPS)
     measures = {f"eval_{name}" for name in ("accuracy", "precision", "recall", "f1")}
-    assert {name: results[name] for name in measures} == dict.fromkeys(measures, 1.0)
+    assert {name: results[name] for name in measures} == dict.fromkeys(measures, 100.0)
     assert "thing" in (tmp_path / "out" / "eval_report.txt").read_text()
     config = AutoModelForTokenClassification.from_pretrained(tmp_path / "out").config
     assert config.label2id == {"B-thing": 0, "I-thing": 1, "O": 2}

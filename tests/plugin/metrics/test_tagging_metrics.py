@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import chain
 
 import pytest
+from sklearn.metrics import accuracy_score, classification_report
 
+from msattn.metrics.report_tables import label_report
 from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
 
 GOLD = [["B-x", "I-x", "O", "B-y"], ["O", "B-x"]]
@@ -42,12 +45,12 @@ def test_parts_of_speech():
         "accuracy": pytest.approx(2 / 3)
     }
     report = tagging_report([["DET", "NOUN"]], [["DET", "DET"]], entities=False)
-    assert "NOUN" in report and "0.5000" in report
+    assert "NOUN" in report and "50.00" in report
 
 
 def test_report_of_entities():
     report = tagging_report(GOLD, FOUND, entities=True)
-    assert "micro avg" in report and "0.5714" in report
+    assert "micro avg" in report and "57.14" in report
     assert score_tags([["O"]], [["O"]], entities=True) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
     assert tagging_report([["O"]], [["O"]], entities=True) == "there is no entity, neither true nor predicted\n"
 
@@ -69,5 +72,29 @@ def test_scores_and_reports_are_those_of_seqeval(signs):
             expected = getattr(seqeval, f"{name}_score")(iobes(gold), iobes(found), zero_division=0)
             assert scores[name] == pytest.approx(expected, abs=1e-12)
         if marks_entities(chain(*gold)):
-            report = seqeval.classification_report(iobes(gold), iobes(found), digits=4, zero_division=0)
-            assert tagging_report(gold, found, entities=True) == report
+            expected = seqeval.classification_report(iobes(gold), iobes(found), output_dict=True, zero_division=0)
+            assert cells(tagging_report(gold, found, entities=True)) == rows(expected)
+
+
+def cells(report):
+    """The cells of each row of a report by its name."""
+    lines = [re.split(" {2,}", line.strip()) for line in report.splitlines()[1:] if line]
+    return {name: tuple(numbers) for name, *numbers in lines}
+
+
+def rows(expected):
+    """The same from an oracle's scores."""
+    return {
+        name: (*(f"{100 * row[key]:.2f}" for key in ("precision", "recall", "f1-score")), f"{row['support']:.0f}")
+        for name, row in expected.items()
+    }
+
+
+def test_reports_are_those_of_scikit_learn():
+    draw = random.Random(0)
+    for _ in range(20):
+        gold, found = (draw.choices("abc", k=9) for _ in range(2))
+        expected = classification_report(gold, found, labels=["a", "b", "c"], output_dict=True, zero_division=0)
+        report = cells(label_report(gold, found, ["a", "b", "c"], ["a", "b", "c"]))
+        assert report.pop("accuracy") == (f"{100 * accuracy_score(gold, found):.2f}", "9")
+        assert report == rows({name: row for name, row in expected.items() if name in report})

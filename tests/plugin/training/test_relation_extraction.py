@@ -132,7 +132,7 @@ def test_the_label_of_drawn_pairs_stands_for_no_relation(stored, given, negative
 
 def test_the_report_names_the_negative_label():
     answers, gold = ["born in", "none", "none", "works for"], ["born in", "born in", "none", "none"]
-    assert relation_report(answers, gold, "none").endswith("Micro-F1 without none, the label of no relation: 0.5000\n")
+    assert relation_report(answers, gold, "none").endswith("Micro-F1 without none, the label of no relation: 50.00\n")
     assert relation_report(answers, gold, None).endswith("No label stands for no relation.\n")
 
 
