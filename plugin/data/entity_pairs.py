@@ -3,26 +3,88 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from itertools import permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import Located
-from msattn.data.formats.docred import docred_row
+from msattn.data.formats.annotation_tools import doccano_rows, label_studio_rows, prodigy_rows
+from msattn.data.formats.docred import docred_rows
+from msattn.data.formats.scierc import scierc_rows
 from msattn.data.negatives import Negatives
+from msattn.data.relation_rows import NAMES
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-# A mention of an entity, `([start, end), type)`.
-Mention = tuple[list, Any]
+# A mention of an entity: `start`, `end`, `type` and `name`, the last two of which may be `None`.
+Mention = dict[str, Any]
+
+
+class Form(NamedTuple):
+    """How texts with several entities are published."""
+
+    field: str
+    rows: Callable[[Mapping, Counter], Iterable[dict[str, Any]]]
+    fields: str
+
+
+def _spert_rows(row: Mapping, dropped: Counter) -> Iterable[dict[str, Any]]:
+    entities = row["entities"]
+    doccano = bool(entities) and isinstance(entities[0], Mapping) and "start_offset" in entities[0]
+    return doccano_rows(row, dropped) if doccano else [dict(row)]
+
+
+# The field by which a row is recognised, and what such a row has.
+FORMS = (
+    Form(
+        "vertexSet",
+        docred_rows,
+        'a document of DocRED has "sents", "vertexSet" (mentions with "sent_id" and "pos") and "labels" (objects with '
+        '"h", "t" and "r")',
+    ),
+    Form(
+        "ner",
+        scierc_rows,
+        'a document of SciERC has "sentences", "ner" ([first, last, type]) and "relations" ([first, last, first, '
+        "last, label]) for each sentence; a row of CrossRE has those of one",
+    ),
+    Form(
+        "annotations",
+        label_studio_rows,
+        'a task of Label Studio has "data" (a text) and "annotations", whose "result" has regions with "id" and '
+        '"value" and relations with "from_id", "to_id" and "labels"',
+    ),
+    Form(
+        "spans",
+        prodigy_rows,
+        'a line of Prodigy has "text", "spans" ("start", "end", "label") and "relations" ("head_span", "child_span", '
+        '"label")',
+    ),
+    Form(
+        "entities",
+        _spert_rows,
+        'a line of doccano has "text", "entities" ("id", "start_offset", "end_offset") and "relations" ("from_id", '
+        '"to_id", "type")',
+    ),
+)
 
 
 def has_entities(row: Any) -> bool:
     """Returns true if a row lists its entities, as in SpERT and DocRED, and does not mark one pair."""
-    return isinstance(row, Mapping) and not {"entities", "vertexSet"}.isdisjoint(row)
+    return isinstance(row, Mapping) and any(form.field in row for form in FORMS)
+
+
+def _documents(row: Mapping, where: str, dropped: Counter) -> list[dict[str, Any]]:
+    """The texts of a row, with `entities` and `relations`."""
+    form = next(form for form in FORMS if form.field in row)
+    try:
+        return list(form.rows(row, dropped))
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{where}: {form.fields}; there is {error!r} in this one.") from None
 
 
 def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
@@ -31,7 +93,9 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
 
     - SpERT, CoNLL-04: `tokens` or `text`, `entities` (`{"start", "end", "type"}`, the end exclusive, or a list of such
       mentions) and `relations` (`{"head", "tail", "type"}`, numbers of entities);
-    - DocRED: see [`~msattn.data.formats.docred.docred_row`]. The text is all sentences.
+    - DocRED: see [`~msattn.data.formats.docred.docred_rows`]. The text is all sentences;
+    - SciERC, DyGIE++, CrossRE: see [`~msattn.data.formats.scierc.scierc_rows`];
+    - doccano, Label Studio and Prodigy: see `msattn.data.formats.annotation_tools`.
 
     An entity is marked at the mention that is nearest to one of the other entity. A pair with several relations yields
     a row for each. Without the field of relations, all ordered pairs are rows without a label. Rows that mark one pair
@@ -48,12 +112,18 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         UserError: A field is missing or has another form, or a relation names an entity that is not there.
     """
     draw = random.Random(negatives.seed if negatives else 0)
-    same = 0
-    for where, row in rows:
+    dropped: Counter = Counter()
+
+    def documents() -> Located:
+        for where, row in rows:
+            found = _documents(row, where, dropped) if has_entities(row) else [row]
+            several = len(found) > 1
+            yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
+
+    for where, row in documents():
         if not has_entities(row):
             yield where, row
             continue
-        row = docred_row(row, where) if "vertexSet" in row else row
         entities, relations = _entities_and_relations(row, where)
         pairs = list(permutations(range(len(entities)), 2))
         related = [(pair, None) for pair in pairs] if relations is None else relations
@@ -65,24 +135,13 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         name = row.get("id", row.get("orig_id"))
         for (head, tail), label in related:
             nearest = _nearest(entities[head], entities[tail])
-            if nearest is None:
-                same += label is not None and label != (negatives and negatives.label)
-                continue
-            (head_span, head_type), (tail_span, tail_type) = nearest
-            yield (
-                f"{where}, entities {head} and {tail}",
-                {
-                    **text,
-                    "id": None if name is None else f"{name}:{head}-{tail}",
-                    "head": head_span,
-                    "tail": tail_span,
-                    "head_type": head_type,
-                    "tail_type": tail_type,
-                    "label": label,
-                },
-            )
-    if same:
-        logger.warning(f"{same} relations were skipped: both entities have the same span.")
+            if nearest is not None:
+                ids = {"id": None if name is None else f"{name}:{head}-{tail}", "label": label}
+                yield f"{where}, entities {head} and {tail}", {**text, **ids, "head": nearest[0], "tail": nearest[1]}
+            elif label is not None and label != (negatives and negatives.label):
+                dropped["relations were skipped: both entities have the same span"] += 1
+    for what, count in (+dropped).items():
+        logger.warning(f"{count} {what}.")
 
 
 def _entities_and_relations(
@@ -90,10 +149,7 @@ def _entities_and_relations(
 ) -> tuple[list[list[Mention]], list[tuple[tuple[int, int], str | None]] | None]:
     """The mentions of each entity, and the relations between their numbers."""
     try:
-        entities = [
-            [([each["start"], each["end"]], each.get("type", each.get("label"))) for each in _as_list(entity)]
-            for entity in row["entities"]
-        ]
+        entities = [[_mention(each) for each in _as_list(entity)] for entity in row["entities"]]
         if row.get("relations") is None:
             return entities, None
         relations = [
@@ -114,13 +170,23 @@ def _entities_and_relations(
     return entities, relations
 
 
+def _mention(entity: Mapping) -> Mention:
+    name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
+    of = entity.get("type", entity.get("label"))
+    return {"start": entity["start"], "end": entity["end"], "name": name, "type": of}
+
+
 def _as_list(entity: Any) -> list:
     return entity if isinstance(entity, list) else [entity]
 
 
 def _nearest(heads: list[Mention], tails: list[Mention]) -> tuple[Mention, Mention] | None:
     """The nearest mentions of two entities; `None` if they share their only span."""
-    pairs = [(head, tail) for head, tail in product(heads, tails) if head[0] != tail[0]]
+    pairs = [(head, tail) for head, tail in product(heads, tails) if _bounds(head) != _bounds(tail)]
     if len(pairs) < 2:
         return pairs[0] if pairs else None
-    return min(pairs, key=lambda pair: max(pair[0][0][0], pair[1][0][0]) - min(pair[0][0][1], pair[1][0][1]))
+    return min(pairs, key=lambda pair: max(each["start"] for each in pair) - min(each["end"] for each in pair))
+
+
+def _bounds(mention: Mention) -> tuple[Any, Any]:
+    return mention["start"], mention["end"]

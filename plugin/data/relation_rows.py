@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msattn.data.files.checked_text import check_cell, check_text
-from msattn.data.spans import character_span, check_name, whole
+from msattn.data.spans import character_span, check_name, mention_span, whole
 from msattn.errors import UserError, shown
 
 TAG = re.compile(r"(</?e[12]>)")
@@ -29,6 +29,8 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
       `{"start": start, "end": end}`, `{"pos": [start, end)}` (OpenNRE, Wiki80), `{"indices": [[...], ...]}` (FewRel on
       the Hub) or `[name, id, [[...], ...]]` (FewRel). Of several mentions, the first one is used;
     - `head_start`, `head_end`, `tail_start` and `tail_end`;
+    - the words of `head` and `tail`, if the text has them once, or at the character `head_offset` or `tail_offset`
+      (DeepKE);
     - `subj_start`, `subj_end`, `obj_start` and `obj_end` (TACRED), where `end` is the last token of the entity;
     - the tags `<e1>...</e1>` and `<e2>...</e2>` inside the text; spaces inside of them belong to no entity.
 
@@ -64,7 +66,8 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
             f'{where}: an example needs "text" or "sentence" (a string), or "token" (a list of strings); {_seen(row)}.'
         )
 
-    (head, head_type), (tail, tail_type) = (_entity(row, role, span_ends) for role in ("head", "tail"))
+    units = text if tokens is None else None
+    (head, head_type), (tail, tail_type) = (_entity(row, role, span_ends, units, where) for role in ("head", "tail"))
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
     bounds = {"head": head, "tail": tail}
@@ -107,19 +110,22 @@ def string_cell(value: Any, name: str, where: str) -> str | None:
     return check_cell(value, name, where) or None
 
 
-def _entity(row: Mapping, role: str, span_ends: str | None) -> tuple[Any, Any]:
+def _entity(row: Mapping, role: str, span_ends: str | None, text: str | None, where: str) -> tuple[Any, Any]:
     """The span of `"head"` or `"tail"`, unwrapped and with an exclusive end, but not validated, and the type."""
     value, tacred = _first(row, role[0], role), TACRED_ROLES[role]
     kind = _first(row, f"{role}_type", f"{tacred}_type")
     inclusive = span_ends == "inclusive"
     if value is None and f"{tacred}_start" in row:
         value, inclusive = [row[f"{tacred}_start"], row.get(f"{tacred}_end")], span_ends != "exclusive"
-    elif value is None and (f"{role}_start" in row or f"{role}_end" in row):
+    elif _first(row, f"{role}_start", f"{role}_end") is not None and not isinstance(value, (list, Mapping)):
         value = [row.get(f"{role}_start"), row.get(f"{role}_end")]
     elif isinstance(value, Mapping):
         kind = _first(value, "type", "label")
         # Without a span, the object itself goes into the error message.
         value = [value["start"], value.get("end")] if "start" in value else _first(value, "pos", "indices") or value
+    elif text is not None and isinstance(value, str) and not _is_span(value):
+        place = _first(row, f"{role}_offset")
+        value, inclusive = mention_span(value, text, place, role, where), False
     elif isinstance(value, str) and (bounds := BOUNDS.fullmatch(value.strip())):
         value = list(bounds.groups())
     elif isinstance(value, list) and len(value) == 3:
@@ -138,9 +144,13 @@ def _through(first: Any, last: Any) -> list:
 
 
 def _name(row: Mapping, role: str) -> Any:
-    """The name in the object of an entity, if there is one."""
+    """The name of an entity, if there is one: in its object, or beside its bounds."""
     value = _first(row, role[0], role)
-    return _first(value, *NAMES) if isinstance(value, Mapping) else None
+    return _first(value, *NAMES) if isinstance(value, Mapping) else None if _is_span(value) else value
+
+
+def _is_span(value: Any) -> bool:
+    return not isinstance(value, str) or BOUNDS.fullmatch(value.strip()) is not None
 
 
 def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[int]]:

@@ -27,6 +27,7 @@ from msattn.data.files.arrow_tables import (
 )
 from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
 from msattn.data.files.text_lines import first_line
+from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.negatives import Negatives, entities_of, random_pair, with_word_pairs
@@ -69,10 +70,11 @@ def read_relations(
 
             - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
             - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
-            - `"json"`: an array of such objects (TACRED, SpERT, CoNLL-04, DocRED), a single one, or a FewRel object of
-              examples by relation;
+            - `"json"`: an array of such objects (TACRED, SpERT, CoNLL-04, DocRED, Label Studio), a single one, or a
+              FewRel object of examples by relation;
             - `"csv"`: with a header, the fields separated by commas or by semicolons;
             - `"tsv"`: with a header, quotation marks being ordinary characters;
+            - `"brat"`: a folder of `.txt` and `.ann` files, or one `.ann` file;
             - `"parquet"`;
             - `"auto"`: guessed from the file extension and the first line.
         labels (`Sequence[str]`, *optional*): The known labels. Default: any label.
@@ -259,6 +261,8 @@ def _bounds(spans: pa.Array) -> np.ndarray | None:
 
 
 def _guess_format(path: str | os.PathLike) -> str:
+    if Path(path).is_dir() or Path(path).suffix == ".ann":
+        return "brat"
     file_format = guess_format(path)
     if file_format is None:
         raise UserError(
@@ -285,4 +289,5 @@ READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "json": json_file,
     "csv": csv_rows,
     "tsv": _relation_tsv_rows,
+    "brat": brat_rows,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,38 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
     return [start, end]
 
 
+def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> list[int]:
+    """
+    The span of an entity that is given by its words.
+
+    Args:
+        name (`str`): Its words.
+        text (`str`): The text.
+        offset (`Any`): The character at which it begins; `None` or `""` if the text has it once.
+        role (`str`): What the entity is, for error messages.
+        where (`str`): The location, which starts the error messages.
+
+    Raises:
+        UserError: The text does not have these words as whole words, or not there, or it has them more than once.
+    """
+    places = [match.start() for match in re.finditer(re.escape(name.strip()), text)] if name.strip() else []
+    places = [at for at in places if not cuts_word(text, at) and not cuts_word(text, at + len(name.strip()))]
+    found = " and ".join(map(str, places[:2]))
+    if offset not in (None, ""):
+        if str(offset).strip() not in map(str, places):
+            raise UserError(
+                f"{where}: the {role} {shown(name)} is not at character {offset}"
+                f"{f', but at {found}' if places else ', nor elsewhere in the text'}."
+            )
+        places = [int(offset)]
+    if len(places) != 1:
+        problem = (
+            f"is at characters {found}; say which, with {role}_start and {role}_end" if places else "is not there"
+        )
+        raise UserError(f"{where}: the {role} {shown(name)} {problem}. The text: {shown(text)}.")
+    return [places[0], places[0] + len(name.strip())]
+
+
 def check_name(name: Any, span: Any, units: str | list[str], what: str, where: str) -> None:
     """
     Compares the given name of an entity with its span, without regard to case, spaces and punctuation.
@@ -79,7 +112,7 @@ def check_name(name: Any, span: Any, units: str | list[str], what: str, where: s
         raise InclusiveEnd(
             f"{problem}; its end is the last one inside, and should be the first one behind, {end + 1}."
         )
-    pairs = isinstance(units, str) and is_name(units[slice(*characters_of_utf16(units, span))])
+    pairs = isinstance(units, str) and is_name(units[slice(*characters_of_utf16(units, (start, end)))])
     cause = "its offsets count units of UTF-16, and should count characters" if pairs else "count again"
     raise UserError(f"{problem}; {cause}.")
 

@@ -1,0 +1,114 @@
+"""Converts what doccano, Label Studio and Prodigy export."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+UNANNOTATED = "texts have no accepted annotation and were left out"
+
+
+def doccano_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
+    """
+    A line of doccano's JSONL for relations as a row of [`~msattn.data.entity_pairs.pair_rows`].
+
+    Args:
+        row (`Mapping[str, Any]`):
+            `text`, `entities` (`{"id", "start_offset", "end_offset", "label"}`) and `relations` (`{"from_id", "to_id",
+            "type"}`).
+        dropped (`Counter`): Not used.
+    """
+    numbers = {entity["id"]: number for number, entity in enumerate(row["entities"])}
+    yield {
+        "id": row.get("id"),
+        "text": row["text"],
+        "entities": [
+            {"start": entity["start_offset"], "end": entity["end_offset"], "type": entity.get("label")}
+            for entity in row["entities"]
+        ],
+        "relations": [
+            {"head": numbers[each["from_id"]], "tail": numbers[each["to_id"]], "type": each["type"]}
+            for each in row["relations"]
+        ],
+    }
+
+
+def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
+    """
+    A task of Label Studio's JSON export as a row of [`~msattn.data.entity_pairs.pair_rows`].
+
+    Of several annotations that were not cancelled, the ground truth is read, or else the first one.
+
+    Args:
+        row (`Mapping[str, Any]`):
+            `data` and `annotations`, whose `result` has regions (`{"id", "value": {"start", "end", "text",
+            "labels"}}`) and relations (`{"type": "relation", "from_id", "to_id", "direction", "labels"}`).
+        dropped (`Counter`): Counts texts without annotation, and further annotations of a text.
+    """
+    annotations = [each for each in row["annotations"] if not each.get("was_cancelled")]
+    if not annotations:
+        dropped[UNANNOTATED] += 1
+        return
+    dropped["further annotations of a text were not read"] += len(annotations) - 1
+    results = max(annotations, key=lambda each: bool(each.get("ground_truth")))["result"]
+    regions = [each for each in results if "value" in each and "start" in each["value"]]
+    numbers = {region["id"]: number for number, region in enumerate(regions)}
+    texts = {name: text for name, text in row["data"].items() if isinstance(text, str)}
+    yield {
+        "id": row.get("id"),
+        "text": texts.get("text", max(texts.values(), key=len)),
+        "entities": [
+            {**{name: region["value"].get(name) for name in ("start", "end", "text")}, "type": _only(region["value"])}
+            for region in regions
+        ],
+        "relations": [
+            {"head": numbers[head], "tail": numbers[tail], "type": label}
+            for each in results
+            if each["type"] == "relation"
+            for head, tail in _directions(each)
+            for label in each["labels"]
+        ],
+    }
+
+
+def _only(value: Mapping[str, Any]) -> str | None:
+    return next(iter(value.get("labels") or []), None)
+
+
+def _directions(relation: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    ends = relation["from_id"], relation["to_id"]
+    direction = relation.get("direction") or "right"
+    return {"right": [ends], "left": [ends[::-1]], "bi": [ends, ends[::-1]]}[direction]
+
+
+def prodigy_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
+    """
+    A line of Prodigy's `rel.manual` as a row of [`~msattn.data.entity_pairs.pair_rows`].
+
+    Args:
+        row (`Mapping[str, Any]`):
+            `text`, `spans` (`{"start", "end", "label"}`, in characters), `relations` (`{"head_span", "child_span",
+            "label"}`) and `answer`.
+        dropped (`Counter`): Counts texts that were rejected or ignored.
+    """
+    if row.get("answer", "accept") != "accept":
+        dropped[UNANNOTATED] += 1
+        return
+    relations = row.get("relations") or []
+    ends = [each[end] for each in relations for end in ("head_span", "child_span")]
+    spans = {(span["start"], span["end"]): span for span in [*ends, *row["spans"]]}
+    numbers = {bounds: number for number, bounds in enumerate(spans)}
+    yield {
+        "id": row.get("id"),
+        "text": row["text"],
+        "entities": [{**span, "type": span.get("label")} for span in spans.values()],
+        "relations": [
+            {
+                "head": numbers[each["head_span"]["start"], each["head_span"]["end"]],
+                "tail": numbers[each["child_span"]["start"], each["child_span"]["end"]],
+                "type": each["label"],
+            }
+            for each in relations
+        ],
+    }

@@ -1,0 +1,45 @@
+"""Converts documents of SciERC and DyGIE++, and sentences of CrossRE."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def scierc_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
+    """
+    The sentences of a document, or the one of a row of CrossRE, as rows of [`~msattn.data.entity_pairs.pair_rows`].
+
+    The format annotates relations inside of sentences, so that each is a text.
+
+    Args:
+        row (`Mapping[str, Any]`):
+            `sentences` (lists of tokens), and for each one a list in `ner` (`[first, last, type]`) and `relations`
+            (`[first, last, first, last, label]`); tokens are counted in the document, and the last one is inside. Or
+            `sentence`, `ner` and `relations` of one sentence.
+        dropped (`Counter`): Not used.
+    """
+    name, single = row.get("doc_key"), "sentence" in row
+    sentences, entities = ([row["sentence"]], [row["ner"]]) if single else (row["sentences"], row["ner"])
+    labels = row.get("relations")
+    relations = [None] * len(sentences) if labels is None else [labels] if single else labels
+    first = 0
+    for number, (tokens, ner, related) in enumerate(zip(sentences, entities, relations, strict=True)):
+        ends = [(*each[at : at + 2], None) for each in related or [] for at in (0, 2)]
+        types = {(start, last): of for start, last, of, *_ in [*ends, *ner]}
+        numbers = {bounds: index for index, bounds in enumerate(types)}
+        yield {
+            "id": name if single or name is None else f"{name}:{number}",
+            "tokens": tokens,
+            "entities": [
+                {"start": start - first, "end": last + 1 - first, "type": of} for (start, last), of in types.items()
+            ],
+            "relations": None
+            if related is None
+            else [
+                {"head": numbers[tuple(each[:2])], "tail": numbers[tuple(each[2:4])], "type": each[4]}
+                for each in related
+            ],
+        }
+        first += len(tokens)

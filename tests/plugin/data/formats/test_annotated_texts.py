@@ -1,0 +1,192 @@
+"""Texts with entities and relations as annotation tools and published corpora write them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from msattn.data import read_relations
+from msattn.errors import UserError
+
+TEXT = "Ann Lee lives in Rome. Acme hired her."
+TOKENS = TEXT.replace(".", " .").split()
+EXPECTED = [("Ann Lee", "PER", "lives in", "Rome", "LOC"), ("Acme", "ORG", "hired", "her", "PER")]
+SPANS = {(0, 7): "PER", (17, 21): "LOC", (23, 27): "ORG", (34, 37): "PER"}
+RELATIONS = [((0, 7), (17, 21), "lives in"), ((23, 27), (34, 37), "hired")]
+
+
+def region(span, label):
+    value = {"start": span[0], "end": span[1], "text": TEXT[slice(*span)], "labels": [label]}
+    return {"value": value, "id": str(span), "from_name": "label", "to_name": "text", "type": "labels"}
+
+
+def token_span(span, label):
+    numbers = {(0, 7): (0, 1), (17, 21): (4, 4), (23, 27): (6, 6), (34, 37): (8, 8)}[span]
+    ends = {"token_start": numbers[0], "token_end": numbers[1]}
+    return {"start": span[0], "end": span[1], **ends, "label": label}
+
+
+DOCCANO = {
+    "id": 7,
+    "text": TEXT,
+    "entities": [{"id": 90 + s, "label": of, "start_offset": s, "end_offset": e} for (s, e), of in SPANS.items()],
+    "relations": [
+        {"id": 3 + h[0], "from_id": 90 + h[0], "to_id": 90 + t[0], "type": label} for h, t, label in RELATIONS
+    ],
+    "Comments": [],
+}
+LABEL_STUDIO = {
+    "id": 7,
+    "data": {"text": TEXT, "ref": "report-1"},
+    "annotations": [
+        {"id": 1, "was_cancelled": True, "result": []},
+        {
+            "id": 2,
+            "was_cancelled": False,
+            "ground_truth": False,
+            "result": [
+                *(region(span, of) for span, of in SPANS.items()),
+                {
+                    "from_id": str((0, 7)),
+                    "to_id": str((17, 21)),
+                    "type": "relation",
+                    "direction": "right",
+                    "labels": ["lives in"],
+                },
+                {
+                    "from_id": str((34, 37)),
+                    "to_id": str((23, 27)),
+                    "type": "relation",
+                    "direction": "left",
+                    "labels": ["hired"],
+                },
+            ],
+        },
+    ],
+    "predictions": [],
+}
+PRODIGY = {
+    "text": TEXT,
+    "tokens": [{"text": token, "id": number, "ws": True} for number, token in enumerate(TOKENS)],
+    "spans": [token_span(span, of) for span, of in SPANS.items()],
+    "relations": [
+        {"head_span": token_span(h, SPANS[h]), "child_span": token_span(t, SPANS[t]), "label": label, "color": "#d9"}
+        for h, t, label in RELATIONS
+    ],
+    "answer": "accept",
+    "_view_id": "relations",
+}
+SCIERC = {
+    "doc_key": "A1",
+    "sentences": [TOKENS[:6], TOKENS[6:]],
+    "ner": [[[0, 1, "PER"], [4, 4, "LOC"]], [[6, 6, "ORG"], [8, 8, "PER"]]],
+    "relations": [[[0, 1, 4, 4, "lives in"]], [[6, 6, 8, 8, "hired"]]],
+    "clusters": [],
+}
+CROSSRE = {
+    "doc_key": "news-1",
+    "sentence": TOKENS,
+    "ner": [[0, 1, "PER"], [4, 4, "LOC"], [6, 6, "ORG"], [8, 8, "PER"]],
+    "relations": [[0, 1, 4, 4, "lives in", "", False, False], [6, 6, 8, 8, "hired", "", False, False]],
+}
+BRAT = (
+    "T1\tPER 0 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tlives in Arg1:T1 Arg2:T2\n".replace("lives in", "lives_in")
+    + "T3\tORG 23 27\tAcme\nT4\tPER 34 37\ther\nR2\thired Arg1:T3 Arg2:T4\t\n"
+    + "T5\tPER 0 3;34 37\tAnn her\nR3\thired Arg1:T3 Arg2:T5\nE1\tJob:T3\n#1\tNote T1\tsure\n*\tEquiv T1 T4\n"
+)
+
+
+def triples(rows):
+    def entity(row, role):
+        return row["text"][slice(*row[role])], row[f"{role}_type"]
+
+    return [(*entity(row, "head"), row["label"], *entity(row, "tail")) for row in rows]
+
+
+EXPORTS = {"doccano": DOCCANO, "label studio": LABEL_STUDIO, "prodigy": PRODIGY, "scierc": SCIERC, "crossre": CROSSRE}
+
+
+@pytest.mark.parametrize("row", EXPORTS.values(), ids=EXPORTS)
+@pytest.mark.parametrize("name", ["data.jsonl", "data.json"])
+def test_exports(write, row, name):
+    assert triples(read_relations(write(json.dumps([row] if name == "data.json" else row), name))) == EXPECTED
+
+
+@pytest.mark.parametrize("row", [{**PRODIGY, "answer": "reject"}, {**LABEL_STUDIO, "annotations": []}])
+def test_texts_without_annotation_are_counted(write, caplog, row):
+    rows = read_relations(write(json.dumps(row) + "\n" + json.dumps(PRODIGY)))
+    assert triples(rows) == EXPECTED
+    assert "1 texts have no accepted annotation and were left out." in caplog.text
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        (
+            {**DOCCANO, "relations": [{"from_id": 1, "to_id": 90, "type": "x"}]},
+            r"a line of doccano has .* KeyError\(1\)",
+        ),
+        (
+            {**LABEL_STUDIO, "annotations": [{"result": [{"type": "relation"}]}]},
+            "a task of Label Studio .* KeyError",
+        ),
+        ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "a line of Prodigy has .* KeyError"),
+        ({**SCIERC, "relations": [[[0, 1, 4]], []]}, "a document of SciERC has"),
+        ({"vertexSet": [], "labels": []}, "a document of DocRED has .* KeyError"),
+    ],
+)
+def test_other_forms_are_refused_by_name(write, row, message):
+    with pytest.raises(UserError, match=f":1: {message}"):
+        read_relations(write(json.dumps(row)))
+
+
+def test_names_of_exports_are_checked(write):
+    moved = json.loads(json.dumps(LABEL_STUDIO).replace('"start": 17, "end": 21', '"start": 16, "end": 20'))
+    with pytest.raises(UserError, match="is ' Rom', but its name is 'Rome'; count again"):
+        read_relations(write(json.dumps(moved)))
+
+
+def test_brat(tmp_path, caplog):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(TEXT, encoding="utf-8")
+        (tmp_path / f"{name}.ann").write_text(BRAT, encoding="utf-8")
+    expected = [(*each[:2], each[2].replace(" ", "_"), *each[3:]) for each in EXPECTED]
+    rows = read_relations(tmp_path)
+    assert triples(rows) == expected * 2 and rows["id"][0] == "a:0-1"
+    assert "left out are 2 entities of several parts, 2 events, 2 relations of such." in caplog.text
+    assert triples(read_relations(tmp_path / "a.ann")) == expected
+    (tmp_path / "a.ann").write_text("T1\tPER 0\tAnn\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a.ann:1: the line is neither `T1"):
+        read_relations(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no file that ends in .ann"):
+        read_relations(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ("Ann lives in Rome.,Ann,Rome,,", None),
+        ("Ann lives in Annapolis. Ann?,Ann,Annapolis,24,13", None),
+        ("Ann met Ann and Rome.,Ann,Rome,,", "the head 'Ann' is at characters 0 and 8; say which, with head_start"),
+        ("Anna lives in Rome.,Ann,Rome,,", "the head 'Ann' is not there. The text: 'Anna lives in Rome.'"),
+        ("Ann lives in Rome.,Ann,Rome,0,14", "the tail 'Rome' is not at character 14, but at 13"),
+        ("Ann lives in Rome.,,Rome,,", "the head '' is not there"),
+    ],
+)
+def test_entities_by_their_words(write, row, message):
+    path = write(f"sentence,head,tail,head_offset,tail_offset,relation\n{row},lives in\n", "data.csv")
+    if message is None:
+        assert triples(read_relations(path))[0][::2] == ("Ann", "lives in", None)
+    else:
+        with pytest.raises(UserError, match=f"data.csv:2: {message}"):
+            read_relations(path)
+
+
+def test_names_beside_bounds_are_checked(write):
+    header = "text,head,head_start,head_end,tail,tail_start,tail_end,relation\n"
+    rows = read_relations(write(header + "Ann met Ann.,Ann,0,3,Ann,8,11,met\n", "data.csv"))
+    assert (rows[0]["head"], rows[0]["tail"]) == ([0, 3], [8, 11])
+    with pytest.raises(UserError, match="the tail span .7, 10. is ' An', but its name is 'Ann'"):
+        read_relations(write(header + "Ann met Ann.,Ann,0,3,Ann,7,10,met\n", "data.csv"))
