@@ -14,6 +14,7 @@ from transformers import EarlyStoppingCallback, EvalPrediction, set_seed
 
 from msattn import DependencyParsingPipeline, PairwiseParser
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.data.files.text_lines import files_in
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
 from msattn.data.inputs.raw_text import split_text
@@ -246,13 +247,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         split = partial(split_text, word_tokenizer=data_args.word_tokenizer, lang=data_args.lang)
         raw = data_args.word_tokenizer or data_args.lang
         options += [data_args.word_tokenizer, data_args.lang]
-        count = predict_stream(
-            islice(treebank_rows(corpus, split if raw else None), data_args.max_predict_samples),
-            lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
-            Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
-            key=None if trainer.is_sharded else stream_key(model, corpus, *options),
-            together=trainer.is_sharded,
-        )
+        with files_in(data_args.encoding):
+            count = predict_stream(
+                islice(treebank_rows(corpus, split if raw else None), data_args.max_predict_samples),
+                lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
+                Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
+                key=None if trainer.is_sharded else stream_key(model, corpus, *options),
+                together=trainer.is_sharded,
+            )
         results |= trainer.record("test", {"test_samples": count})
 
     if args.do_train and trainer.is_world_process_zero():

@@ -28,7 +28,7 @@ from msattn.data.columns import find_column, ignored_columns, text_columns
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import files_in, text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import query_rows
@@ -60,6 +60,9 @@ class PredictArguments:
     file: str = field(metadata={"help": "Texts or JSON lines, or .conllu for a parser; - is the standard input."})
     output: str | None = field(
         default=None, metadata={"help": "File to write, gzipped if its name ends in .gz. Default: standard output."}
+    )
+    encoding: str = field(
+        default="utf-8", metadata={"help": "Encoding of the file, such as utf-16 or cp1252 (Windows)."}
     )
     batch_size: int = field(
         default=32, metadata={"help": "Inputs per batch. 1 answers each line before the next one is read."}
@@ -112,11 +115,12 @@ def main(argv: list[str]) -> None:
             raise UserError(f"--{option}: {args.model} is a {type(trained.model).__name__}, which has no use for it.")
     with user_mistakes():
         trained.model.to(args.device if state.num_processes == 1 else state.device)
-    inputs, answer = task(trained, args)
     resumable = args.output is not None and Path(args.file).is_file() and isinstance(trained.model, torch.nn.Module)
     key = stream_key(trained.model, args.file, asdict(args)) if resumable else None
     size = args.batch_size * LOOKAHEAD if args.batch_size > 1 else 1
-    predict_stream(inputs, answer, args.output, size, key)
+    with files_in(args.encoding):
+        inputs, answer = task(trained, args)
+        predict_stream(inputs, answer, args.output, size, key)
 
 
 def _check(args: PredictArguments, processes: int) -> None:

@@ -48,6 +48,9 @@ class DataArguments:
     train_file: str | None = field(default=None, metadata={"help": "File with the training data."})
     validation_file: str | None = field(default=None, metadata={"help": "File with the validation data."})
     test_file: str | None = field(default=None, metadata={"help": "File with the test data, with or without labels."})
+    encoding: str = field(
+        default="utf-8", metadata={"help": "Encoding of the data files, such as utf-16 or cp1252 (Windows)."}
+    )
     validation_split_percentage: float | None = field(
         default=None,
         metadata={

@@ -11,6 +11,7 @@ import numpy as np
 from datasets import Dataset
 from transformers.utils import logging
 
+from msattn.data.files.text_lines import files_in
 from msattn.data.ranking import RankingData, read_ranking, read_trec_ranking
 from msattn.errors import UserError
 from msattn.training.model_card import ModelCardFacts
@@ -75,7 +76,8 @@ def hold_out_queries(data: RankingData, data_args: Any) -> tuple[RankingData, Ra
     parts = held_out(queries, data_args.validation_split_percentage, data_args.split_seed)
     train, held = (set(part["query_id"]) for part in parts)
     # Relevant documents that were added for training must not be in the scored candidates.
-    as_found = read_candidates("train", data_args, as_found=True) if data_args.qrels_file else None
+    with files_in(data_args.encoding):
+        as_found = read_candidates("train", data_args, as_found=True) if data_args.qrels_file else None
     return data.of_queries(train), (as_found or data).of_queries(held)
 
 

@@ -27,7 +27,7 @@ TRAINING = (
     *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16"),
 )
 # Arguments that the data or the weights stand for.
-ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|dataset_.*")
+ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|encoding|dataset_.*")
 
 
 class RunRecord(TrainerCallback):

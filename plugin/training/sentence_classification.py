@@ -239,7 +239,7 @@ def write_sentence_predictions(
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     if labels is None:
         return
-    report = label_report(examples["label"][:], answers, range(len(labels)), labels)
+    report = label_report(examples["label"][:], answers.tolist(), range(len(labels)), labels)
     Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
     print(f"{prefix}\n{report}")
 

@@ -12,6 +12,7 @@ from datasets import Dataset, DatasetDict, load_dataset
 from transformers import TrainingArguments
 from transformers.utils import logging
 
+from msattn.data.files.text_lines import files_in
 from msattn.errors import UserError
 from msattn.training.arguments import DataArguments, HubDataArguments
 
@@ -53,7 +54,8 @@ def read_splits(
         "test": args.do_predict,
     }
     wanted = [split for split in PREFIXES if needed[split] or (split == "validation" and evaluates)]
-    found = {split: data for split in wanted if (data := read(split)) is not None}
+    with files_in(data_args.encoding):
+        found = {split: data for split in wanted if (data := read(split)) is not None}
     if missing := [split for split in wanted if needed[split] and split not in found]:
         raise UserError(f"the run needs {missing[0]} data: give --{missing[0]}_file{sources}.")
     validation = data_args.validation_file or ()

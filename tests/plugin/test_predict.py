@@ -68,9 +68,9 @@ def checkpoints(tmp_path_factory):
 
 @pytest.fixture
 def predict(checkpoints, tmp_path):
-    def predict(name: str, content: str, *options: str, suffix: str = "txt") -> list:
+    def predict(name: str, content: str, *options: str, suffix: str = "txt", encoding: str = "utf-8") -> list:
         file, output = tmp_path / f"input.{suffix}", tmp_path / "output"
-        file.write_text(content)
+        file.write_text(content, encoding=encoding)
         main([str(checkpoints[0] / name), str(file), "--output", str(output), *options])
         written = output.read_text()
         return written if name == "parser" else [json.loads(line) for line in written.splitlines()]
@@ -294,6 +294,7 @@ def test_the_table_that_trained_a_model_is_predicted(predict, checkpoints, tmp_p
         ("txt", "the dog .\na cat\n"),
     ):
         assert predict(folder, content, suffix=suffix) == expected
+    assert predict(folder, table, "--encoding", "utf-16", suffix="csv", encoding="utf-16") == expected
     with pytest.raises(UserError, match=r"input\.csv:2: the model was trained on review, and there are body, by"):
         predict(folder, "body,by\na dog,Ann\n", suffix="csv")
 

@@ -28,8 +28,8 @@ def encoder(tmp_path_factory) -> Path:
 def write(tmp_path):
     """Writes a file of a test and returns its path."""
 
-    def write(name: str, content: str) -> Path:
-        (tmp_path / name).write_bytes(content.encode())
+    def write(name: str, content: str, encoding: str = "utf-8") -> Path:
+        (tmp_path / name).write_bytes(content.encode(encoding))
         return tmp_path / name
 
     return write

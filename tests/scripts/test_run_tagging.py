@@ -152,9 +152,12 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     assert "and 1 words were truncated (--max_seq_length)" in caplog.text
 
 
-def test_warnings(run, write, caplog):
-    train = write("train.conll", "the\tO\ndog\tB-animal\ncat\tM-animal\n")
-    run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
+def test_warnings(run, fails, write, tmp_path, caplog):
+    train = write("train.conll", "the\tO\ncaf\xe9\tB-place\ncat\tM-animal\n", "cp1252")
+    files = {"train_file": train, "validation_file": train, "test_file": train}
+    assert "train.conll:2: the line is not UTF-8; name the encoding of the file" in fails("do_train", **files)
+    run("do_train", "do_eval", "do_predict", encoding="cp1252", **files)
+    assert "caf\xe9\tB-place" in (tmp_path / "out" / "test_predictions.conll").read_text(encoding="utf-8")
     assert "scored word by word, not as entities: 'M-animal' is neither O nor like B-person" in caplog.text
     assert "--validation_file and --test_file are the same file" in caplog.text
 

@@ -11,7 +11,7 @@ import pytest
 from msattn import UserError
 from msattn.data import read_ranking, read_relations, read_sentences, read_tagged_words, read_treebank
 from msattn.data.files.records import parse_json
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import files_in, text_lines
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_parquet_that_no_dataset_can_hold(tmp_path):
 def test_utf_16(encoding, reader, tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes("sentence\tlabel\ngood\tx\nbad\ty\n".encode(encoding))
-    with pytest.raises(UserError, match=r"a\.tsv:1: .*(UTF-8|UTF-16)"):
+    with pytest.raises(UserError, match=r"a\.tsv:1: .*--encoding utf-16"):
         reader(path)
 
 
@@ -100,6 +100,37 @@ def test_what_holds_no_lines_is_named(content, kind, reader, suffix, tmp_path):
     path.write_bytes(content)
     with pytest.raises(UserError, match=rf"a\.{suffix}:1: the file is {kind}"):
         reader(path)
+
+
+TABLE = "text,label\nCaf\xe9 \u2013 good.,x\nbad,y\n"
+JSONL = '{"text": "Caf\xe9 \u2013 good.", "label": "x"}\n{"text": "bad", "label": "y"}\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "cp1252", "utf-8", "UTF-8-SIG"])
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", TABLE), ("a.tsv.gz", TABLE.replace(",", "\t")), ("a.jsonl", JSONL)]
+)
+def test_encodings(name, content, encoding, tmp_path):
+    data = content.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with files_in(encoding):
+        assert read_sentences(tmp_path / name)["text"] == ["Caf\xe9 \u2013 good.", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (b"text,label\ncaf\xe9,x\n", "utf-8", r":2: the line is not UTF-8; .* such as --encoding cp1252"),
+        (b"text,label\ncaf\x81,x\n", "cp1252", r":2: the line is not CP1252; .* such as --encoding utf-8"),
+        (b"\xff\xfea\x00b", "utf-16", r"a\.csv: the file is not utf-16"),
+        (b"text,label\n", "utf-61", "--encoding utf-61: there is no such encoding"),
+        (b"text,label\n", "base64", "--encoding base64: there is no such encoding"),
+    ],
+)
+def test_wrong_encodings(content, encoding, message, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message), files_in(encoding):
+        read_sentences(tmp_path / "a.csv")
 
 
 def test_text_lines(tmp_path):
