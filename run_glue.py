@@ -49,6 +49,7 @@ from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, warn_of_absent, warn_of_repeats
+from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -146,8 +147,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             {prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()}
         )
         if labels:
-            labelled = {prefix: rows["label"][:] for prefix, rows in data.items() if "label" in rows.column_names}
-            warn_of_absent(labelled, labels)
+            labelled = {prefix: rows for prefix, rows in data.items() if "label" in rows.column_names}
+            warn_of_absent({prefix: {labels[n] for n in rows["label"]} for prefix, rows in labelled.items()}, labels)
 
         # Tokenizer.
         if fresh:
@@ -217,6 +218,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
+        warn_of_few_steps(args, len(encoded.get("train", ())))
         checkpoint = record_and_resume(trainer, model_args, scratch, data_args, guiding)
 
     # Training.

@@ -36,7 +36,7 @@ from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import write_model_card
 from msattn.training.parsing_trainer import ParsingTrainer
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, read_splits
+from msattn.training.splits import hold_out_and_limit, read_splits, warn_of_repeats
 from msattn.training.unknown_tokens import warn_of_unknown
 from msattn.trees.parses import DECODERS, Parses, decoder_of, sentence_parses, temperature_of
 
@@ -150,6 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         corpus = found.pop("test") if isinstance(found.get("test"), str) else None
         labels, tags = parsing.parser_labels(found.get("train"), model_args.tag, config)
         data = hold_out_and_limit(found, data_args, args)
+        warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
 
         encoded = {}
         for prefix, treebank in data.items():

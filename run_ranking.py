@@ -22,6 +22,7 @@ from msattn import GuidingArguments
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.data.ranking import sample_negatives
+from msattn.metrics.baselines import chance_mrr
 from msattn.metrics.ranking import score_ranking, write_run
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
@@ -36,6 +37,7 @@ from msattn.training.ranking import (
 )
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, read_splits, warn_of_repeats
+from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -144,8 +146,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         def metrics(prefix: str, prediction: EvalPrediction) -> dict[str, float]:
             rows = LongestFirstSampler(encoded[prefix]).order  # of an evaluation
             scores = candidate_scores(data[prefix], prediction.predictions, rows)
-            values = score_ranking(data[prefix].relevant(), scores)
-            return {name: 100 * value for name, value in values.items()}  # in percent, as all scripts
+            relevant = data[prefix].relevant()
+            values = {name: 100 * value for name, value in score_ranking(relevant, scores).items()}  # percent
+            return values | {"chance_mrr": chance_mrr(relevant, scores)}
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         patience = data_args.early_stopping_patience
@@ -162,6 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
+        warn_of_few_steps(args, len(encoded.get("train", ())))
         checkpoint = record_and_resume(trainer, model_args, data_args, guiding)
 
     # Training.

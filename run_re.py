@@ -43,7 +43,8 @@ from msattn.training.checkpoints import (
 from msattn.training.fusion import head_fields
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, split_names
+from msattn.training.splits import hold_out_and_limit, split_names, warn_of_absent, warn_of_repeats
+from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -149,6 +150,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         drawn = relations.pairs_without_relation(data_args, config, labels, draws=True)
         hold_out = partial(relations.hold_out_texts, negatives=drawn)
         data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
+        warn_of_repeats({prefix: rows.unique("text") for prefix, rows in data.items()}, "texts")
+        labelled = {prefix: rows.unique("label") for prefix, rows in data.items() if rows[0]["label"] is not None}
+        warn_of_absent(labelled, labels)
 
         # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
         # each entity, and are added to a copy of the tokenizer that is not saved.
@@ -221,6 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
+        warn_of_few_steps(args, len(encoded.get("train", ())))
         checkpoint = record_and_resume(trainer, model_args, data_args, guiding)
 
     # Training. The validation data then fit the temperature and the threshold of the answers, so that their own scores

@@ -39,6 +39,7 @@ from msattn.training.from_scratch import (
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, split_names, warn_of_repeats
+from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
 
@@ -170,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
+        warn_of_few_steps(args, len(encoded.get("train", ())))
         checkpoint = record_and_resume(trainer, model_args, scratch, data_args, guiding)
 
     # Training.

@@ -10,13 +10,14 @@ from transformers import EvalPrediction
 
 from msattn.errors import extra
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.metrics.baselines import most_frequent
 from msattn.metrics.calibration import decide, expected_calibration_error
 from msattn.metrics.relations import score_relations
 from msattn.metrics.report_tables import label_report
 
 with extra("train"):
     from scipy.special import softmax
-    from sklearn.metrics import confusion_matrix
+    from sklearn.metrics import confusion_matrix, f1_score
 
 
 def temperature_and_threshold(config: Any) -> tuple[float, float | None]:
@@ -57,10 +58,11 @@ def relation_metrics(
     threshold: float | None = None,
 ) -> dict[str, float]:
     """
-    Accuracy, micro-F1, macro-F1, the area under the precision-recall curve and the expected calibration error, in
-    percent.
+    Accuracy, micro-F1, macro-F1 over all relations, the area under the precision-recall curve and the expected
+    calibration error, in percent.
 
-    `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others. For a
+    `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others.
+    `majority_accuracy` and `majority_f1` are those of always naming the most frequent label, or relation. For a
     calibrated model, `uncalibrated_f1` and `uncalibrated_ece` are those without temperature and threshold.
 
     Args:
@@ -73,12 +75,12 @@ def relation_metrics(
     logits, numbers = prediction.predictions, prediction.label_ids
     references = np.asarray(labels)[numbers].tolist()
     probabilities, answers = answers_of(logits, labels, negative, temperature, threshold)
+    relations = [label for label in labels if label != negative]
     general = score_relations(answers, references, negative, probabilities, labels)
     values = {
-        "f1": general["f1"],
         "accuracy": general["accuracy"],
         "micro_f1": general["f1"],
-        "macro_f1": general["macro_f1"],
+        "macro_f1": float(f1_score(references, answers, labels=relations, average="macro", zero_division=0)),
         "auc": general["auc"],
         "ece": expected_calibration_error(probabilities, numbers),
     }
@@ -86,12 +88,21 @@ def relation_metrics(
     unrelated = [answer for answer, reference in zip(answers, references, strict=True) if reference == negative]
     if negative is not None and unrelated:
         percent["false_positives"] = 100 * sum(answer != negative for answer in unrelated) / len(unrelated)
-    if set(labels) <= set(SEMEVAL_LABELS):
-        percent["f1"] = score_semeval(answers, references).official.macro[2]
+    relation = most_frequent(references, but=negative)[0] or negative
+    percent["majority_accuracy"] = most_frequent(references)[1]
+    percent["f1"] = _f1(answers, references, labels, negative)
+    percent["majority_f1"] = _f1([relation] * len(references), references, labels, negative)
     if temperature != 1 or threshold is not None:
         plain = relation_metrics(prediction, labels, negative)
         percent |= {f"uncalibrated_{name}": plain[name] for name in ("f1", "ece")}
     return percent
+
+
+def _f1(answers: Sequence, references: Sequence, labels: Sequence[str], negative: str | None) -> float:
+    """The official macro-F1 for the labels of SemEval-2010 Task 8, else the micro-F1, in percent."""
+    if set(labels) <= set(SEMEVAL_LABELS):
+        return score_semeval(answers, references).official.macro[2]
+    return 100 * score_relations(answers, references, negative)["f1"]
 
 
 def relation_report(answers: Sequence[str], references: Sequence[str], negative: str | None) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 from transformers import EvalPrediction
 
 from msattn.errors import extra
+from msattn.metrics.baselines import most_frequent
 from msattn.metrics.glue_scores import score_glue
 
 with extra("train"):
@@ -22,8 +23,8 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
     The metrics of a GLUE task, or of other classification and regression data, in percent but for the `mse`.
 
     GLUE metrics have the names of the library `evaluate`; `combined_score` is their mean if there are several. Without
-    a task: accuracy, macro-F1 over all classes and, to compare, the accuracy of the most frequent class. For
-    regression: Pearson and Spearman correlation, their mean and the mean squared error.
+    a task: accuracy and macro-F1 over all classes. Beside an accuracy, that of always naming the most frequent class
+    is `majority_accuracy`. For regression: Pearson and Spearman correlation, their mean and the mean squared error.
 
     Args:
         prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids or scores `(examples,)`.
@@ -38,12 +39,14 @@ def sentence_metrics(prediction: EvalPrediction, task: str | None, regression: b
         return {
             "accuracy": 100 * float(accuracy_score(references, answers)),
             "macro_f1": 100 * float(f1_score(references, answers, labels=classes, average="macro", zero_division=0)),
-            "majority_accuracy": 100 * float(np.bincount(references).max() / len(references)),
+            "majority_accuracy": most_frequent(references.tolist())[1],
         }
     scores = score_glue(task or "stsb", answers, references)
     values = {name: 100 * score for name, score in scores.items()}
     if len(values) > 1:
         values["combined_score"] = float(np.mean(list(values.values())))
+    if "accuracy" in values:
+        values["majority_accuracy"] = most_frequent(references.tolist())[1]
     if task is None:
         values["mse"] = float(mean_squared_error(references, answers))
     return values

@@ -22,6 +22,7 @@ from msattn.metrics.treebank_scores import parsed_columns
 from msattn.training.checkpoints import config_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import split_names
+from msattn.training.steps import warn_of_few_steps
 from msattn.trees.parses import DECODERS, Parses
 
 logger = logging.get_logger(__name__)
@@ -125,16 +126,11 @@ def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, 
         args.learning_rate = RATE * min(1, WIDTH / model.config.hidden_size)
     if is_new and model_args.new_layers_learning_rate is None:
         model_args.new_layers_learning_rate = NEW_LAYERS_RATE[model.config.scorer]
-    batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-    per_epoch = max(1, -(-sentences // batch))
     if args.num_train_epochs is None:
-        args.num_train_epochs = max(3, -(-STEPS // per_epoch))
-    steps = args.max_steps if args.max_steps > 0 else int(per_epoch * args.num_train_epochs)
-    if args.do_train and is_new and steps < FEW_STEPS:
-        logger.warning(
-            f"{steps} steps are too few for the new layers of a parser; leave out --num_train_epochs and --max_steps, "
-            f"which gives {STEPS} or more."
-        )
+        batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+        args.num_train_epochs = max(3, -(-STEPS // max(1, -(-sentences // batch))))
+    if is_new:
+        warn_of_few_steps(args, sentences, FEW_STEPS)
 
 
 def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:

@@ -21,6 +21,9 @@ from transformers.modelcard import extract_hyperparameters_from_trainer, make_ma
 
 from msattn.training.used_fields import used_fields
 
+# Scores that are of no model: the table has them, the `model-index` of the Hub has not.
+BASELINES = ("majority_", "chance_")
+
 
 @dataclass
 class ModelCardFacts:
@@ -110,6 +113,7 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
                 metric_value=round(value, 5),
             )
             for prefix, key, name, value in rows
+            if not key.startswith(BASELINES)
         ]
         or None,
     )

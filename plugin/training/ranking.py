@@ -21,6 +21,7 @@ logger = logging.get_logger(__name__)
 
 METRIC_NAMES = {
     "mrr": "MRR",
+    "chance_mrr": "MRR of a random order",
     "recall_at_1": "R@1",
     "recall_at_3": "R@3",
     "recall_at_5": "R@5",
@@ -65,7 +66,10 @@ def read_candidates(split: str, data_args: Any, as_found: bool = False) -> Ranki
     if without := sum(query not in relevant for query in queries):
         logger.warning(f"{path}: {without} of {len(queries)} queries have no relevant document and do not count.")
     if all(data.pairs["label"]) and not any(data.missed.values()):
-        logger.warning(f"{path}: every candidate is relevant, so no ranking of them can be wrong.")
+        logger.warning(
+            f"{path}: every candidate is relevant: a model learns nothing from it, and no ranking can be wrong; add "
+            "candidates that are not (negatives)."
+        )
     # Test predictions are written for all queries; the metrics skip those without a relevant document.
     return data if split == "test" else data.of_queries(relevant)
 

@@ -361,8 +361,10 @@ def relation_card(
         metrics={
             "f1": "Official macro-F1" if official else f"Micro-F1{without}",
             **({"micro_f1": f"Micro-F1{without}"} if official else {}),
+            "majority_f1": "The first score, of always naming the most frequent relation",
             "macro_f1": f"Macro-F1 over labels{without}",
             "accuracy": "Accuracy",
+            "majority_accuracy": "Accuracy of the most frequent label",
             "auc": "Area under the precision-recall curve",
             "ece": "Expected calibration error (%)",
             "false_positives": "Scored pairs without a relation that get one (%)",

@@ -46,6 +46,7 @@ ORDERS: tuple[Sequence[str], ...] = (SENTIMENTS, SNLI_LABELS)
 METRIC_NAMES = {
     "matthews_correlation": "Matthews correlation",
     "accuracy": "Accuracy",
+    "majority_accuracy": "Accuracy of the most frequent label",
     "f1": "F1",
     "macro_f1": "Macro F1",
     "pearson": "Pearson",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,19 +127,21 @@ def warn_of_repeats(texts: Mapping[str, Sequence[Any]], what: str = "examples") 
             logger.warning(f"{prefix}: {repeated} of the {len(scored)} {what} are in the training data, too.")
 
 
-def warn_of_absent(labels: Mapping[str, Sequence[Any]], names: Sequence[str]) -> None:
+def warn_of_absent(
+    found: Mapping[str, Collection[str]], labels: Sequence[str], what: str = "example has the label"
+) -> None:
     """
-    Warns if a split lacks a class: its macro-F1 counts the class as 0.
+    Warns if a split lacks a label: it cannot be learned there, and in scores of all labels counts as 0.
 
     Args:
-        labels (`Mapping[str, Sequence]`): The class ids of each split by the prefix of its metrics.
-        names (`Sequence[str]`): The classes in the order of their ids.
+        found (`Mapping[str, Collection[str]]`): The labels of each split by the prefix of its metrics.
+        labels (`Sequence[str]`): All labels.
+        what (`str`, *optional*, defaults to `"example has the label"`): What has one.
     """
-    for prefix, found in labels.items():
-        there = set(found)
-        if absent := [name for number, name in enumerate(names) if number not in there]:
-            shown = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
-            logger.warning(f"{prefix}: no example has the label {shown}.")
+    for prefix, there in found.items():
+        if absent := [label for label in labels if label not in there]:
+            shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} others" if len(absent) > 5 else "")
+            logger.warning(f"{prefix}: no {what} {shown}.")
 
 
 def split_names(data_args: DataArguments) -> dict[str, str]:

@@ -18,15 +18,22 @@ from transformers.utils import logging
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.data.tagged_words import read_tagged_words, to_tagged_words
 from msattn.errors import UserError
+from msattn.metrics.baselines import most_frequent
 from msattn.metrics.tagging import ENTITY_TAG, marks_entities, score_tags, tagging_report
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.splits import load_hub_dataset, read_splits
+from msattn.training.splits import load_hub_dataset, read_splits, warn_of_absent
 
 logger = logging.get_logger(__name__)
 
 # Tags of entities in any writing, such as `b-per` and `B_PER`.
 LIKE_ENTITIES = re.compile("o|[bieslu][-_].+", re.IGNORECASE)
-METRIC_NAMES = {"f1": "Entity F1", "precision": "Entity precision", "recall": "Entity recall", "accuracy": "Accuracy"}
+METRIC_NAMES = {
+    "f1": "Entity F1",
+    "precision": "Entity precision",
+    "recall": "Entity recall",
+    "accuracy": "Accuracy",
+    "majority_accuracy": "Accuracy of the most frequent tag",
+}
 
 
 def read_tagging_splits(data_args: Any, args: TrainingArguments) -> dict[str, Dataset]:
@@ -77,8 +84,6 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[s
         tags = sorted(set().union(*found.values()))
         if len(tags) < 2:
             raise UserError(f"there has to be more than one tag, and every word has {tags[0]!r}.")
-        if unseen := [tag for tag in tags if tag not in found["train"]]:
-            logger.warning(f"No training word has the tag {', '.join(unseen)}.")
     else:
         if not any(name.endswith("ForTokenClassification") for name in config.architectures or ()):
             raise UserError("the tags are not known: give training data, or a model that was trained here.")
@@ -86,6 +91,7 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[s
         for prefix, others in found.items():
             if strange := sorted(others - set(tags)):
                 raise UserError(f"{prefix} data: the tag {strange[0]!r} is not one of the model's: {', '.join(tags)}.")
+    warn_of_absent(found, tags, "word has the tag")
     _warn_of_odd_tags(tags)
     return tags
 
@@ -106,8 +112,8 @@ def _warn_of_odd_tags(tags: Sequence[str]) -> None:
 
 def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str, float]:
     """
-    Accuracy over the labelled tokens and, for entity tags (BIO and the like), precision, recall and F1 of entities, in
-    percent.
+    In percent: accuracy over the labelled tokens, that of always naming the most frequent tag (`majority_accuracy`),
+    and for entity tags (BIO and the like) precision, recall and F1 of entities.
 
     Args:
         prediction (`EvalPrediction`): Logits `(rows, tokens, tags)` and label ids `(rows, tokens)`.
@@ -120,7 +126,8 @@ def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str
     ]
     references, predictions = map(list, zip(*rows, strict=True))
     scores = score_tags(references, predictions, marks_entities(tags))
-    return {name: 100 * score for name, score in scores.items()}
+    baseline = {"majority_accuracy": most_frequent(chain(*references))[1]}
+    return {name: 100 * score for name, score in scores.items()} | baseline
 
 
 def write_tagging_predictions(
