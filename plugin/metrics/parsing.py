@@ -85,26 +85,27 @@ def _share(hits: np.ndarray, counted: np.ndarray) -> float:
     return hits[counted].mean() if counted.any() else 0.0
 
 
-def tree_shapes(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
+def nonprojective(sentences: Sequence[Sequence[int]]) -> float:
+    """The percentage of sentences whose arcs cross, including the arc from the root (0; other heads are from 1)."""
+    return 100 * float(np.mean([has_crossing_arcs(sentence) for sentence in sentences]))
+
+
+def broken_trees(sentences: Sequence[Sequence[int]]) -> dict[str, float]:
     """
-    The shape of the heads of sentences, which need not be trees.
+    What keeps the heads of sentences from being trees.
 
     Args:
         sentences (`Sequence[Sequence[int]]`): The heads of each sentence, from 1; 0 for the root.
 
     Returns:
-        `dict[str, float]`: Percentages of sentences: `nonprojective` (arcs cross, including the arc from the root),
-        `cyclic` (some words do not lead to the root) and `several_roots` (not exactly one root dependent).
+        `dict[str, float]`: Percentages of sentences: `cyclic` (some words do not lead to the root) and `several_roots`
+        (not exactly one root dependent).
     """
     lengths = np.array([len(sentence) for sentence in sentences])
     heads = np.full((len(sentences), lengths.max()), NO_WORD)
     heads[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(sentences)
-    shapes = {
-        "nonprojective": [has_crossing_arcs(sentence) for sentence in sentences],
-        "cyclic": ~are_trees(heads, single_root=False),
-        "several_roots": (heads == 0).sum(axis=1) != 1,
-    }
-    return {name: 100 * float(np.mean(found)) for name, found in shapes.items()}
+    broken = {"cyclic": ~are_trees(heads, single_root=False), "several_roots": (heads == 0).sum(axis=1) != 1}
+    return {name: 100 * float(np.mean(found)) for name, found in broken.items()}
 
 
 def _check(predictions: Sequence[Tree], references: Sequence[Tree]) -> None:

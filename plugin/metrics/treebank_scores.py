@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from msattn.data.files.conllu_lines import tag_columns
 from msattn.data.inputs.word_labels import tag_words
-from msattn.metrics.parsing import Tree, score_trees, tree_shapes
+from msattn.metrics.parsing import Tree, broken_trees, nonprojective, score_trees
 from msattn.metrics.tag_scores import score_conll18
 from msattn.trees.parses import Parses
 
@@ -37,7 +37,7 @@ def parsed_columns(
             "relations": [labels[relation] for relation in parse.relations],
             **tag_words(tags, parse.tags, words),
         }
-        for parse, words in zip(parses, treebank["words"], strict=True)
+        for parse, words in zip(parses, treebank["words"][:], strict=True)
     ]
 
 
@@ -55,25 +55,21 @@ def score_treebank(
     """
     columns = parsed_columns(parses, treebank, labels, tags)
     predicted: list[Tree] = [(sentence["heads"], sentence["relations"]) for sentence in columns]
-    shapes = tree_shapes([heads for heads, _ in predicted])
-    greedy = tree_shapes([parse.greedy.tolist() for parse in parses])
-    scores = {
-        "nonprojective": shapes["nonprojective"],
-        "greedy_cyclic": greedy["cyclic"],
-        "greedy_several_roots": greedy["several_roots"],
-    }
+    greedy = broken_trees([parse.greedy.tolist() for parse in parses])
+    scores = {"nonprojective": nonprojective([heads for heads, _ in predicted])}
+    scores |= {f"greedy_{name}": share for name, share in greedy.items()}
     has_trees = "heads" in treebank.column_names
-    true: list[Tree] = list(zip(treebank["heads"], treebank["relations"], strict=True)) if has_trees else []
+    true: list[Tree] = list(zip(treebank["heads"][:], treebank["relations"][:], strict=True)) if has_trees else []
     if tags:
-        gold: list[dict[str, Any]] = [tag_columns(lines, tags) for lines in treebank["lines"]]
+        gold: list[dict[str, Any]] = [tag_columns(lines, tags) for lines in treebank["lines"][:]]
         for sentence, (heads, relations) in zip(gold, true, strict=False):
             sentence |= {"heads": heads, "relations": relations}
         scores |= score_conll18(columns, gold)
     if not has_trees:
         return scores
     if whole := [heads for heads, _ in true if min(heads) >= 0]:
-        scores["true_nonprojective"] = tree_shapes(whole)["nonprojective"]
-    files = rows_by_file(treebank["where"])
+        scores["true_nonprojective"] = nonprojective(whole)
+    files = rows_by_file(treebank["where"][:])
     for name, rows in files.items() if len(files) > 1 else ():
         if any(head >= 0 for row in rows for head in true[row][0]):
             of_file = score_trees([predicted[row] for row in rows], [true[row] for row in rows])

@@ -269,7 +269,7 @@ def conllu_texts(
 ) -> list[str]:
     """The sentences in CoNLL-U with their parses; the arguments are those of [`parsed_columns`]. The rest stays."""
     columns = parsed_columns(parses, treebank, labels, tags)
-    return [with_tree(lines, **each) for lines, each in zip(treebank["lines"], columns, strict=True)]
+    return [with_tree(lines, **each) for lines, each in zip(treebank["lines"][:], columns, strict=True)]
 
 
 def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:

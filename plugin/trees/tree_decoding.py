@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from msattn.errors import UserError, shown
-from msattn.trees.projective_trees import best_projective_tree
+from msattn.trees.projective_trees import best_projective_trees
 from msattn.trees.spanning_trees import best_tree, without_overflow
 
 # The head in padding.
@@ -96,14 +96,14 @@ def repaired_heads(
     chosen = np.take_along_axis(scores[:, :, 1:], np.maximum(heads, 0)[:, None], axis=1)[:, 0]
     done = are_trees(heads, single_root) & ~(np.isneginf(chosen) & (heads != NO_WORD)).any(axis=1) | (words == 0)
     if projective:
-        done &= [not has_crossing_arcs(row[:length]) for row, length in zip(heads, words, strict=True)]
-    for row in np.flatnonzero(~done):
-        size = int(words[row]) + 1
-        arcs = without_overflow(scores[row, :size, :size])
-        tree = best_projective_tree(arcs, single_root) if projective else best_tree(arcs, single_root)
+        done[done] = [not has_crossing_arcs(heads[row, : words[row]]) for row in np.flatnonzero(done)]
+    rows = np.flatnonzero(~done)
+    arcs = [without_overflow(scores[row, : words[row] + 1, : words[row] + 1]) for row in rows]
+    trees = best_projective_trees(arcs, single_root) if projective else (best_tree(each, single_root) for each in arcs)
+    for row, tree in zip(rows, trees, strict=True):
         if tree is None:
             raise no_tree_error(f"sentence {row + 1}", "projective tree" if projective else "tree", single_root)
-        heads[row, : size - 1] = tree
+        heads[row, : words[row]] = tree
     return heads
 
 

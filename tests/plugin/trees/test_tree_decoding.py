@@ -58,6 +58,17 @@ def test_fixed_heads_that_are_no_arcs(fixed):
         msattn.decode_trees(np.zeros((1, 5, 5)), fixed=[None, fixed])
 
 
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("projective", [True, False])
+def test_a_batch_of_several_lengths(single_root, projective):
+    scores = np.random.default_rng(5).normal(size=(40, 31, 31))
+    lengths = np.random.default_rng(6).integers(0, 31, 40)
+    found = msattn.decode_trees(scores, lengths, single_root, projective)
+    for own, heads, words in zip(scores, found, lengths, strict=True):
+        alone = msattn.decode_tree(own[: words + 1, : words + 1], single_root, projective)
+        assert heads.tolist() == [*alone, *[-1] * (30 - words)]
+
+
 def test_fixed_heads_of_a_batch():
     scores = np.random.default_rng(0).normal(size=(3, 6, 6))
     heads = msattn.decode_trees(scores, [5, 3, 5], fixed=[{2: 4}, None, {1: 0, 5: 1}])
