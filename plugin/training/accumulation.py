@@ -48,7 +48,7 @@ class AccumulationMixin(_Trainer):
 
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
         batches, items = super().get_batch_samples(*args)
-        self._examples = sum(_examples(batch) for batch in batches)
+        self._examples = sum(batch_rows(batch) for batch in batches)
         self._labels = sum(self._labelled(batch) for batch in batches)
         return batches, items
 
@@ -74,7 +74,7 @@ class AccumulationMixin(_Trainer):
         """The fraction of the training step's examples that is in this batch."""
         if self._examples is None:
             return 1 / self.args.gradient_accumulation_steps
-        return _examples(inputs) / self._examples
+        return batch_rows(inputs) / self._examples
 
     def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
         """The number that [`Trainer.training_step`] divides the loss by; 1 if it is already scaled."""
@@ -88,7 +88,7 @@ class AccumulationMixin(_Trainer):
         """The number of class labels in a batch, of examples or tokens; without class labels, of its examples."""
         labels = batch.get(self.label_names[0]) if self.label_names else None
         if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
-            return _examples(batch)
+            return batch_rows(batch)
         return (labels != IGNORED).sum().clamp_min(1)
 
     def _look_at_the_loss(
@@ -113,5 +113,6 @@ class AccumulationMixin(_Trainer):
             self._knows_the_loss = True
 
 
-def _examples(batch: dict[str, Any]) -> int:
+def batch_rows(batch: dict[str, Any]) -> int:
+    """The number of examples of a batch."""
     return ignorant_find_batch_size(batch) or 1

@@ -11,10 +11,11 @@ import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer, TrainingArguments
-from transformers.trainer_utils import PredictionOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput
 
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
+from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
 
@@ -97,8 +98,21 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
         return LongestFirstSampler(eval_dataset)
 
-    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        loss, logits, labels = super().prediction_step(*args, **kwargs)
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """As in [`Trainer`], but the loss is the mean over all words or pairs that are scored, not over batches."""
+        output = super().evaluation_loop(*args, **kwargs)
+        labels, name = output.label_ids, f"{kwargs.get('metric_key_prefix', 'eval')}_loss"
+        if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" and name in output.metrics:
+            output.metrics[name] *= len(labels) / max(1, (labels != IGNORED).sum())
+        return output
+
+    def prediction_step(
+        self, model: Any, inputs: dict[str, Any], prediction_loss_only: bool, *args: Any, **kwargs: Any
+    ) -> tuple[Any, Any, Any]:
+        loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, *args, **kwargs)
+        if loss is not None and labels is not None:
+            # The Trainer weighs batches by their rows; `evaluation_loop` divides by the labels.
+            loss = loss * (self._labelled(inputs) / batch_rows(inputs))
         # Some models, such as T5, return further tensors behind the logits.
         return loss, logits[0] if isinstance(logits, tuple) else logits, labels
 

@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForTokenClassification,
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from msattn.errors import UserError
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler
@@ -123,6 +130,23 @@ def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
     state = torch.get_rng_state()
     trainer.evaluate(Dataset.from_list(rows))
     assert torch.equal(torch.get_rng_state(), state)  # training goes on as it would without
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_the_loss_is_the_mean_over_the_words_whatever_the_batches(size, tmp_path):
+    torch.manual_seed(0)
+    model = BertForTokenClassification(
+        BertConfig(vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    )
+    rows = [{"input_ids": [*range(1, size + 1)], "labels": [-100] + [size % 2] * (size - 1)} for size in range(2, 9)]
+    args = TrainingArguments(str(tmp_path), per_device_eval_batch_size=size, use_cpu=True)
+    collator = DataCollatorForTokenClassification(tiny_relation_extractor()[1])
+    trainer = FineTuningTrainer(model, args, data_collator=collator, compute_metrics=lambda prediction: {})
+    found = trainer.evaluate(Dataset.from_list(rows))["eval_loss"]
+    with torch.no_grad():
+        logits = torch.cat([model(torch.tensor([row["input_ids"]])).logits[0] for row in rows])
+    labels = torch.tensor([label for row in rows for label in row["labels"]])
+    assert found == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
 
 
 def test_training_batches_are_grouped_by_length(tmp_path):
