@@ -61,8 +61,9 @@ class RankingDataArguments(DataArguments):
     train_file: str | None = field(
         default=None,
         metadata={
-            "help": 'Training data: JSON lines {"query": ..., "candidates": [{"text": ..., "label": 0 or 1}, ...]}, '
-            "or, with --queries_file, a TREC run file. Validation and test data have the same format."
+            "help": 'Training data: JSON lines {"query": ..., "candidates": [{"text": ..., "label": 0 or 1}, ...]}; '
+            "JSON, CSV, TSV or Parquet with query, document and label, or query, positive and negative; or, with "
+            "--queries_file, a TREC run file. Validation and test data have the same format."
         },
     )
     queries_file: list[str] | None = field(
@@ -75,7 +76,7 @@ class RankingDataArguments(DataArguments):
         default=None, metadata={"help": "Relevance judgements: TREC qrels, or BEIR .tsv. One or more files."}
     )
     relevance_level: int = field(
-        default=1, metadata={"help": "Minimum relevance in --qrels_file of a relevant document."}
+        default=1, metadata={"help": "Minimum relevance of a relevant document, in --qrels_file or as a label."}
     )
     train_negatives: int | None = field(
         default=None,

@@ -31,7 +31,7 @@ from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
-from msattn.data.ranking import query_rows
+from msattn.data.ranking import by_query, query_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, shown
 from msattn.loading import Trained, load_trained
@@ -284,8 +284,8 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
     """The candidates of each query, the most relevant first."""
     score = _classifier(trained, args, function_to_apply="sigmoid")
 
-    def answer(located: list[Located]) -> list[str]:
-        queries = [list(query_rows([each])) for each in located]
+    def answer(groups: list[list[Located]]) -> list[str]:
+        queries = [list(query_rows(group)) for group in groups]
         scores = iter(score([[pair["query"], pair["text"]] for pair in chain(*queries)]))
         written = []
         for pairs in queries:
@@ -296,7 +296,7 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
             written.append(_json({"query": pairs[0]["query"], "candidates": ranked}))
         return written
 
-    return _rows(args.file), answer
+    return by_query(_rows(args.file)), answer
 
 
 def _classifier(trained: Trained, args: PredictArguments, **options: Any) -> Callable[[list[list[str]]], list[dict]]:

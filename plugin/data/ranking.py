@@ -1,13 +1,15 @@
-"""Reads re-ranking data, queries with their candidates, from JSON and Parquet."""
+"""Reads re-ranking data, queries with their candidates, from JSON, tables and run files."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import random
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,14 @@ from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line
 from msattn.data.formats.trec import read_qrels, read_run, read_texts
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
+# Names of columns, the first one that there is.
+QUERIES, LABELS = ("query", "anchor", "question"), ("label", "relevance", "grade", "score")
+DOCUMENTS = ("document", "text", "passage", "doc", "answer")
+POSITIVES_OR_NEGATIVES = re.compile(r"(positive|negative)s?(?:_?\d+)?")
 RANKING_FEATURES = Features(
     {**dict.fromkeys(("query_id", "candidate_id", "query", "text"), Value("string")), "label": Value("int64")}
 )
@@ -74,17 +80,24 @@ class RankingData:
         return RankingData(self.pairs.select(rows), missed)
 
 
-def read_ranking(path: str | os.PathLike) -> RankingData:
+def read_ranking(path: str | os.PathLike, relevance_level: int = 1) -> RankingData:
     """
-    Reads queries with their candidates from JSON lines, a JSON array, or Parquet.
+    Reads queries with their candidates from JSON lines, JSON, CSV, TSV or Parquet.
 
-    A row is `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`. Instead of `"candidates"`, it may
-    have `"positive"` and `"negative"`, each a string or a list of strings. Queries and candidates may have an `"id"`;
-    by default, the id of a query is its number, and that of a candidate a hash of its text. Repeated candidates are
-    dropped. `"anchor"` is another name of `"query"`.
+    A row is one of
+
+    - `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`;
+    - `query`, `positive` and `negative`, each a string or a list of strings; also `negative_1`, `negative_2`, ...;
+    - a pair: `query`, `document` (or `text`, `passage`) and `label`. Pairs with the same query, or `query_id`, belong
+      together.
+
+    Queries and candidates may have an `"id"`; by default, the id of a query is its number, and that of a candidate a
+    hash of its text. Repeated candidates are dropped. `"anchor"` is another name of `"query"`.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
+        relevance_level (`int`, *optional*, defaults to 1):
+            Minimum label of a relevant document. Labels are 0 and 1, or whole numbers from 0 on (grades).
 
     Returns:
         `RankingData`: The queries with their candidates.
@@ -93,7 +106,14 @@ def read_ranking(path: str | os.PathLike) -> RankingData:
         UserError: A row lacks the query, the candidates or a text, an id or label is invalid, an id is repeated with
             different content, or only some candidates have labels. The message names file and line.
     """
-    return _ranking_data(_located_pairs(READERS[_json_format(path)](path)), os.fspath(path))
+    file, grades = os.fspath(path), Counter[int]()
+    data = _ranking_data(_located_pairs(READERS[_format(path)](path), relevance_level, grades), file)
+    if any(grade > 1 for grade in grades):
+        logger.warning(
+            f"{file}: the labels are grades from {min(grades)} to {max(grades)}; relevant are those from "
+            f"{relevance_level} on (--relevance_level)."
+        )
+    return data
 
 
 def read_trec_ranking(
@@ -179,13 +199,13 @@ def _ranking_data(pairs: Located, source: str) -> RankingData:
     return RankingData(without_empty(rows_to_dataset(pairs, RANKING_FEATURES, source, "label"), "label"))
 
 
-def _json_format(path: str | os.PathLike) -> str:
-    if Path(path).suffix.lower() != ".parquet":
+def _format(path: str | os.PathLike) -> str:
+    if Path(os.fspath(path).lower().removesuffix(".gz")).suffix not in (".parquet", ".csv", ".tsv"):
         where, line = first_line(path)
         if line and line.lstrip()[0] not in "{[":
             raise UserError(
-                f"{where}: expected JSON with a query and its candidates; a run file of TREC needs --queries_file and "
-                "--collection_file as well."
+                f"{where}: expected JSON with a query and its candidates, or a table; a run file of TREC needs "
+                "--queries_file and --collection_file as well."
             )
     return guess_format(path) or "jsonl"
 
@@ -203,46 +223,92 @@ def query_rows(rows: Located) -> Iterator[dict[str, Any]]:
     return (pair for _, pair in _located_pairs(rows))
 
 
-def _located_pairs(rows: Located) -> Located:
-    seen: dict[str, str] = {}
+def by_query(rows: Located) -> Iterator[list[tuple[str, Any]]]:
+    """The rows of each query: pairs that follow one another and have the same query are of one."""
+    for _, group in groupby(rows, key=lambda located: _query_of_pair(located[1]) or located[0]):
+        yield list(group)
+
+
+def _query_of_pair(row: Any) -> str | None:
+    """The id of the query of a row that is a pair, or the query; `None` for other rows."""
+    if not isinstance(row, Mapping) or _field(row, ("candidates", "positive")) or _field(row, DOCUMENTS) is None:
+        return None
+    return str(_field(row, ("query_id",)) or _field(row, QUERIES))
+
+
+def _field(row: Mapping, names: Iterable[str]) -> Any:
+    """The value of the first of the columns that there is, by its name in any case; `None` for none."""
+    own = {str(name).strip().casefold(): value for name, value in row.items()}
+    return next((own[name] for name in names if name in own), None)
+
+
+def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int] | None = None) -> Located:
+    places: dict[str, str] = {}
+    numbers: dict[str, str] = {}  # of the queries of pairs
+    pairs: dict[tuple[str, str], dict[str, Any]] = {}
     for number, (where, row) in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
-        query = filled_text(row.get("query", row.get("anchor")), where, 'the row has no text in "query"')
-        query_id = _identifier(row.get("id"), where) or str(number)
-        if seen.setdefault(query_id, where) != where:
-            raise UserError(f"{where}: the query id {query_id!r} is also that of {seen[query_id]}.")
-        pairs: dict[str, dict[str, Any]] = {}
+        query = filled_text(_field(row, QUERIES), where, 'the row has no text in "query"')
+        of_pair = _query_of_pair(row)
+        if of_pair is None:
+            query_id = _identifier(row.get("id"), where) or str(number)
+            if places.setdefault(query_id, where) != where:
+                raise UserError(f"{where}: the query id {query_id!r} is also that of {places[query_id]}.")
+        else:
+            query_id = _identifier(_field(row, ("query_id",)), where) or numbers.setdefault(
+                of_pair, str(len(numbers) + 1)
+            )
+        known = {} if of_pair is None else pairs
         for position, candidate in enumerate(_candidates(row, where), start=1):
             if not isinstance(candidate, Mapping):
                 raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
             text = filled_text(candidate.get("text"), where, f'candidate {position} has no text in "text"')
-            label = candidate.get("label")
-            if label not in (None, 0, 1):
-                raise UserError(f"{where}: the label of candidate {position} must be 0 or 1, not {label!r}.")
+            grade = _grade(candidate.get("label"), f"{where}: the label of candidate {position}")
             identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
             pair: dict[str, Any] = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
-            pair["label"] = None if label is None else int(label)
-            if pairs.setdefault(identifier, pair) != pair:
+            pair["label"] = None if grade is None else int(grade >= relevance_level)
+            if grade is not None and grades is not None:
+                grades[grade] += 1
+            before = known.setdefault((query_id, identifier), pair)
+            if before != pair:
                 raise UserError(f"{where}: candidate {position} comes twice, with different texts or labels.")
-        yield from ((where, pair) for pair in pairs.values())
+            if before is pair:
+                yield where, pair
 
 
 def _candidates(row: Mapping, where: str) -> list:
+    if _query_of_pair(row) is not None:
+        label, identifier = (_field(row, names) for names in (LABELS, ("document_id", "candidate_id")))
+        return [{"text": _field(row, DOCUMENTS), "label": label, "id": identifier}]
     candidates = row.get("candidates")
-    if row.get("positive") is not None:
-        if odd := next((name for name in row if name.startswith("negative") and name != "negative"), None):
-            raise UserError(f'{where}: there is a field {odd!r}; give all negatives as a list in "negative".')
+    if _field(row, ("positive",)) is not None:
+        kinds = ((name, POSITIVES_OR_NEGATIVES.fullmatch(str(name).strip().casefold())) for name in row)
         candidates = [
-            {"text": text, "label": label}
-            for name, label in (("positive", 1), ("negative", 0))
-            for text in _texts(row.get(name) or [], name, where)
+            {"text": text, "label": int(kind[1] == "positive")}
+            for name, kind in kinds
+            if kind
+            for text in _texts(row[name] or [], name, where)
         ]
     if not isinstance(candidates, list) or not candidates:
         raise UserError(
-            f'{where}: the row needs "candidates", a list with at least one, or "positive" and "negative".'
+            f'{where}: the row needs "candidates", a list with at least one, or "positive" and "negative", or '
+            f'"document" and "label"; there are {", ".join(map(str, row))}.'
         )
     return candidates
+
+
+def _grade(label: Any, what: str) -> int | None:
+    """A label as a whole number, which tables hold as a string; `None` if it is missing."""
+    if label is None or label == "":
+        return None
+    try:
+        grade = float(label)
+    except (TypeError, ValueError):
+        grade = -1.0
+    if grade < 0 or not grade.is_integer():
+        raise UserError(f"{what} must be 0, 1 or another whole number (a grade), not {shown(label)}.")
+    return int(grade)
 
 
 def _texts(value: Any, name: str, where: str) -> list:

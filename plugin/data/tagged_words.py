@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, List, Value
+from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import (
     Located,
@@ -26,11 +27,15 @@ from msattn.data.files.text_lines import first_line, text_lines
 from msattn.data.tag_records import tag_records, tag_table
 from msattn.errors import UserError, shown
 
+logger = logging.get_logger(__name__)
+
 FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
 WORD_COLUMNS = ("tokens", "words")
 # Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
 COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
+# The source of a sentence in GermEval 2014: its words are in column 2, and nested tags in column 4.
+GERMEVAL = re.compile(r"#\thttps?://\S+ \[")
 # The start of JSON, and of no word.
 RECORD = re.compile(r'\s*(\[\s*)?[\[{]\s*"')
 HEADING = re.compile(r"(word|token|form|pos|chunk|tag|label|ner|ner_tag)s?", re.IGNORECASE)
@@ -44,8 +49,9 @@ def read_tagged_words(
 
     Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
     else spaces, and blank lines between sentences. Headings such as `word tag`, and comments before a sentence such as
-    `# text = ...` or MultiCoNER's `# id ...`, are left out. JSON and JSON lines hold lists of words and tags, or texts
-    with spans; `.csv` has a word a row and a column that numbers the sentences.
+    `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the outer tags are read. JSON and JSON
+    lines hold lists of words and tags, or texts with spans; `.csv` has a word a row and a column that numbers the
+    sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -127,6 +133,11 @@ def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Located:
 
 
 def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> Located:
+    if GERMEVAL.match(first_line(path)[1]):
+        if tag_column is None:
+            name = os.fspath(path)
+            logger.warning(f"{name}: the outer tags of GermEval 2014 are read; --tag_column 4 are the nested ones.")
+        word_column, tag_column = word_column or "2", tag_column or "3"
     word_at = 0 if word_column is None else _column_number(word_column)
     tag_at = None if tag_column is None else _column_number(tag_column)
     words: list[str] = []
@@ -144,7 +155,7 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
                 yield where, {"words": words, "tags": tags if width > 1 else None}
             words, tags = [], []
             continue
-        if not words and COMMENT.match(line):
+        if not words and (COMMENT.match(line) or GERMEVAL.match(line)):
             continue
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
         if not width and len(cells) > 1 and all(map(HEADING.fullmatch, cells)):

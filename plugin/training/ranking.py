@@ -49,7 +49,7 @@ def read_candidates(split: str, data_args: Any, as_found: bool = False) -> Ranki
     if path is None:
         return None
     if not (args.queries_file or args.collection_file or args.qrels_file):
-        data = read_ranking(path)
+        data = read_ranking(path, args.relevance_level)
     elif args.queries_file and args.collection_file:
         texts, qrels = (args.queries_file, args.collection_file), args.qrels_file or ()
         data = read_trec_ranking(path, *texts, qrels, args.relevance_level, split == "train" and not as_found)

@@ -178,6 +178,16 @@ def test_rankings(predict, checkpoints):
     }
 
 
+def test_rankings_of_pairs(predict):
+    rows = [
+        {"query": "a dog", "candidates": [{"text": "the house"}, {"text": "a cat ."}]},
+        {"query": "a cat", "candidates": [{"text": "a dog"}]},
+    ]
+    table = "query,document\na dog,the house\na dog,a cat .\na cat,a dog\n"
+    expected = predict("ranking", "".join(json.dumps(row) + "\n" for row in rows))
+    assert predict("ranking", table, suffix="csv") == expected and len(expected) == 2
+
+
 def test_too_long_texts_are_counted(predict, caplog):
     assert len(predict("classes", f"{'dog ' * 100}\na dog\n")) == 2
     assert "1 of 2 inputs are longer than 64 tokens and were truncated" in caplog.text

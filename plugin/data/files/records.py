@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,38 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
         yield name, content
 
 
+def unfolded(rows: Located) -> Located:
+    """
+    The rows of JSON that holds them in columns, as `{"text": [...], "label": [...]}` or pandas'
+    `{"text": {"0": ...}}`, or in a field `data`; other values as they are.
+    """
+    for where, value in rows:
+        found = _columns_to_rows(value) if isinstance(value, Mapping) else None
+        if found is None:
+            yield where, value
+        else:
+            yield from ((f"{where}, example {number}", row) for number, row in enumerate(found, start=1))
+
+
+def _columns_to_rows(value: Mapping[str, Any]) -> list | None:
+    """The rows of an object that holds several, or `None`."""
+    if isinstance(value.get("data"), list):
+        return value["data"]
+    columns = [[*each.values()] if _is_numbered(each) else each for each in value.values()]
+    if not columns or not all(isinstance(each, list) and each for each in columns):
+        return None
+    # Lists of objects are FewRel's, and strings of `tokens` are a sentence.
+    if any(isinstance(each[0], Mapping) for each in columns) or len({*map(len, columns)}) > 1:
+        return None
+    if any(isinstance(value[name][0], str) for name in ("tokens", "words") if isinstance(value.get(name), list)):
+        return None
+    return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _is_numbered(column: Any) -> bool:
+    return isinstance(column, Mapping) and bool(column) and all(map(str.isdecimal, column))
+
+
 def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """
     Reads the rows of a CSV file with a header.
@@ -161,8 +193,8 @@ def _unquoted(cell: str) -> str:
 
 
 READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
-    "jsonl": json_lines,
-    "json": json_file,
+    "jsonl": lambda path: unfolded(json_lines(path)),
+    "json": lambda path: unfolded(json_file(path)),
     "csv": csv_rows,
     "tsv": tsv_rows,
     "parquet": parquet_rows,

@@ -57,8 +57,14 @@ WRONG_ROWS = {
     "no candidates": ({"query": "a cat"}, 'the row needs "candidates"'),
     "candidate without text": (with_candidates({"label": 1}), 'candidate 1 has no text in "text"'),
     "negatives of another type": ({"query": "a", "positive": "b", "negative": 3}, '"negative" must be a string or a'),
-    "negatives in columns": ({"query": "a", "positive": "b", "negative_1": "c"}, "there is a field 'negative_1'"),
-    "label out of range": (with_candidates({"text": "b", "label": 2}), "candidate 1 must be 0 or 1, not 2"),
+    "label out of range": (
+        with_candidates({"text": "b", "label": -1}),
+        "candidate 1 must be 0, 1 or another",
+    ),
+    "label no grade": (with_candidates({"text": "b", "label": 0.7}), "whole number (a grade), not 0.7"),
+    "label a word": ({"query": "a", "document": "b", "label": "yes"}, "whole number (a grade), not 'yes'"),
+    "pair without a label": ({"query": "a", "document": "b"}, "the example has no label, unlike those before it"),
+    "columns of other names": ({"query": "a", "url": "b"}, '"document" and "label"; there are query, url'),
     "label missing": (with_candidates({"text": "b"}), "the example has no label, unlike those before it"),
     "two labels": (
         with_candidates({"text": "b", "label": 1}, {"text": "b", "label": 0}),
@@ -166,8 +172,34 @@ def test_negatives_are_drawn_with_a_seed(write):
     assert rows(one) == rows(same) != rows(other)
 
 
-def test_triplets(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"anchor": "q", "positive": "a", "negative": "b"}\n')
-    pairs = read_ranking(path).pairs
-    assert (pairs["query"][:], pairs["text"][:], pairs["label"][:]) == (["q", "q"], ["a", "b"], [1, 0])
+TRIPLETS = [("q", "a", 1), ("q", "b", 0), ("q", "c", 0), ("r", "a", 0), ("r", "d", 1)]
+TABLES = {
+    "triplets": (
+        "a.jsonl",
+        '{"anchor": "q", "positive": "a", "negative": ["b", "c"]}\n'
+        '{"anchor": "r", "positive": "d", "negative": "a"}\n',
+    ),
+    "negatives in columns": ("a.csv", "Query,positive,negative_1,negative_2\nq,a,b,c\nr,d,a,\n"),
+    "pairs": ("a.csv", "query,document,label\nq,a,1\nq,b,0\nq,c,0\nr,a,0\nr,d,1\n"),
+    "shuffled pairs": ("a.tsv", "label\tquery\ttext\n0\tr\ta\n1\tq\ta\n1\tr\td\n0\tq\tc\n0\tq\tb\n0\tq\tb\n"),
+    "pairs of JSON": ("a.json", json.dumps([{"question": q, "answer": d, "relevance": g} for q, d, g in TRIPLETS])),
+    "columns of JSON": (
+        "a.json",
+        json.dumps({k: [row[n] for row in TRIPLETS] for n, k in enumerate(("query", "passage", "label"))}),
+    ),
+    "grades": ("a.csv", "query,document,grade\nq,a,3\nq,b,1\nq,c,0\nr,a,1.0\nr,d,2\n"),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), TABLES.values(), ids=TABLES)
+def test_tables(write, name, content, caplog):
+    level = 2 if "grade" in content else 1
+    data = read_ranking(write(content, name), level)
+    found = zip(*(data.pairs[column] for column in ("query", "text", "label")), strict=True)
+    assert sorted(found) == sorted(TRIPLETS) and len(data) == 2
+    assert ("grades from 0 to 3; relevant are those from 2 on (--relevance_level)" in caplog.text) == (level == 2)
+
+
+def test_pairs_with_ids(write):
+    pairs = "query_id,query,document_id,document,label\nq7,q,d1,a,1\nq8,q,d1,a,0\nq7,q,d2,b,0\n"
+    assert [row[:2] for row in rows(read_ranking(write(pairs, "a.csv")))] == [("q7", "d1"), ("q8", "d1"), ("q7", "d2")]

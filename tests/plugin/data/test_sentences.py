@@ -169,6 +169,20 @@ def test_what_is_wrong_with_a_table(write, content, message):
         read_sentences(write(content, "a.csv"), ["text"])
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"text": ["A dog.", "A cat."], "label": ["x", "y"]},
+        {"text": {"0": "A dog.", "1": "A cat."}, "label": {"0": "x", "1": "y"}},
+        {"version": 1, "data": [{"text": "A dog.", "label": "x"}, {"text": "A cat.", "label": "y"}]},
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_of_columns(write, content, indent):
+    rows = read_sentences(write(json.dumps(content, indent=indent), "a.json"))
+    assert rows.to_list() == [{"text": "A dog.", "label": "x"}, {"text": "A cat.", "label": "y"}]
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_rows_without_a_text(tmp_path, name, caplog):
     """They are left out for training; for prediction, which numbers the rows, they are an error."""

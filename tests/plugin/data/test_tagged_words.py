@@ -49,6 +49,14 @@ def test_comments_and_headings(write, before):
     assert rows == [{"words": ["EU", "#"], "tags": ["B-ORG", "O"]}, {"words": ["#"], "tags": ["X"]}]
 
 
+def test_germeval(write, caplog):
+    sentence = "#\thttp://de.wikipedia.org/wiki/Manfred [2010-01-17]\n1\tIm\tO\tO\n2\tBerliner\tB-ORGpart\tB-LOC\n"
+    path = write(f"{sentence}\n{sentence}", "NER-de-train.tsv")
+    assert read_tagged_words(path).to_list() == [{"words": ["Im", "Berliner"], "tags": ["O", "B-ORGpart"]}] * 2
+    assert "the outer tags of GermEval 2014 are read" in caplog.text
+    assert read_tagged_words(path, tag_column="4")["tags"][:] == [["O", "B-LOC"]] * 2
+
+
 @pytest.mark.parametrize("name", ["train.conllu", "train.conllu.gz", "TRAIN.CONLLU"])
 def test_conllu(write, name):
     path = write(CONLLU, name)
