@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 from datasets import Dataset
 from transformers import (
     DataCollatorWithPadding,
@@ -29,7 +28,7 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
 from msattn.metrics.calibration import fit_relation_answers
-from msattn.metrics.relation_reports import answers_of, relation_metrics, temperature_and_threshold
+from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
 from msattn.training import relation_extraction as relations
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import (
@@ -109,6 +108,10 @@ class RelationDataArguments(HubDataArguments):
             "choices": ["plain", "typed", "typed-punct"],
         },
     )
+    multi_label: bool = field(
+        default=False,
+        metadata={"help": "A pair may have several relations: each has a probability and a threshold of its own."},
+    )
     negative_pairs: int | None = field(
         default=None,
         metadata={
@@ -143,11 +146,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict
         # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
-        splits, labels = relations.read_relation_splits(data_args, args, config)
+        several = data_args.multi_label or config.problem_type == MULTI_LABEL
+        splits, labels = relations.read_relation_splits(data_args, args, config, several)
         negative = relations.choose_negative(labels, data_args, config)
         if negative is not None and args.should_log:
             print(f"The label {negative!r} stands for no relation.")
         drawn = relations.pairs_without_relation(data_args, config, labels, draws=True)
+        labels = [label for label in labels if not several or label != negative]
         hold_out = partial(relations.hold_out_texts, negatives=drawn)
         data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
         warn_of_repeats({prefix: rows.unique("text") for prefix, rows in data.items()}, "texts")
@@ -172,6 +177,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 num_proc=data_args.preprocessing_num_workers,
                 words=words,
                 style=style,
+                negative=negative,
             )
             if not pairwise:
                 return encoded
@@ -196,18 +202,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             refuse_new_weights=not args.do_train,
             **fields,
             **label_fields(labels),
+            **({"problem_type": MULTI_LABEL} if several else {}),
         )
         model.config.negative_label = negative or ""
         if not pairwise:
             model.config.entity_markers = style
         if args.do_train:
-            model.config.calibration_temperature = model.config.decision_threshold = None
+            vars(model.config).update(dict.fromkeys(relations.FITTED_FIELDS))
             model.config.trained_pairs = relations.trained_pairs(
                 data["train"].select(encoded["train"]["row"]), encoded["train"], negative
             )
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
-            return relation_metrics(prediction, labels, negative, *temperature_and_threshold(model.config))
+            return RelationAnswers.of(model.config, labels, negative).metrics(prediction)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         collator = entity_markers.EntityPiecesCollator if pairwise else DataCollatorWithPadding
@@ -235,33 +242,31 @@ def main(argv: Sequence[str] | None = None) -> None:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if trainer.eval_dataset is not None:
             development = trainer.predict(trainer.eval_dataset)
-            model.config.calibration_temperature, model.config.decision_threshold = fit_relation_answers(
-                development.predictions, development.label_ids, labels, negative
+            vars(model.config).update(
+                fit_relation_answers(development.predictions, development.label_ids, labels, negative)
             )
         trainer.save_model()
         trainer.save_state()
         results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
 
     # Scores and predictions.
-    def answers(logits: np.ndarray) -> tuple[np.ndarray, list[str]]:
-        return answers_of(logits, labels, negative, *temperature_and_threshold(model.config))
+    answers = RelationAnswers.of(model.config, labels, negative)
 
-    def answer(rows: Dataset) -> list[str]:
-        return answers(trainer.predict(encode(rows, "skip")).predictions)[1]
+    def answered(rows: Dataset) -> list[bool]:
+        names = answers.names(answers.chosen(answers.probabilities(trainer.predict(encode(rows, "skip")).predictions)))
+        return [name not in ([], negative) for name in names]
 
     for prefix in scored:
         output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
         scores = output.metrics | {f"{prefix}_samples": len(encoded[prefix])}
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
-            rate = relations.false_positive_rate(data, prefix, answer, negative, data_args.split_seed)
+            rate = relations.false_positive_rate(data, prefix, answered, data_args.split_seed)
             scores |= {} if rate is None else {f"{prefix}_false_positive_rate": rate}
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
             examples = data[prefix].select(encoded[prefix]["row"])  # those that were not skipped
-            relations.write_relation_predictions(
-                args.output_dir, prefix, examples, *answers(output.predictions), labels, negative
-            )
+            relations.write_relation_predictions(args.output_dir, prefix, examples, output.predictions, answers)
 
     if args.do_train and trainer.is_world_process_zero():
         facts = relations.relation_card(model.config, data_args.source, labels, negative, split_names(data_args))

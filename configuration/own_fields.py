@@ -28,6 +28,9 @@ class OwnFields:
         threshold = getattr(self, "decision_threshold", None)
         if threshold is not None and not (isinstance(threshold, (int, float)) and 0 <= threshold <= 1):
             raise ValueError(f"decision_threshold must be from 0 to 1, got {threshold!r}")
+        thresholds = getattr(self, "relation_thresholds", None) or {}
+        if wrong := [name for name, each in thresholds.items() if not 0 <= each <= 1]:
+            raise ValueError(f"relation_thresholds must be from 0 to 1, got {thresholds[wrong[0]]!r} for {wrong[0]!r}")
 
     @property
     def custom_pipelines(self) -> dict[str, Any]:

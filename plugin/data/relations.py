@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -56,6 +57,7 @@ def read_relations(
     label_names: Mapping[str, str] | None = None,
     negatives: Negatives | None = None,
     span_ends: str | None = None,
+    multi_label: bool = False,
 ) -> Dataset:
     """
     Reads relation extraction examples from a file.
@@ -81,6 +83,8 @@ def read_relations(
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
         negatives (`Negatives`, *optional*): Also yield pairs without a relation.
         span_ends (`str`, *optional*): `"inclusive"` or `"exclusive"`. Default: exclusive, but for TACRED.
+        multi_label (`bool`, *optional*, defaults to `False`):
+            Whether all labels of a pair are in one row, in a further column `labels` (a list of str).
 
     Returns:
         `datasets.Dataset`: `id` (str; by default the number of the row), `text` (str), `head` and `tail` (the spans
@@ -103,10 +107,14 @@ def read_relations(
     if file_format == "auto":
         file_format = _guess_format(path)
     if file_format == "parquet":
-        return to_relations(parquet_dataset(path), os.fspath(path), labels, label_names, negatives, span_ends)
+        return to_relations(
+            parquet_dataset(path), os.fspath(path), labels, label_names, negatives, span_ends, multi_label
+        )
     if file_format not in READERS:
         raise UserError(f"file_format must be one of {', '.join(['auto', 'parquet', *READERS])}, not {file_format!r}.")
-    return _by_rows(READERS[file_format](path), os.fspath(path), labels, label_names, negatives, span_ends)
+    return _by_rows(
+        READERS[file_format](path), os.fspath(path), labels, label_names, negatives, span_ends, multi_label
+    )
 
 
 def to_relations(
@@ -116,6 +124,7 @@ def to_relations(
     label_names: Mapping[str, str] | None = None,
     negatives: Negatives | None = None,
     span_ends: str | None = None,
+    multi_label: bool = False,
 ) -> Dataset:
     """
     Converts a dataset, such as one from the Hub, to the columns of [`read_relations`].
@@ -129,6 +138,8 @@ def to_relations(
         label_names (`Mapping[str, str]`, *optional*): New names of labels, such as P177 -> crosses.
         negatives (`Negatives`, *optional*): Also yield pairs without a relation.
         span_ends (`str`, *optional*): `"inclusive"` or `"exclusive"`. Default: exclusive, but for TACRED.
+        multi_label (`bool`, *optional*, defaults to `False`):
+            Whether all labels of a pair are in one row, in a further column `labels` (a list of str).
 
     Returns:
         `datasets.Dataset`: As for [`read_relations`].
@@ -137,11 +148,11 @@ def to_relations(
         UserError: The dataset is empty, a row is invalid, only some rows have labels, or a label is not in `labels`.
             The message names the row.
     """
-    if isinstance(dataset, Dataset) and not negatives and not label_names and span_ends != "inclusive":
+    if isinstance(dataset, Dataset) and not (negatives or label_names or multi_label or span_ends == "inclusive"):
         found = _by_columns(dataset, source, labels)
         if found is not None:
             return found
-    return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives, span_ends)
+    return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives, span_ends, multi_label)
 
 
 def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
@@ -154,8 +165,11 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
         train (`datasets.Dataset`): The training split, with the column `label`.
         *others (`datasets.Dataset`): Further splits.
     """
-    trained = set(train.unique("label")) - {None}
-    every = trained.union(*(other.unique("label") for other in others)) - {None}
+    trained, *further = (
+        {*split.unique("label"), *chain(*(split["labels"] if "labels" in split.column_names else ()))} - {None}
+        for split in (train, *others)
+    )
+    every = trained.union(*further)
     if every - trained:
         logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
     return sorted(every)
@@ -193,15 +207,31 @@ def _by_rows(
     label_names: Mapping[str, str] | None,
     negatives: Negatives | None,
     span_ends: str | None,
+    multi_label: bool,
 ) -> Dataset:
     rows = iter(fewrel_rows(rows))
     first = list(islice(rows, 1))
     several = any(has_entities(row) for _, row in first)
     rows = pair_rows(chain(first, rows), negatives)
-    examples = checked_rows(iter(rows), source, span_ends)
+    examples = checked_rows(iter(rows), source, span_ends, multi_label)
     if negatives and negatives.words and not several:
         examples = with_word_pairs(examples, negatives)
-    return rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
+    rows = rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
+    return _with_all_labels(rows) if multi_label else rows
+
+
+def _with_all_labels(rows: Dataset) -> Dataset:
+    """One row a pair, with the column `labels`."""
+    found: dict[tuple, list[str]] = defaultdict(list)
+    first = []
+    for number, row in enumerate(zip(rows["text"], rows["head"], rows["tail"], rows["label"], strict=True)):
+        pair = (row[0], *row[1], *row[2])
+        if pair not in found:
+            first.append(number)
+        if row[3] is not None and row[3] not in found[pair]:
+            found[pair].append(row[3])
+        found[pair]  # of a pair without label
+    return rows.select(first).add_column("labels", [*found.values()], feature=List(Value("string")))
 
 
 def _checked(examples: Located, labels: Collection[str] | None, label_names: Mapping[str, str]) -> Located:

@@ -30,10 +30,11 @@ class RowChecks:
 
     Args:
         source (`str`): The name of the file.
+        several (`bool`, *optional*, defaults to `False`): Whether pairs may have several labels.
     """
 
-    def __init__(self, source: str):
-        self.source = source
+    def __init__(self, source: str, several: bool = False):
+        self.source, self.several = source, several
         self.rows = 0
         self.cut: list[str] = []
         self.whole = dict.fromkeys(READINGS, True)
@@ -43,7 +44,7 @@ class RowChecks:
     def see(self, where: str, text: str, head: Span, tail: Span, label: str | None, tagged: bool = False) -> None:
         """Looks at an example. Tags may cut words, as they are written into them."""
         self.rows += 1
-        if self.labels.setdefault(hash((text, *head, *tail)), label) != label:
+        if not self.several and self.labels.setdefault(hash((text, *head, *tail)), label) != label:
             self.other.append(where)
         if tagged:
             return
@@ -62,11 +63,14 @@ class RowChecks:
         if self.other:
             logger.warning(
                 f"{self.source}: {len(self.other)} of {self.rows} rows give their pair of entities another label than "
-                f"a row before. Each is an example of its own. The first: {self.other[0]}."
+                f"a row before. Each is an example of its own; --multi_label trains all labels of a pair. The first: "
+                f"{self.other[0]}."
             )
 
 
-def checked_rows(rows: Iterator[tuple[str, Any]], source: str, span_ends: str | None) -> Located:
+def checked_rows(
+    rows: Iterator[tuple[str, Any]], source: str, span_ends: str | None, several: bool = False
+) -> Located:
     """
     The examples of rows, with the warnings of [`RowChecks`] behind the last one.
 
@@ -74,11 +78,12 @@ def checked_rows(rows: Iterator[tuple[str, Any]], source: str, span_ends: str | 
         rows (`Iterator`): Locations and rows of [`~msattn.data.relation_rows.relation_row`].
         source (`str`): The name of the file.
         span_ends (`str`, *optional*): See [`~msattn.data.relation_rows.relation_row`].
+        several (`bool`, *optional*, defaults to `False`): Whether pairs may have several labels.
 
     Raises:
         UserError: A row is invalid. If its ends are inclusive, the message says whether all further ones are, too.
     """
-    checks = RowChecks(source)
+    checks = RowChecks(source, several)
     for where, row in rows:
         try:
             example = relation_row(row, where, span_ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from msattn.errors import extra
 
 with extra("train"):
     from scipy.optimize import minimize_scalar
-    from scipy.special import log_softmax, softmax
+    from scipy.special import expit, log_expit, log_softmax, softmax
 
 # Fitted temperatures lie between one over this and this.
 MOST = 20.0
+# Examples of a relation on development data from which on it has a threshold of its own.
+ENOUGH = 25
 
 
 def fit_temperature(logits: np.ndarray, references: np.ndarray) -> float:
@@ -44,7 +47,9 @@ def best_temperature(loss: Callable[[float], float]) -> float:
     return math.exp(minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), bounds=bounds, method="bounded").x)
 
 
-def decide(probabilities: np.ndarray, negative: int | None = None, threshold: float | None = None) -> np.ndarray:
+def decide(
+    probabilities: np.ndarray, negative: int | None = None, threshold: float | np.ndarray | None = None
+) -> np.ndarray:
     """
     The answer for each example.
 
@@ -54,7 +59,8 @@ def decide(probabilities: np.ndarray, negative: int | None = None, threshold: fl
     Args:
         probabilities (`np.ndarray` of shape `(examples, classes)`): Probabilities.
         negative (`int`, *optional*): The class that stands for no relation.
-        threshold (`float`, *optional*): The threshold; read only if there is a negative class.
+        threshold (`float` or `np.ndarray` of shape `(classes,)`, *optional*):
+            The threshold, or that of each class; read only if there is a negative class.
 
     Returns:
         `np.ndarray` of shape `(examples,)`: Classes.
@@ -62,7 +68,65 @@ def decide(probabilities: np.ndarray, negative: int | None = None, threshold: fl
     if negative is None or threshold is None:
         return probabilities.argmax(axis=-1)
     best, scores = _best_relation(probabilities, negative)
-    return np.where(scores >= threshold, best, negative)
+    return np.where(scores >= np.broadcast_to(threshold, probabilities.shape[1:])[best], best, negative)
+
+
+class Candidates(NamedTuple):
+    """
+    Answers that a threshold keeps or drops.
+
+    Args:
+        scores (`np.ndarray` of shape `(candidates,)`): Their probabilities.
+        right (`np.ndarray` of shape `(candidates,)`): Whether each is right.
+        classes (`np.ndarray` of shape `(candidates,)`): Their classes.
+        gold (`np.ndarray` of shape `(classes,)`): The number of examples of each class; 0 for the negative one.
+    """
+
+    scores: np.ndarray
+    right: np.ndarray
+    classes: np.ndarray
+    gold: np.ndarray
+
+    def f1(self, threshold: float | np.ndarray) -> float:
+        """Micro-F1 of the candidates that reach the threshold, or that of their class."""
+        kept = self.scores >= np.broadcast_to(threshold, self.gold.shape)[self.classes]
+        return 2 * float((kept & self.right).sum()) / max(int(kept.sum() + self.gold.sum()), 1)
+
+    def best_threshold(self) -> float:
+        """The threshold with the highest micro-F1, half-way between two probabilities that occur."""
+        return _best_cut(self.scores, self.right, int(self.gold.sum()))
+
+    def class_thresholds(self, start: float) -> dict[int, float]:
+        """
+        The threshold of each class with `ENOUGH` examples that gives the highest micro-F1 beside those of the others,
+        the most frequent class first.
+
+        Args:
+            start (`float`): The threshold of all classes before that.
+        """
+        kept, found = self.scores >= start, {}
+        for number in np.argsort(-self.gold, kind="stable").tolist():
+            if self.gold[number] < ENOUGH:
+                break
+            own = self.classes == number
+            others = kept & ~own
+            hits, answered = int((others & self.right).sum()), int(others.sum())
+            cut = _best_cut(self.scores[own], self.right[own], int(self.gold.sum()), hits, answered)
+            kept[own], found[number] = self.scores[own] >= cut, cut
+        return found
+
+
+def _best_cut(scores: np.ndarray, right: np.ndarray, gold: int, hits: int = 0, answered: int = 0) -> float:
+    """The threshold with the highest micro-F1 beside some other answers, of which `hits` are right."""
+    order = np.argsort(-scores, kind="stable")
+    # Micro-F1 of the first k: 2 right / (k + gold). Equal scores stay together. Before all of them comes none.
+    ranked = np.concatenate([[np.inf], scores[order], [-np.inf]])
+    counts = np.arange(len(ranked) - 1)
+    f1 = 2 * (hits + np.concatenate([[0], right[order].cumsum()])) / np.maximum(answered + counts + gold, 1)
+    f1[ranked[:-1] == ranked[1:]] = -1
+    last = int(f1.argmax())
+    above, below = min(ranked[last], 1.0), max(ranked[last + 1], 0.0)
+    return float((above + below) / 2)
 
 
 def fit_threshold(probabilities: np.ndarray, references: np.ndarray, negative: int) -> float | None:
@@ -80,40 +144,100 @@ def fit_threshold(probabilities: np.ndarray, references: np.ndarray, negative: i
         `float` or `None`: The threshold for [`decide`]; `None` if none has a higher micro-F1 than the most probable
         class.
     """
+    candidates = relation_candidates(probabilities, references, negative)
+    threshold = candidates.best_threshold()
+    return threshold if candidates.f1(threshold) > _plain_f1(probabilities, references, negative) else None
+
+
+def relation_candidates(probabilities: np.ndarray, references: np.ndarray, negative: int) -> Candidates:
+    """The best relation of each example; see [`fit_threshold`]."""
     best, scores = _best_relation(probabilities, negative)
-    order = np.argsort(-scores, kind="stable")
-    ranked, relations = scores[order], int((references != negative).sum())
-    correct = (best == references)[order].cumsum()
-    # Micro-F1 if the first k are answered with a relation: 2 correct / (k + relations). Equal scores stay together.
-    f1 = 2 * correct / (np.arange(1, len(scores) + 1) + relations)
-    f1[:-1][ranked[:-1] == ranked[1:]] = 0
-    last = int(f1.argmax())
-    plain = probabilities.argmax(axis=-1)
-    answered = int((plain != negative).sum())
+    gold = np.bincount(references, minlength=probabilities.shape[1])
+    gold[negative] = 0
+    return Candidates(scores, best == references, best, gold)
+
+
+def _plain_f1(probabilities: np.ndarray, references: np.ndarray, negative: int) -> float:
+    """Micro-F1 of the most probable classes."""
+    plain, related = probabilities.argmax(axis=-1), int((references != negative).sum())
     hits = int(((plain == references) & (plain != negative)).sum())
-    if f1[last] <= 2 * hits / max(answered + relations, 1):
-        return None
-    below = ranked[last + 1] if last + 1 < len(ranked) else 0.0
-    return float((ranked[last] + below) / 2)
+    return 2 * hits / max(int((plain != negative).sum()) + related, 1)
 
 
 def fit_relation_answers(
     logits: np.ndarray, references: np.ndarray, labels: Sequence[str], negative: str | None
-) -> tuple[float, float | None]:
+) -> dict[str, Any]:
     """
-    The temperature of a relation classifier and, if a label stands for no relation, its decision threshold.
+    What turns the logits of a relation classifier into answers, as fields of its configuration.
 
     Args:
         logits (`np.ndarray` of shape `(examples, labels)`): Logits on development data.
-        references (`np.ndarray` of shape `(examples,)`): The right label id of each example.
+        references (`np.ndarray` of shape `(examples,)` or `(examples, labels)`):
+            The right label id of each example, or which labels are right, for a model with several relations a pair.
         labels (`Sequence[str]`): The labels in the order of their ids.
         negative (`str` or `None`): The label that stands for no relation.
+
+    Returns:
+        `dict[str, Any]`: `calibration_temperature`, `decision_threshold` (`None` if the most probable label does as
+        well) and `relation_thresholds`, by label: those of relations with 25 examples or more (`ENOUGH`), if they
+        raise the micro-F1.
     """
-    temperature = fit_temperature(logits, references)
-    if negative is None:
-        return temperature, None
-    probabilities = softmax(logits.astype(np.float64) / temperature, axis=-1)
-    return temperature, fit_threshold(probabilities, references, list(labels).index(negative))
+    several = references.ndim == 2
+    temperature = (fit_sigmoid_temperature if several else fit_temperature)(logits, references)
+    fields: dict[str, Any] = dict.fromkeys(("decision_threshold", "relation_thresholds"))
+    fields["calibration_temperature"] = temperature
+    if not several and negative is None:
+        return fields
+    scaled = logits.astype(np.float64) / temperature
+    if several:
+        right = references.astype(bool)
+        classes = np.broadcast_to(np.arange(len(labels)), right.shape).ravel()
+        candidates, plain = Candidates(expit(scaled).ravel(), right.ravel(), classes, right.sum(axis=0)), -1.0
+    else:
+        number = list(labels).index(str(negative))
+        probabilities = softmax(scaled, axis=-1)
+        candidates = relation_candidates(probabilities, references, number)
+        plain = _plain_f1(probabilities, references, number)
+    threshold = candidates.best_threshold()
+    of_class = candidates.class_thresholds(threshold)
+    every = np.full(len(labels), threshold)
+    every[[*of_class]] = [*of_class.values()]
+    if candidates.f1(every) > max(candidates.f1(threshold), plain):
+        fields["relation_thresholds"] = {labels[number]: cut for number, cut in of_class.items()}
+    if fields["relation_thresholds"] or candidates.f1(threshold) > plain:
+        fields["decision_threshold"] = threshold
+    return fields
+
+
+def fit_sigmoid_temperature(logits: np.ndarray, references: np.ndarray) -> float:
+    """
+    The temperature t for which sigmoid(logits / t) has the least binary cross-entropy; see [`fit_temperature`].
+
+    Args:
+        logits (`np.ndarray` of shape `(examples, labels)`): Logits on development data.
+        references (`np.ndarray` of shape `(examples, labels)`): Which labels are right.
+    """
+    signed = np.where(references > 0, logits, -logits).astype(np.float64)
+    if (signed > 0).all():
+        return 1.0
+    best = best_temperature(lambda temperature: -log_expit(signed / temperature).mean())
+    errors = [sigmoid_calibration_error(expit(logits / each), references) for each in (best, 1.0)]
+    return best if errors[0] < errors[1] else 1.0
+
+
+def sigmoid_calibration_error(probabilities: np.ndarray, references: np.ndarray) -> float:
+    """
+    The calibration error of the most probable relation of each example: whether it holds is answered by whichever of
+    yes and no is more probable.
+
+    Args:
+        probabilities (`np.ndarray` of shape `(examples, labels)`): Probabilities, each for itself.
+        references (`np.ndarray` of shape `(examples, labels)`): Which labels are right.
+    """
+    best = probabilities.argmax(axis=-1)[:, None]
+    highest = np.take_along_axis(probabilities, best, axis=-1)[:, 0]
+    holds = np.take_along_axis(references, best, axis=-1)[:, 0] > 0
+    return calibration_gap(np.maximum(highest, 1 - highest), (highest >= 0.5) == holds)
 
 
 def expected_calibration_error(probabilities: np.ndarray, references: np.ndarray, bins: int = 15) -> float:

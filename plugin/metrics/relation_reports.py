@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,90 +13,118 @@ from msattn.errors import extra
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.baselines import most_frequent
 from msattn.metrics.calibration import decide, expected_calibration_error
+from msattn.metrics.multi_label import score_multi_label
 from msattn.metrics.relations import score_relations
 from msattn.metrics.report_tables import label_report
 
 with extra("train"):
-    from scipy.special import softmax
+    from scipy.special import expit, softmax
     from sklearn.metrics import confusion_matrix, f1_score
 
-
-def temperature_and_threshold(config: Any) -> tuple[float, float | None]:
-    """The temperature and the decision threshold of a configuration; 1 and `None` before calibration."""
-    return getattr(config, "calibration_temperature", None) or 1.0, getattr(config, "decision_threshold", None)
+# The `problem_type` of a configuration whose pairs may have several relations.
+MULTI_LABEL = "multi_label_classification"
 
 
-def answers_of(
-    logits: np.ndarray,
-    labels: Sequence[str],
-    negative: str | None,
-    temperature: float = 1.0,
-    threshold: float | None = None,
-) -> tuple[np.ndarray, list[str]]:
+@dataclass(frozen=True)
+class RelationAnswers:
     """
-    Probabilities, and the label of each example.
+    Turns logits into answers, as a configuration says.
 
     Args:
-        logits (`np.ndarray` of shape `(examples, labels)`): The outputs of the model.
         labels (`Sequence[str]`): The labels in the order of their ids.
-        negative (`str` or `None`): The label of no relation.
+        negative (`str` or `None`): The label of no relation. It is one of the labels, unless a pair has several.
+        several (`bool`, *optional*, defaults to `False`): Whether a pair may have several relations (sigmoids).
         temperature (`float`, *optional*, defaults to 1.0): The logits are divided by it.
         threshold (`float`, *optional*): The decision threshold; see [`~msattn.metrics.calibration.decide`].
-
-    Returns:
-        `tuple[np.ndarray, list[str]]`: Probabilities of shape `(examples, labels)`, and labels.
+        thresholds (`Mapping[str, float]`, *optional*): Those of single relations.
     """
-    probabilities = softmax(logits.astype(np.float64) / temperature, axis=-1)
-    number = None if negative is None else list(labels).index(negative)
-    return probabilities, np.asarray(labels)[decide(probabilities, number, threshold)].tolist()
 
+    labels: Sequence[str]
+    negative: str | None
+    several: bool = False
+    temperature: float = 1.0
+    threshold: float | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
-def relation_metrics(
-    prediction: EvalPrediction,
-    labels: Sequence[str],
-    negative: str | None,
-    temperature: float = 1.0,
-    threshold: float | None = None,
-) -> dict[str, float]:
-    """
-    Accuracy, micro-F1, macro-F1 over all relations, the area under the precision-recall curve and the expected
-    calibration error, in percent.
+    @classmethod
+    def of(cls, config: Any, labels: Sequence[str], negative: str | None) -> RelationAnswers:
+        """Those of a configuration."""
+        return cls(
+            labels,
+            negative,
+            getattr(config, "problem_type", None) == MULTI_LABEL,
+            getattr(config, "calibration_temperature", None) or 1.0,
+            getattr(config, "decision_threshold", None),
+            getattr(config, "relation_thresholds", None) or {},
+        )
 
-    `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others.
-    `majority_accuracy` and `majority_f1` are those of always naming the most frequent label, or relation. For a
-    calibrated model, `uncalibrated_f1` and `uncalibrated_ece` are those without temperature and threshold.
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Of logits, both of shape `(examples, labels)`."""
+        scaled = logits.astype(np.float64) / self.temperature
+        return expit(scaled) if self.several else softmax(scaled, axis=-1)
 
-    Args:
-        prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids `(examples,)`.
-        labels (`Sequence[str]`): The labels in the order of their ids.
-        negative (`str` or `None`): The label of no relation, which micro-F1 and macro-F1 ignore.
-        temperature (`float`, *optional*, defaults to 1.0): See [`answers_of`].
-        threshold (`float`, *optional*): See [`answers_of`].
-    """
-    logits, numbers = prediction.predictions, prediction.label_ids
-    references = np.asarray(labels)[numbers].tolist()
-    probabilities, answers = answers_of(logits, labels, negative, temperature, threshold)
-    relations = [label for label in labels if label != negative]
-    general = score_relations(answers, references, negative, probabilities, labels)
-    values = {
-        "accuracy": general["accuracy"],
-        "micro_f1": general["f1"],
-        "macro_f1": float(f1_score(references, answers, labels=relations, average="macro", zero_division=0)),
-        "auc": general["auc"],
-        "ece": expected_calibration_error(probabilities, numbers),
-    }
-    percent = {name: 100 * value for name, value in values.items()}
-    unrelated = [answer for answer, reference in zip(answers, references, strict=True) if reference == negative]
-    if negative is not None and unrelated:
-        percent["false_positives"] = 100 * sum(answer != negative for answer in unrelated) / len(unrelated)
-    relation = most_frequent(references, but=negative)[0] or negative
-    percent["majority_accuracy"] = most_frequent(references)[1]
-    percent["f1"] = _f1(answers, references, labels, negative)
-    percent["majority_f1"] = _f1([relation] * len(references), references, labels, negative)
-    if temperature != 1 or threshold is not None:
-        plain = relation_metrics(prediction, labels, negative)
-        percent |= {f"uncalibrated_{name}": plain[name] for name in ("f1", "ece")}
-    return percent
+    def chosen(self, probabilities: np.ndarray) -> np.ndarray:
+        """The label id of each example, `(examples,)`; booleans `(examples, labels)` for several relations a pair."""
+        cuts = None
+        if self.several or self.threshold is not None:
+            every = 0.5 if self.threshold is None else self.threshold
+            cuts = np.array([self.thresholds.get(label, every) for label in self.labels])
+        if self.several:
+            return probabilities >= cuts
+        return decide(probabilities, None if self.negative is None else [*self.labels].index(self.negative), cuts)
+
+    def names(self, chosen: np.ndarray) -> list[Any]:
+        """The label of each example, or its list of labels."""
+        names = np.asarray(self.labels)
+        return [names[row].tolist() for row in chosen] if self.several else names[chosen].tolist()
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """
+        Accuracy, precision, recall, micro-F1 and, over all relations, macro-F1 without the label of no relation, the
+        area under the precision-recall curve and the expected calibration error, in percent; see
+        [`~msattn.metrics.multi_label.score_multi_label`] for several relations a pair.
+
+        `f1` is the official macro-F1 for the labels of SemEval-2010 Task 8, and the micro-F1 for all others.
+        `majority_accuracy` and `majority_f1` are those of always naming the most frequent label, or relation. For a
+        calibrated model, `uncalibrated_f1` and `uncalibrated_ece` are those without temperature and thresholds.
+
+        Args:
+            prediction (`EvalPrediction`): Logits of shape `(examples, labels)` and label ids `(examples,)`, or which
+                labels are right.
+        """
+        probabilities = self.probabilities(prediction.predictions)
+        chosen = self.chosen(probabilities)
+        score = self._several if self.several else self._one
+        percent = score(probabilities, chosen, prediction.label_ids)
+        if self.temperature != 1 or self.threshold is not None:
+            plain = RelationAnswers(self.labels, self.negative, self.several).metrics(prediction)
+            percent |= {f"uncalibrated_{name}": plain[name] for name in ("f1", "ece")}
+        return percent
+
+    @staticmethod
+    def _several(probabilities: np.ndarray, chosen: np.ndarray, references: np.ndarray) -> dict[str, float]:
+        return score_multi_label(chosen, references, probabilities)
+
+    def _one(self, probabilities: np.ndarray, chosen: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+        answers, references = self.names(chosen), self.names(numbers)
+        labels, negative = self.labels, self.negative
+        relations = [label for label in labels if label != negative]
+        general = score_relations(answers, references, negative, probabilities, labels)
+        values = {
+            **{name: general[name] for name in ("precision", "recall", "accuracy", "auc")},
+            "micro_f1": general["f1"],
+            "macro_f1": float(f1_score(references, answers, labels=relations, average="macro", zero_division=0)),
+            "ece": expected_calibration_error(probabilities, numbers),
+        }
+        percent = {name: 100 * value for name, value in values.items()}
+        unrelated = [answer for answer, gold in zip(answers, references, strict=True) if gold == negative]
+        if negative is not None and unrelated:
+            percent["false_positives"] = 100 * sum(each != negative for each in unrelated) / len(unrelated)
+        relation = most_frequent(references, but=negative)[0] or negative
+        percent["majority_accuracy"] = most_frequent(references)[1]
+        percent["f1"] = _f1(answers, references, labels, negative)
+        percent["majority_f1"] = _f1([relation] * len(references), references, labels, negative)
+        return percent
 
 
 def _f1(answers: Sequence, references: Sequence, labels: Sequence[str], negative: str | None) -> float:

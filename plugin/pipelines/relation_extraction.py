@@ -87,6 +87,7 @@ class RelationExtractionPipeline(TextPipeline):
         self.style = getattr(config, "entity_markers", None) or "plain"
         self.labels = [config.id2label[number] for number in range(config.num_labels)]
         self.negative = _negative(config, self.labels)
+        self.several = getattr(config, "problem_type", None) == "multi_label_classification"
         self.trained = getattr(config, "trained_pairs", None) or {}
 
     def _sanitize_parameters(
@@ -131,10 +132,12 @@ class RelationExtractionPipeline(TextPipeline):
                 of numbers are taken in any order.
             top_k (`int`, *optional*, defaults to 1):
                 Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
-                a list, which has the negative label, too.
+                a list, which has the negative label, too. Default for a model with several relations a pair: all that
+                reach their thresholds; the result of one marked pair is a list.
             threshold (`float`, *optional*):
                 Lowest probability of a relation. Default, if `top_k` is 1: that of the model
-                (`config.decision_threshold`), or else the relation has to be the most probable label.
+                (`config.relation_thresholds`, `config.decision_threshold`), or else the relation has to be the most
+                probable label.
             negative (`str`, *optional*, defaults to `"drop"`):
                 Whether to `"keep"` pairs without a relation, with the label that stands for it, or to `"drop"` them.
                 With `top_k` above 1, that label is one of those that are kept. One marked pair has a result in any
@@ -374,19 +377,19 @@ class RelationExtractionPipeline(TextPipeline):
 
     def _of_marked_pair(self, sentence: Sentence, logits: torch.Tensor, top_k: Any, threshold: float | None) -> Any:
         probabilities = self._probabilities(logits)
-        if top_k in ("", 1):
-            ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, 1, threshold, keep=True)
+        if self.several or top_k in ("", 1):
+            ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, top_k, threshold, keep=True)
         else:
             ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])[:top_k]
             ranked = [item for item in ranked if item[1] >= (threshold or 0)]
-        if top_k == "":
+        if top_k == "" and not self.several:
             ranked = ranked or [(None, max(probabilities))]
         results = [{"label": label, "score": score, **sentence.entities(0, 1)} for label, score in ranked]
-        return results[0] if top_k == "" else results
+        return results[0] if top_k == "" and not self.several else results
 
     def _probabilities(self, logits: torch.Tensor) -> list[float]:
-        temperature = getattr(self.model.config, "calibration_temperature", None) or 1.0
-        return (logits.float() / temperature).softmax(dim=-1).tolist()
+        scaled = logits.float() / (getattr(self.model.config, "calibration_temperature", None) or 1.0)
+        return (scaled.sigmoid() if self.several else scaled.softmax(dim=-1)).tolist()
 
     def _relations(
         self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool
@@ -394,16 +397,25 @@ class RelationExtractionPipeline(TextPipeline):
         """Labels and probabilities of the relations of a pair, best first, or those of the negative label."""
         ranked = sorted(zip(self.labels, probabilities, strict=True), key=lambda item: -item[1])
         none = [(label, score) for label, score in ranked if label == self.negative]
-        if top_k in ("", 1):
+        stored = threshold is None and (top_k == "" or (top_k == 1 and not self.several))
+        if self.several:
+            none = [(self.negative, 1 - ranked[0][1])] if self.negative else []
+            top_k = None if top_k == "" else top_k
+        elif top_k in ("", 1):
             ranked, top_k = [item for item in ranked if item not in none][:1], 1
-            if threshold is None:
-                threshold = getattr(self.model.config, "decision_threshold", None)
-                if none and threshold is None:
-                    ranked = [item for item in ranked if item[1] >= none[0][1]]
+            if none and stored and getattr(self.model.config, "decision_threshold", None) is None:
+                ranked = [item for item in ranked if item[1] >= none[0][1]]
         elif not keep:
             ranked = [item for item in ranked if item not in none]
-        relations = [(label, score) for label, score in ranked[:top_k] if score >= (threshold or 0)]
+        relations = [item for item in ranked[:top_k] if item[1] >= (self._cut(item[0]) if stored else threshold or 0)]
         return relations or (none if keep else [])
+
+    def _cut(self, label: str) -> float:
+        """The threshold of a relation."""
+        config = self.model.config
+        own = (getattr(config, "relation_thresholds", None) or {}).get(label)
+        every = getattr(config, "decision_threshold", None)
+        return own if own is not None else every if every is not None else 0.5 if self.several else 0.0
 
 
 def _to_the_end(tagger: Any) -> Any:

@@ -63,6 +63,9 @@ def error_browser(
 def _prediction(row: Any, where: str) -> dict[str, Any]:
     read = relation_row(row, where)
     gold, prediction, score = (row.get(name) for name in ("gold", "prediction", "probability"))
+    if isinstance(gold, list) and isinstance(prediction, list):  # several relations a pair
+        gold, prediction = (", ".join(sorted(labels)) for labels in (gold, prediction))
+        score = max(score, default=0.0)
     if not (isinstance(gold, str) and isinstance(prediction, str) and isinstance(score, (int, float))):
         raise UserError(
             f'{where}: there must be the labels "gold" and "prediction" and the number "probability", as in '

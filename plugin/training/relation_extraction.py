@@ -18,7 +18,8 @@ from msattn.data.negatives import Negatives, capped
 from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
-from msattn.metrics.relation_reports import confusion_table, relation_report
+from msattn.metrics.multi_label import multi_label_report
+from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.checkpoints import checkpoint_labels
 from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
@@ -34,7 +35,8 @@ OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 NO_RELATION = "no_relation"
 # Configuration fields that a model card lists.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
-ANSWER_FIELDS = ("negative_label", "calibration_temperature", "decision_threshold", "trained_pairs")
+FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thresholds")
+ANSWER_FIELDS = ("problem_type", "negative_label", *FITTED_FIELDS, "trained_pairs")
 
 
 def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:
@@ -58,7 +60,7 @@ def entity_types(train: Dataset | None) -> list[str]:
 
 
 def read_relation_splits(
-    data_args: Any, args: TrainingArguments, config: PreTrainedConfig
+    data_args: Any, args: TrainingArguments, config: PreTrainedConfig, several: bool
 ) -> tuple[dict[str, Dataset], list[str]]:
     """
     Reads the splits that a run needs.
@@ -67,10 +69,11 @@ def read_relation_splits(
         data_args (`RelationDataArguments`): Names the data.
         args (`TrainingArguments`): Whether the run trains, evaluates and predicts.
         config (`PreTrainedConfig`): The configuration of the checkpoint.
+        several (`bool`): Whether pairs may have several relations.
 
     Returns:
         `tuple[dict[str, datasets.Dataset], list[str]]`: The splits by the prefix of their metrics, and the labels:
-        those of `--label_file`, of the training data, or of the checkpoint.
+        those of `--label_file`, of the training data, or of the checkpoint. The label of no relation is one of them.
 
     Raises:
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
@@ -84,15 +87,15 @@ def read_relation_splits(
     def read(split: str) -> Dataset | None:
         nonlocal labels
         if split != "train":
-            labels = labels or checkpoint_labels(config)
+            labels = labels or _labels_of(config)
         # What is held out of the training data keeps all pairs; `hold_out_texts` then draws those for training.
         draws = split == "train" and data_args.validation_split_percentage is None
         negatives = pairs_without_relation(data_args, config, labels, draws)
         if path := getattr(data_args, f"{split}_file"):
-            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives, ends)
+            source, rows = path, read_relations(path, data_args.file_format, labels, names, negatives, ends, several)
         elif split in hub:
             source = f"{data_args.dataset_name}, {split}"
-            rows = to_relations(hub[split], source, labels, names, negatives, ends)
+            rows = to_relations(hub[split], source, labels, names, negatives, ends, several)
         else:
             return None
         if split != "test" and rows[0]["label"] is None:
@@ -105,6 +108,12 @@ def read_relation_splits(
     if not labels:
         raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
     return found, labels
+
+
+def _labels_of(config: PreTrainedConfig) -> list[str] | None:
+    """The labels of a checkpoint and, if its pairs may have several relations, that of pairs without any."""
+    labels, negative = checkpoint_labels(config), getattr(config, "negative_label", None)
+    return [*labels, negative] if labels and negative and negative not in labels else labels
 
 
 def pairs_without_relation(
@@ -271,7 +280,7 @@ def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) 
 
 
 def false_positive_rate(
-    data: Mapping[str, Dataset], prefix: str, answer: Callable[[Dataset], Sequence[str]], negative: str, seed: int
+    data: Mapping[str, Dataset], prefix: str, answered: Callable[[Dataset], Sequence[bool]], seed: int
 ) -> float | None:
     """
     The share of random pairs of other spans that get a relation, in percent; `None` if no sentence has room for one.
@@ -279,58 +288,55 @@ def false_positive_rate(
     Args:
         data (`Mapping[str, datasets.Dataset]`): The examples of all splits. Those of trained sentences are left out.
         prefix (`str`): The split whose sentences are read.
-        answer (`Callable`): Returns the label of each example.
-        negative (`str`): The label that stands for no relation.
+        answered (`Callable`): Returns whether each example gets a relation.
         seed (`int`): The random seed of the pairs.
     """
     trained = set(data["train"]["text"]) if "train" in data else set()
     rows = [row for row, text in enumerate(data[prefix]["text"]) if text not in trained]
     pairs = random_pairs(data[prefix].select(rows), seed)
-    if pairs is None:
-        return None
-    answers = answer(pairs)
-    return 100 * sum(label != negative for label in answers) / len(answers)
+    return None if pairs is None else 100 * float(np.mean(answered(pairs)))
 
 
 def write_relation_predictions(
-    folder: str,
-    prefix: str,
-    examples: Dataset,
-    probabilities: np.ndarray,
-    answers: Sequence[str],
-    labels: Sequence[str],
-    negative: str | None,
+    folder: str, prefix: str, examples: Dataset, logits: np.ndarray, answers: RelationAnswers
 ) -> None:
     """
     Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt`, whose first line
-    says which pairs are scored, and `<prefix>_confusion.tsv`, and prints the table of the report.
+    says which pairs are scored, and `<prefix>_confusion.tsv`, unless a pair may have several relations, and prints the
+    table of the report.
 
     Args:
         folder (`str`): The folder.
         prefix (`str`): The prefix of the split, such as `"test"`.
         examples (`datasets.Dataset`): The examples as read.
-        probabilities (`np.ndarray` of shape `(examples, labels)`): The probabilities.
-        answers (`Sequence[str]`): The predicted label of each example.
-        labels (`Sequence[str]`): All labels in the order of their ids.
-        negative (`str` or `None`): The label that stands for no relation.
+        logits (`np.ndarray` of shape `(examples, labels)`): The outputs of the model.
+        answers (`RelationAnswers`): Turns them into answers.
     """
-    lines = [f"{identifier}\t{label}\n" for identifier, label in zip(examples["id"], answers, strict=True)]
+    labels, negative, several = answers.labels, answers.negative, answers.several
+    probabilities = answers.probabilities(logits)
+    given = answers.names(answers.chosen(probabilities))
+    lines, rows = [], []
+    for example, answer, row in zip(examples, given, probabilities, strict=True):
+        of = {label: round(float(row[labels.index(label)]), 6) for label in (answer if several else [answer])}
+        lines += [f"{example['id']}\t{label}\n" for label in of or [negative or ""]]
+        rows.append(_predicted(example, answer, [*of.values()] if several else of[answer], negative))
     Path(folder, f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
     with open(Path(folder, f"{prefix}_predictions.jsonl"), "w", encoding="utf-8") as file:
-        for example, label, row in zip(examples, answers, probabilities, strict=True):
-            probability = round(float(row[labels.index(label)]), 6)
-            file.write(json.dumps(_predicted(example, label, probability), ensure_ascii=False) + "\n")
-    references = examples["label"][:]
-    if references[0] is None:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if examples[0]["label"] is None:
         return
-    if set(labels) <= set(SEMEVAL_LABELS):
-        scores = score_semeval(answers, references)
+    references = [row["gold"] for row in rows]
+    if several:
+        report = shown = multi_label_report(given, references, labels)
+    elif set(labels) <= set(SEMEVAL_LABELS):
+        scores = score_semeval(given, references)
         report, shown = scores.report(), scores.official.report()
     else:
-        report = shown = relation_report(answers, references, negative)
+        report = shown = relation_report(given, references, negative)
     scored = scored_pairs(prefix, examples, negative)
     Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
-    Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(answers, references), encoding="utf-8")
+    if not several:
+        Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(given, references), encoding="utf-8")
     print(f"{scored}\n{shown}")
 
 
@@ -363,6 +369,8 @@ def relation_card(
             **({"micro_f1": f"Micro-F1{without}"} if official else {}),
             "majority_f1": "The first score, of always naming the most frequent relation",
             "macro_f1": f"Macro-F1 over labels{without}",
+            "precision": f"Precision{without}",
+            "recall": f"Recall{without}",
             "accuracy": "Accuracy",
             "majority_accuracy": "Accuracy of the most frequent label",
             "auc": "Area under the precision-recall curve",
@@ -379,8 +387,10 @@ def relation_card(
     )
 
 
-def _predicted(example: Mapping[str, Any], label: str, probability: float) -> dict[str, Any]:
-    """A line of the file of predictions."""
+def _predicted(example: Mapping[str, Any], label: Any, probability: Any, negative: str | None) -> dict[str, Any]:
+    """A line of the file of predictions. Several relations a pair are lists, without the label of no relation."""
+    several = isinstance(label, list)
+    gold = [each for each in example["labels"] if each != negative] if several else example["label"]
     entities = {
         role: {
             "start": example[role][0],
@@ -390,7 +400,7 @@ def _predicted(example: Mapping[str, Any], label: str, probability: float) -> di
         }
         for role in ("head", "tail")
     }
-    known = {"id": example["id"], "text": example["text"], **entities, "gold": example["label"]}
+    known = {"id": example["id"], "text": example["text"], **entities, "gold": gold}
     return {**known, "prediction": label, "probability": probability}
 
 

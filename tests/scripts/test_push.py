@@ -44,7 +44,8 @@ def test_push_carries_the_card_and_no_token(pushed):
 
     card = ModelCard(pushed[-1]["README.md"].decode())
     assert {result.metric_type for result in card.data.eval_results} == {
-        *("f1", "micro_f1", "macro_f1", "accuracy", "auc", "ece", "false_positives", "false_positive_rate")
+        *("f1", "micro_f1", "macro_f1", "precision", "recall", "accuracy", "auc", "ece"),
+        *("false_positives", "false_positive_rate"),
     }
     assert "pipeline_tag" not in card.content
     assert 'pipeline("relation-extraction", model="tester/extractor", trust_remote_code=True)' in card.text

@@ -86,6 +86,43 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     assert again["test_ece"] == pytest.approx(metrics["test_ece"], abs=1e-3)
 
 
+@pytest.mark.parametrize("head", ["entity-start", "pairwise"])
+def test_several_relations_a_pair(run, files, tmp_path, head):
+    twice = [*SENTENCE["relations"], {"type": "P2", "head": 0, "tail": 1}]
+    data = tmp_path / "several.json"
+    data.write_text(
+        json.dumps(
+            [
+                {**SENTENCE, "tokens": ["No", *SENTENCE["tokens"][1:-1], str(number)], "relations": twice}
+                for number in range(12)
+            ]
+        )
+    )
+    files = {"train_file": data, "validation_file": data, "test_file": data}
+    metrics = run(
+        "do_train", "do_eval", "do_predict", "multi_label", **files, head=head, learning_rate=3e-3, max_steps=40
+    )
+    out = tmp_path / "out"
+    config = json.loads((out / "config.json").read_text())
+    assert set(config["label2id"]) == {"P1", "P2"} and config["negative_label"] == "no_relation"
+    assert config["problem_type"] == "multi_label_classification"
+    assert metrics["test_samples"] == 72 and metrics["test_f1"] > 90
+    lines = [json.loads(line) for line in (out / "test_predictions.jsonl").read_text().splitlines()]
+    assert lines[0]["gold"] == ["P1", "P2"] and lines[2]["gold"] == []
+    assert all(len(line["prediction"]) == len(line["probability"]) for line in lines)
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert len({row[0] for row in rows}) == 72 and {row[1] for row in rows} <= {"P1", "P2", "no_relation"}
+    assert "pairs without a relation get one." in (out / "test_report.txt").read_text()
+
+    again = run("do_predict", test_file=data, model_name_or_path=out, output_dir=tmp_path / "again")
+    assert again["test_f1"] == pytest.approx(metrics["test_f1"])
+    extract = pipeline("relation-extraction", model=str(out), device="cpu")
+    first = json.loads(data.read_text())[0]
+    found = extract({"tokens": first["tokens"], "entities": ENTITIES, "pairs": [(0, 1)]})
+    scores = dict(zip(lines[0]["prediction"], lines[0]["probability"], strict=True))
+    assert {one["label"]: one["score"] for one in found} == pytest.approx(scores, abs=1e-4)
+
+
 def test_random_pairs_that_get_a_relation_are_counted(run, demo):
     small = {"max_train_samples": 16, "max_eval_samples": 8, "negative_pairs": 1, "negative_label": "Other"}
     metrics = run(

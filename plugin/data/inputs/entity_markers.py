@@ -136,6 +136,7 @@ def encode_relation_dataset(
     num_proc: int | None = None,
     words: bool = False,
     style: str = "plain",
+    negative: str | None = None,
 ) -> datasets.Dataset:
     """
     Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
@@ -153,10 +154,12 @@ def encode_relation_dataset(
         num_proc (`int`, *optional*): Number of processes.
         words (`bool`, *optional*, defaults to `False`): Whether to add the columns `words` and `word_ids`.
         style (`str`, *optional*, defaults to `"plain"`): The style of the markers; see [`encode_relations`].
+        negative (`str`, *optional*):
+            The label of pairs without a relation, if the dataset has the column `labels` (all labels of each pair).
 
     Returns:
         `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of [`encode_relations`],
-        and `labels` (int) if `label2id` is given.
+        and, if `label2id` is given, `labels`: an int, or for a dataset with this column a list of 0.0 and 1.0.
 
     Raises:
         UserError: Entities do not fit and `on_overflow` is `"error"`, no example fits, a label is missing or not in
@@ -175,12 +178,17 @@ def encode_relation_dataset(
         encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
         encoded |= {"id": rows["id"], "row": indices}
         if label2id is not None:
-            for identifier, label in zip(rows["id"], rows["label"], strict=True):
-                if label not in label2id:
+            several = rows.get("labels") or [[label] for label in rows["label"]]
+            for identifier, labels in zip(rows["id"], several, strict=True):
+                if unknown := [label for label in labels if label not in label2id and label != negative]:
                     raise UserError(
-                        f"example {identifier}: {label!r} is not a label; the labels are {', '.join(label2id)}."
+                        f"example {identifier}: {unknown[0]!r} is not a label; the labels are {', '.join(label2id)}."
                     )
-            encoded["labels"] = [label2id[label] for label in rows["label"]]
+            encoded["labels"] = (
+                [[float(name in labels) for name in label2id] for labels in several]
+                if "labels" in rows
+                else [label2id[label] for label in rows["label"]]
+            )
         fits = [ids is not None for ids in encoded["input_ids"]]
         if on_overflow == "error" and not all(fits):
             raise UserError(

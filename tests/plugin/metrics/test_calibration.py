@@ -5,7 +5,14 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import f1_score
 
-from msattn.metrics.calibration import decide, expected_calibration_error, fit_temperature, fit_threshold
+from msattn.metrics.calibration import (
+    Candidates,
+    decide,
+    expected_calibration_error,
+    fit_relation_answers,
+    fit_temperature,
+    fit_threshold,
+)
 
 
 @pytest.fixture
@@ -56,3 +63,27 @@ def test_no_threshold_where_none_helps():
     assert fit_threshold(probabilities, np.array([0, 1]), 0) is None
     assert fit_threshold(probabilities, np.array([0, 0]), 0) is None
     assert fit_threshold(np.array([[0.6, 0.4], [0.9, 0.1]]), np.array([1, 0]), 0) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_thresholds_of_single_relations(several):
+    """One relation is right from 0.4 on, the other from 0.7 on: one threshold for both is worse than two."""
+    scores = np.zeros((180, 2)) + 0.01
+    scores[:60, 0] = np.tile([0.3, 0.45, 0.6, 0.8], 15)
+    scores[60:, 1] = np.tile([0.3, 0.55, 0.6, 0.8], 30)
+    right = scores > [0.4, 0.7]
+    if several:
+        fields = fit_relation_answers(np.log(scores / (1 - scores)), right.astype(float), ["a", "b"], None)
+    else:
+        logits = np.log(np.column_stack([scores, 1 - scores.sum(axis=1)]))
+        references = np.where(right.any(axis=1), right.argmax(axis=1), 2)
+        fields = fit_relation_answers(logits, references, ["a", "b", "none"], "none")
+    assert set(fields) == {"calibration_temperature", "decision_threshold", "relation_thresholds"}
+    first, second = fields["relation_thresholds"].values()
+    assert 0 <= first < second == pytest.approx(fields["decision_threshold"])
+
+
+def test_the_best_answer_may_be_none():
+    candidates = Candidates(np.array([0.9, 0.2]), np.array([False, False]), np.array([0, 0]), np.array([30]))
+    assert candidates.f1(candidates.best_threshold()) == 0 and candidates.best_threshold() == pytest.approx(0.95)
+    assert candidates.class_thresholds(0.1) == {0: pytest.approx(0.95)}

@@ -140,7 +140,7 @@ def test_the_encoding_is_the_one_of_training(extractor, read):
         ({**ROW, "tail": [4, 10]}, "both entities are at.*The author"),
         ({**ROW, "head": [4, 9]}, r"head span \[4, 9\) cuts a word, 'autho' in 'The author"),
         ({"text": "In 1984, a book.", "head": [3, 5], "tail": [11, 15]}, "cuts a word, '19'"),
-        ({**ROW, "head": "author"}, "head.*two whole numbers.*The author"),
+        ({**ROW, "head": "writer"}, "the head 'writer' is not there.*The author"),
         ({"tokens": ["a", "book"], "head": [0, 1], "tail": [1, 3]}, "number of tokens.*a book"),
         ({"tokens": ["author", *["dog"] * 80, "book"], "head": [0, 1], "tail": [81, 82]}, "not fit in 64 tokens"),
         ("The <e1>author</e1> of", "<e2> is missing.*The <e1>author"),

@@ -178,6 +178,26 @@ def test_calibration_is_applied(monkeypatch):
     assert extractor(marked)["label"] == "Other" and extractor(given) == []
 
 
+def test_several_relations_a_pair(monkeypatch):
+    extractor = build(problem_type="multi_label_classification", negative_label="nothing")
+    odds = [[4.0, 1.5, 0.25], [0.25, 0.25, 0.1]]  # probabilities 0.8, 0.6 and 0.2
+
+    def extract(given, **options):
+        answering(monkeypatch, extractor, *odds)
+        found = extractor(given, **options)
+        return [(result["label"], round(result["score"], 3)) for result in found]
+
+    given = {**INPUT, "pairs": [(0, 1), (0, 2)]}
+    assert extract(given) == [("Other", 0.8), (LABELS[1], 0.6)]
+    assert extract(given, threshold=0.7) == [("Other", 0.8)]
+    assert extract(given, top_k=1) == [("Other", 0.8), ("Other", 0.2)]
+    assert extract(given, negative="keep") == [("Other", 0.8), ("nothing", 0.8), (LABELS[1], 0.6)]
+    extractor.model.config.decision_threshold = 0.7
+    extractor.model.config.relation_thresholds = {LABELS[2]: 0.15}
+    assert extract(given) == [("Other", 0.8), (LABELS[2], 0.2)]
+    assert extract({"text": TEXT, "head": AUTHOR, "tail": BOOK}) == [("Other", 0.8), (LABELS[2], 0.2)]
+
+
 def test_no_negative_label(monkeypatch):
     extractor = build(negative_label="")
     answering(monkeypatch, extractor, *[[0.6, 0.3, 0.1]] * 3)

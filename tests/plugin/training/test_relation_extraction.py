@@ -10,7 +10,7 @@ from transformers import EvalPrediction
 from msattn.data.negatives import Negatives
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
-from msattn.metrics.relation_reports import answers_of, confusion_table, relation_metrics, relation_report
+from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.relation_extraction import (
     choose_negative,
     false_positive_rate,
@@ -24,31 +24,53 @@ PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.
 GOLD = np.array([0, 0, 1, 1])
 
 
-def test_answers_follow_temperature_and_threshold():
+def names(logits, **options):
+    answers = RelationAnswers(LABELS, "none", **options)
+    return answers.names(answers.chosen(answers.probabilities(logits)))
+
+
+def test_answers_follow_temperature_and_thresholds():
     logits = np.log(PROBABILITIES)
-    assert answers_of(logits, LABELS, "none")[1] == ["born in", "none", "none", "works for"]
-    assert answers_of(logits, LABELS, "none", threshold=0.35)[1] == ["born in", "born in", "none", "works for"]
-    cool, answers = answers_of(2 * logits, LABELS, "none", temperature=2, threshold=0.65)
+    assert names(logits) == ["born in", "none", "none", "works for"]
+    assert names(logits, threshold=0.35) == ["born in", "born in", "none", "works for"]
+    assert names(logits, threshold=0.35, thresholds={"born in": 0.5}) == ["born in", "none", "none", "works for"]
+    assert names(2 * logits, temperature=2, threshold=0.65) == ["none", "none", "none", "works for"]
+    cool = RelationAnswers(LABELS, "none", temperature=2).probabilities(2 * logits)
     np.testing.assert_allclose(cool, PROBABILITIES)
-    assert answers == ["none", "none", "none", "works for"]
+
+
+def test_answers_of_several_relations():
+    logits = np.array([[0.0, 2.0, -1.0], [-3.0, -3.0, -3.0]])
+    answers = RelationAnswers(LABELS, None, several=True)
+    np.testing.assert_allclose(answers.probabilities(logits), 1 / (1 + np.exp(-logits)))
+    assert answers.names(answers.chosen(answers.probabilities(logits))) == [["born in", "none"], []]
+    strict = RelationAnswers(LABELS, None, several=True, threshold=0.6, thresholds={"works for": 0.2})
+    assert strict.names(strict.chosen(strict.probabilities(logits))) == [["none", "works for"], []]
+    prediction = EvalPrediction(predictions=logits, label_ids=np.array([[1.0, 0, 0], [0, 0, 0]]))
+    scores = answers.metrics(prediction)
+    assert (scores["precision"], scores["recall"], scores["false_positives"]) == (50, 100, 0)
+    assert scores["f1"] == pytest.approx(200 / 3) and scores["accuracy"] == 50
+    # The best relations have 0.881 and 0.047: whether they hold is answered by yes, which is wrong, and no.
+    best, none = 1 / (1 + np.exp(-2)), 1 / (1 + np.exp(3))
+    assert scores["ece"] == pytest.approx(100 * (best + none) / 2)
 
 
 def test_metrics_are_those_of_the_answers():
     prediction = EvalPrediction(predictions=np.log(PROBABILITIES), label_ids=GOLD)
-    plain = relation_metrics(prediction, LABELS, "none")
+    plain = RelationAnswers(LABELS, "none").metrics(prediction)
     # One of two answers is right, of two relations.
-    assert plain["f1"] == plain["micro_f1"] == pytest.approx(50)
+    assert plain["f1"] == plain["micro_f1"] == plain["precision"] == plain["recall"] == pytest.approx(50)
     assert plain["ece"] == pytest.approx(100 * (0.4 + 0.5 + 0.2 + 0.7) / 4)
     assert not any(name.startswith("uncalibrated") for name in plain)
-    decided = relation_metrics(prediction, LABELS, "none", threshold=0.35)
+    decided = RelationAnswers(LABELS, "none", threshold=0.35).metrics(prediction)
     assert decided["f1"] == pytest.approx(80)
     assert decided["uncalibrated_f1"] == plain["f1"] and decided["uncalibrated_ece"] == plain["ece"]
 
 
 def test_false_positives_of_scored_pairs_are_counted():
     prediction = EvalPrediction(predictions=np.log(PROBABILITIES), label_ids=np.array([0, 1, 1, 1]))
-    assert relation_metrics(prediction, LABELS, "none")["false_positives"] == pytest.approx(100 / 3)
-    assert "false_positives" not in relation_metrics(prediction, LABELS, None)
+    assert RelationAnswers(LABELS, "none").metrics(prediction)["false_positives"] == pytest.approx(100 / 3)
+    assert "false_positives" not in RelationAnswers(LABELS, None).metrics(prediction)
 
 
 def all_pairs(texts=10, words=3):
@@ -102,10 +124,9 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
     row |= {"id": "1", "head_type": None, "tail_type": None}
     data = Dataset.from_list([row])
     assert random_pairs(data, 1) is not None
-    assert false_positive_rate({"train": data, "eval": data}, "eval", list, "Other", 1) is None
-    for label, rate in (("x", 100), ("Other", 0)):
-        found = false_positive_rate({"eval": data}, "eval", lambda rows, label=label: [label] * len(rows), "Other", 1)
-        assert found == rate
+    assert false_positive_rate({"train": data, "eval": data}, "eval", list, 1) is None
+    for answered, rate in ((True, 100), (False, 0)):
+        assert false_positive_rate({"eval": data}, "eval", lambda rows, one=answered: [one] * len(rows), 1) == rate
 
 
 @pytest.mark.parametrize(
