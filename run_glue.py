@@ -16,7 +16,6 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
-    TrainingArguments,
     set_seed,
 )
 from transformers.utils import logging
@@ -46,6 +45,7 @@ from msattn.training.from_scratch import (
     trains_from_scratch,
 )
 from msattn.training.fusion import head_fields
+from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, warn_of_absent, warn_of_repeats
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, scratch, data_args, guiding, args = parse_arguments(
-            (SentenceModelArguments, ScratchArguments, SentenceDataArguments, GuidingArguments, TrainingArguments),
+            (SentenceModelArguments, ScratchArguments, SentenceDataArguments, GuidingArguments, FineTuningArguments),
             argv,
         )
         set_up_logging(args)

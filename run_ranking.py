@@ -13,7 +13,6 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
-    TrainingArguments,
     set_seed,
 )
 from transformers.utils import logging
@@ -26,6 +25,7 @@ from msattn.metrics.baselines import chance_mrr
 from msattn.metrics.ranking import score_ranking, write_run
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
+from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.length_samplers import LongestFirstSampler
 from msattn.training.model_card import write_model_card
 from msattn.training.ranking import (
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, data_args, guiding, args = parse_arguments(
-            (RankingModelArguments, RankingDataArguments, GuidingArguments, TrainingArguments), argv
+            (RankingModelArguments, RankingDataArguments, GuidingArguments, FineTuningArguments), argv
         )
         set_up_logging(args)
 

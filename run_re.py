@@ -19,7 +19,6 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
-    TrainingArguments,
     set_seed,
 )
 
@@ -40,6 +39,7 @@ from msattn.training.checkpoints import (
     max_tokens,
 )
 from msattn.training.fusion import head_fields
+from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, split_names, warn_of_absent, warn_of_repeats
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, data_args, guiding, args = parse_arguments(
-            (RelationModelArguments, RelationDataArguments, GuidingArguments, TrainingArguments), argv
+            (RelationModelArguments, RelationDataArguments, GuidingArguments, FineTuningArguments), argv
         )
         set_up_logging(args)
 

@@ -16,7 +16,6 @@ from transformers import (
     DataCollatorForTokenClassification,
     EarlyStoppingCallback,
     EvalPrediction,
-    TrainingArguments,
     set_seed,
 )
 from transformers.utils import logging
@@ -36,6 +35,7 @@ from msattn.training.from_scratch import (
     scratch_tokenizer,
     trains_from_scratch,
 )
+from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import hold_out_and_limit, split_names, warn_of_repeats
@@ -94,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, scratch, data_args, guiding, args = parse_arguments(
-            (TaggingModelArguments, ScratchArguments, TaggingDataArguments, GuidingArguments, TrainingArguments), argv
+            (TaggingModelArguments, ScratchArguments, TaggingDataArguments, GuidingArguments, FineTuningArguments),
+            argv,
         )
         set_up_logging(args)
 

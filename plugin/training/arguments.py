@@ -31,9 +31,12 @@ class ModelArguments:
             "mask_mode=ste. Default: those of the checkpoint."
         },
     )
-    new_layers_learning_rate: float | None = field(
-        default=None,
-        metadata={"help": "Learning rate of the layers above the encoder. Default: --learning_rate."},
+    new_layers_learning_rate: str = field(
+        default="auto",
+        metadata={
+            "help": "Learning rate of the layers above the encoder. auto: new output layers get one that fits the "
+            "size of what they read, all others --learning_rate."
+        },
     )
     embedding_learning_rate: float | None = field(
         default=None,

@@ -98,6 +98,8 @@ def load_model(
     """
     Loads a checkpoint, and enlarges the token embeddings if the tokenizer has more tokens than the model.
 
+    The names of weights that the checkpoint lacks, which are new and random, are in `model.new_weights`.
+
     Args:
         model_class (`type`): A model class or an Auto class.
         args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
@@ -130,6 +132,8 @@ def load_model(
             f"{', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}."
         )
     _warn_of_other_labels(load_config(args), model)
+    # Which learn at a rate of their own (learning_rates.py).
+    model.new_weights = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
     if refuse_new_weights and missing:

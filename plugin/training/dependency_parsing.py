@@ -20,6 +20,7 @@ from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
 from msattn.training.checkpoints import config_fields
+from msattn.training.learning_rates import AUTO, FineTuningArguments
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import split_names
 from msattn.training.steps import warn_of_few_steps
@@ -62,25 +63,19 @@ FEATURES = {
 
 # What a new parser is and how it is trained unless flags say otherwise, as chosen on the development data of EWT and
 # ParTUT for 200 and 640 sentences (papers/pairwise). Rates are those of the attention's linear scorer and of the
-# biaffine one; the encoder's is for a width of 384, and less for a wider one.
+# biaffine one; the encoder's is that of the other scripts.
 NEW_PARSER: dict[str, Any] = {"objective": "head_select", "scorer": "biaffine", "layer_mix": 4, "word_state": "mean"}
-RATE, WIDTH = 2e-4, 384
 NEW_LAYERS_RATE = {"linear": 1e-2, "biaffine": 2e-3}
 STEPS, FEW_STEPS = 600, 200
 
 
 @dataclass
-class ParserTrainingArguments(TrainingArguments):
+class ParserTrainingArguments(FineTuningArguments):
     """Those of Transformers, with defaults for parsers; [`set_training_defaults`] fills in `None`."""
 
-    learning_rate: float | None = field(
-        default=None,
-        metadata={"help": f"Default: {RATE:g} for an encoder {WIDTH} wide, and in proportion less for a wider one."},
-    )
     num_train_epochs: float | None = field(
         default=None, metadata={"help": f"Default: 3, or as many as take {STEPS} steps."}
     )
-    warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
     train_sampling_strategy: str = field(
         default="group_by_length",
         metadata={"help": "Order of the training sentences.", "choices": ["random", "sequential", "group_by_length"]},
@@ -113,7 +108,7 @@ def is_parser(config: PreTrainedConfig) -> bool:
 
 def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, sentences: int, is_new: bool) -> None:
     """
-    Sets the rates and the number of epochs that were left out, and warns of too few steps for new layers.
+    Sets the rate of new layers and the number of epochs that were left out, and warns of too few steps for new layers.
 
     Args:
         args (`ParserTrainingArguments`): The training arguments.
@@ -122,9 +117,7 @@ def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, 
         sentences (`int`): The number of training sentences.
         is_new (`bool`): Whether the parser is new, not trained before.
     """
-    if args.learning_rate is None:
-        args.learning_rate = RATE * min(1, WIDTH / model.config.hidden_size)
-    if is_new and model_args.new_layers_learning_rate is None:
+    if is_new and model_args.new_layers_learning_rate == AUTO:
         model_args.new_layers_learning_rate = NEW_LAYERS_RATE[model.config.scorer]
     if args.num_train_epochs is None:
         batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps

@@ -25,6 +25,7 @@ from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
 from msattn.errors import UserError
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import config_fields, load_tokenizer
+from msattn.training.learning_rates import SCRATCH_RATE
 
 # The family that presets are for.
 PRESET_FAMILY = "ms_transformer"
@@ -99,7 +100,7 @@ class ScratchArguments:
 
 def trains_from_scratch(scratch: ScratchArguments, model_args: ModelArguments, args: TrainingArguments) -> bool:
     """
-    Whether the arguments name a family to train from scratch, not a checkpoint.
+    Whether the arguments name a family to train from scratch, not a checkpoint. Its learning rate has a default.
 
     Raises:
         UserError: They name both or neither, the model is not trained, or an argument would have no effect.
@@ -109,6 +110,8 @@ def trains_from_scratch(scratch: ScratchArguments, model_args: ModelArguments, a
         raise UserError("give either --model_name_or_path, a checkpoint, or --model_type, a family to train.")
     if fresh and not args.do_train:
         raise UserError(f"--model_type {scratch.model_type}: fresh weights need --do_train.")
+    if fresh and args.learning_rate is None:
+        args.learning_rate = SCRATCH_RATE
     own_tokenizer = model_args.tokenizer_name is not None or _is_encoder(scratch.word_vectors)
     for option in fields(scratch):
         if getattr(scratch, option.name) == option.default:

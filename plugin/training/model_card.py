@@ -125,6 +125,8 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
         **extract_hyperparameters_from_trainer(trainer),
     }
+    if chosen := getattr(trainer, "output_layers_learning_rate", None):
+        hyperparameters["output_layers_learning_rate"] = chosen
     card = ModelCard.from_template(
         data,
         template_str=(resources.files("msattn.model_cards") / "TEMPLATE.md").read_text(encoding="utf-8"),

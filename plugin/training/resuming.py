@@ -16,6 +16,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import logging
 
 from msattn.errors import UserError
+from msattn.training.learning_rates import read_rate
 
 logger = logging.get_logger(__name__)
 
@@ -26,6 +27,7 @@ TRAINING = (
     *("num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm"),
     *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16"),
 )
+RATES = ("learning_rate", "new_layers_learning_rate")
 # Arguments that the data or the weights stand for.
 ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|encoding|dataset_.*")
 
@@ -79,6 +81,7 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
 
     `last` (or `true`) is the newest complete one in `--output_dir`; a checkpoint that was being written when the run
     was killed is passed over. If the checkpoint is of a run with other arguments or data, a warning says what differs.
+    Learning rates cannot differ: they go on as the checkpoint's optimizer has them.
 
     Args:
         args (`TrainingArguments`): With `resume_from_checkpoint`.
@@ -88,7 +91,8 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
         `str` or `None`: The folder; `None` to train from the beginning.
 
     Raises:
-        UserError: The folder does not exist, or has no state of the optimizer (`--save_only_model`).
+        UserError: The folder does not exist, has no state of the optimizer (`--save_only_model`), or is of a run with
+            other learning rates.
     """
     asked = str(args.resume_from_checkpoint or "false")
     if asked.lower() == "false":
@@ -144,12 +148,24 @@ def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
     try:
         before = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        logger.warning(f"{folder} has no {RECORD}: whether it belongs to this run cannot be checked.")
+        logger.warning(
+            f"{folder} has no {RECORD}: whether it belongs to this run cannot be checked; give its learning rates."
+        )
         return
+    rates, asked = _rates(before), _rates(facts)
+    if rates != asked:
+        flags = " ".join(f"--{name} {rate}" for name, rate in zip(RATES, rates, strict=True))
+        raise UserError(f"{folder} is of a run with other learning rates, and goes on with {flags} only.")
     changed = [
         f"{name} {before.get(name)} -> {facts.get(name)}"
-        for name in sorted({*before, *facts})
+        for name in sorted({*before, *facts} - {*RATES})
         if before.get(name) != facts.get(name)
     ]
     if changed:
         logger.warning(f"{folder} is of a run that differs from this one: {', '.join(changed)}.")
+
+
+def _rates(facts: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The values of `RATES`. Before version 0.3, `None` stood for one rate of all layers."""
+    rate, of_new = facts.get(RATES[0]), read_rate(facts.get(RATES[1]))
+    return rate, rate if of_new is None else of_new

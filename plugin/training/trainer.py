@@ -8,19 +8,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput
+from transformers.utils import logging
 
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
+from msattn.training.learning_rates import AUTO, encoder_rate, new_output_layers, output_rate, read_rate
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+
+logger = logging.get_logger(__name__)
 
 # What ends the names of other figures of a run.
 NO_SCORES = ("epoch", "_loss", "_mse", "_runtime", "_samples", "_per_second", "_model_preparation_time")
+# Training examples by which the rate of new output layers is chosen.
+MEASURED = 32
 
 
 class FineTuningTrainer(GuidingMixin, Trainer):
@@ -32,12 +40,13 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     Args:
         model (`PreTrainedModel`): The model.
-        args (`TrainingArguments`): The training arguments.
+        args (`TrainingArguments`): The training arguments. A `learning_rate` of `None` becomes [`encoder_rate`].
         guiding (`GuidingArguments`, *optional*): Attention guiding. Default: none.
-        new_layers_learning_rate (`float`, *optional*):
+        new_layers_learning_rate (`float` or `"auto"`, *optional*):
             Learning rate of the new layers: all parameters outside the base model, and those of the sub-modules listed
             in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
-            parameters. Default: `args.learning_rate`.
+            parameters. `"auto"`: [`output_rate`] for the new output layers, and `args.learning_rate` for all else.
+            Default: `args.learning_rate`.
         embedding_learning_rate (`float`, *optional*):
             Learning rate of the token embeddings; 0 freezes them. Default: `args.learning_rate`.
         **kwargs: Keyword arguments of [`Trainer`].
@@ -48,7 +57,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         model: Any,
         args: TrainingArguments,
         guiding: GuidingArguments | None = None,
-        new_layers_learning_rate: float | None = None,
+        new_layers_learning_rate: str | float | None = None,
         embedding_learning_rate: float | None = None,
         **kwargs: Any,
     ):
@@ -57,8 +66,11 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             args.ddp_find_unused_parameters = False
         if args.device.type == "cpu":
             args.dataloader_pin_memory = False  # as --use_cpu does; PyTorch would warn before each pass
+        if args.learning_rate is None:
+            args.learning_rate = encoder_rate(model.config)
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
-        self.new_layers_learning_rate = new_layers_learning_rate
+        self.new_layers_learning_rate = read_rate(new_layers_learning_rate)
+        self.output_layers_learning_rate: float | None = None  # which "auto" chooses
         self.embedding_learning_rate = embedding_learning_rate
         self._terminated: int | None = None
         self.args.logging_nan_inf_filter = False  # it would hide what `log` stops at
@@ -75,11 +87,11 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         optimizer = super().create_optimizer(*args)
         if fresh:
             model = args[0] if args else self.model
-            for belongs, rate in (
-                (_is_new, self.new_layers_learning_rate),
-                (_is_embedding, self.embedding_learning_rate),
-            ):
-                if rate is not None:
+            new: tuple[Any, Any] = (_is_new, self.new_layers_learning_rate)
+            if self.new_layers_learning_rate == AUTO:
+                new = (_is_new_output, self.output_layers_learning_rate)
+            for belongs, rate in (new, (_is_embedding, self.embedding_learning_rate)):
+                if rate not in (None, self.args.learning_rate):
                     named = ((name.removeprefix("module."), tensor) for name, tensor in model.named_parameters())
                     _move(optimizer, {tensor for name, tensor in named if belongs(name, self.model)}, rate)
         return optimizer
@@ -140,6 +152,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             UserError: SIGTERM ended the training (`--enable_jit_checkpoint`): a model that is half trained is neither
                 saved as the result nor scored.
         """
+        if self.new_layers_learning_rate == AUTO and new_output_layers(self.model):
+            self._choose_output_rate()
         output = super().train(*args, **kwargs)
         if self._terminated is not None:
             raise UserError(
@@ -198,6 +212,26 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         self.save_metrics(prefix, metrics | unit)
         return metrics
 
+    def _choose_output_rate(self) -> None:
+        if is_deepspeed_zero3_enabled():
+            logger.warning(
+                "--new_layers_learning_rate auto runs the model once, which ZeRO-3 has sharded: new layers learn at "
+                "--learning_rate; give a number, such as ten times as much."
+            )
+            return
+        chosen = [0.0]
+        if self.is_world_process_zero():
+            data: Any = self.train_dataset
+            collate = self._get_collator_with_removed_columns(self.data_collator)
+            batch = collate([data[row] for row in range(min(MEASURED, len(data)))])
+            chosen = [output_rate(self.model, batch.to(self.model.device))]
+        (self.output_layers_learning_rate,) = broadcast_object_list(chosen)
+        if self.args.should_log:
+            print(
+                f"The learning rate is {self.args.learning_rate:g}, and {chosen[0]:g} for the new output layers: "
+                f"{', '.join(new_output_layers(self.model))} (--new_layers_learning_rate auto)."
+            )
+
     def _check_weights(self) -> None:
         with torch.no_grad():
             # Under FSDP a process looks at its own part.
@@ -244,6 +278,11 @@ def _is_new(name: str, model: torch.nn.Module) -> bool:
     encoder = getattr(model, "_encoder_path", model.base_model_prefix)
     declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
     return not name.startswith(f"{encoder}.") or name.startswith(declared)
+
+
+def _is_new_output(name: str, model: Any) -> bool:
+    """Whether the parameter belongs to a new layer that gives the scores."""
+    return name.rpartition(".")[0] in new_output_layers(model)
 
 
 def _is_embedding(name: str, model: Any) -> bool:

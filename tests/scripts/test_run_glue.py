@@ -163,7 +163,13 @@ def test_early_stopping_and_a_held_out_part(run, glue_dir, tmp_path):
         "load_best_model_at_end",
         **{"task_name": "mnli", "glue_dir": glue_dir, "validation_split_percentage": 50},
         **{"max_train_samples": 4, "max_eval_samples": 3},
-        **{"max_steps": 9, "learning_rate": 0, "metric_for_best_model": "accuracy", "early_stopping_patience": 1},
+        **{
+            "max_steps": 9,
+            "learning_rate": 0,
+            "new_layers_learning_rate": 0,
+            "metric_for_best_model": "accuracy",
+            "early_stopping_patience": 1,
+        },
         **{"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1},
     )
     names = ("train_samples", "eval_samples", "dev_samples", "dev_mm_samples")

@@ -152,6 +152,7 @@ def test_baseline_heads(head, fields, demo, tmp_path):
 def test_stops_early(demo, tmp_path):
     patience = {
         "learning_rate": 0,  # nothing gets better
+        "new_layers_learning_rate": 0,
         "early_stopping_patience": 2,
         "metric_for_best_model": "accuracy",
         "eval_strategy": "steps",

@@ -79,8 +79,6 @@ def test_a_checkpoint_without_the_optimizer_is_refused(tmp_path):
         ({}, None),
         ({"per_device_eval_batch_size": 3}, None),
         ({"seed": 7}, "seed 42 -> 7"),
-        ({"learning_rate": 1e-3}, "learning_rate 5e-05 -> 0.001"),
-        ({"model": ModelArguments("bert", new_layers_learning_rate=1e-3)}, "new_layers_learning_rate None -> 0.001"),
         ({"data": ROWS.select([1, 0, 2])}, "training data "),
     ],
 )
@@ -91,6 +89,22 @@ def test_says_what_differs(other, said, tmp_path, monkeypatch):
     assert find_checkpoint(*run(tmp_path, **other)) == str(path)
     assert len(warnings) == (said is not None)
     assert said is None or f"differs from this one: {said}" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "then, now",
+    [
+        ({}, {"learning_rate": 1e-3}),
+        ({}, {"model": ModelArguments("bert", new_layers_learning_rate="1e-3")}),
+        ({"model": ModelArguments("bert", new_layers_learning_rate=None)}, {}),  # version 0.2 had no auto
+    ],
+)
+def test_learning_rates_cannot_change(then, now, tmp_path):
+    path = checkpoint(tmp_path, 5, **then)
+    with pytest.raises(UserError, match="other learning rates, and goes on with --learning_rate 5e-05 --new_layers"):
+        find_checkpoint(*run(tmp_path, **now))
+    same = {"model": ModelArguments("bert", new_layers_learning_rate="5e-5" if then else "auto")}
+    assert find_checkpoint(*run(tmp_path, **same)) == str(path)
 
 
 def test_the_hash_is_of_the_rows_alone(tmp_path):

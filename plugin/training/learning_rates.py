@@ -1,0 +1,100 @@
+"""Learning rates that a run does not give: of an encoder by its size, of new output layers by what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel, TrainingArguments
+
+from msattn.errors import UserError
+from msattn.modeling.evaluation_mode import evaluating
+
+AUTO = "auto"
+# Chosen on development data (papers/learning_rates). The encoder's is that of MiniLM, 384 wide; MPNet, 768 wide and 12
+# layers deep, learned best with half of it. Deeper encoders are unstable at such rates.
+ENCODER_RATE, WIDTH, DEPTH = 2e-4, 384, 12
+# The rate of a model that is trained from scratch (docs/ms_transformer.md).
+SCRATCH_RATE = 2e-3
+# How far a step of the optimizer may move a score, and the most that a rate may be for it.
+SCORE_STEP, MOST = 1.0, 1e-2
+
+
+@dataclass
+class FineTuningArguments(TrainingArguments):
+    """Those of Transformers, with a learning rate that depends on the encoder, and with warm-up."""
+
+    learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": f"Default: {ENCODER_RATE:g} for an encoder {WIDTH} wide, less for a wider one or one of more "
+            f"than {DEPTH} layers; {SCRATCH_RATE:g} for a model that is trained from scratch."
+        },
+    )
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
+
+
+def encoder_rate(config: PreTrainedConfig) -> float:
+    """The learning rate of a pre-trained encoder of this width and depth."""
+    config = config.get_text_config()
+    depth = getattr(config, "num_hidden_layers", None) or DEPTH
+    return ENCODER_RATE * min(1, WIDTH / config.hidden_size) * min(1, DEPTH / depth)
+
+
+def read_rate(given: str | float | None) -> str | float | None:
+    """
+    The value of `--new_layers_learning_rate`: `"auto"`, a number, or `None`.
+
+    Raises:
+        UserError: It is none of these.
+    """
+    if given is None or given == AUTO:
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise UserError(f"--new_layers_learning_rate {given}: expected auto or a number such as 1e-3.") from None
+
+
+def new_output_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
+    """
+    The linear layers that give the scores of the labels and whose weights are new, by name.
+
+    `model.new_weights` names the new weights; [`load_model`] sets it. Without it, no layer is new.
+    """
+    new = getattr(model, "new_weights", ())
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module.out_features == model.config.num_labels and f"{name}.weight" in new
+    }
+
+
+def output_rate(model: PreTrainedModel, batch: Mapping[str, Any]) -> float:
+    r"""
+    The learning rate of the new output layers, of which a model has at least one.
+
+    A step of Adam moves each weight by up to the rate, and so a score W h + b by up to rate · ‖h‖₁. This rate makes it
+    1 for the mean ‖h‖₁ of a batch. Encoders whose last LayerNorm has small gains need a larger one.
+
+    Args:
+        model (`PreTrainedModel`): The model before training.
+        batch (`Mapping[str, Any]`): Its inputs.
+
+    Returns:
+        `float`: Rounded to two digits, and at most 1e-2.
+    """
+    sizes: list[float] = []
+
+    def measure(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        sizes.append(inputs[0].float().norm(p=1, dim=-1).mean().item())
+
+    hooks = [layer.register_forward_pre_hook(measure) for layer in new_output_layers(model).values()]
+    with evaluating(model), torch.no_grad():
+        model(**batch)
+    for hook in hooks:
+        hook.remove()
+    return float(f"{min(MOST, SCORE_STEP / sum(sizes)):.2g}")
