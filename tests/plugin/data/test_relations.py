@@ -280,6 +280,12 @@ def test_to_relations_takes_rows_as_the_hub_has_them():
         to_relations(data, "hub", labels=["Other"])
 
 
+def test_labels_have_no_spaces_around_them(write):
+    rows = [{**SPANS, "label": label} for label in ("does", " does", "does ")]
+    assert to_relations(Dataset.from_list(rows)).unique("label") == ["does"]
+    assert read_relations(write("\n".join(map(json.dumps, rows)), "rows.jsonl")).unique("label") == ["does"]
+
+
 def test_relation_labels_warn_of_one_without_training_example(caplog):
 
     def split(*labels):
