@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -50,6 +52,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         embedding_learning_rate (`float`, *optional*):
             Learning rate of the token embeddings; 0 freezes them. Default: `args.learning_rate`.
         **kwargs: Keyword arguments of [`Trainer`].
+
+    Raises:
+        UserError: `args.hub_model_id` is an address.
     """
 
     def __init__(
@@ -68,6 +73,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             args.dataloader_pin_memory = False  # as --use_cpu does; PyTorch would warn before each pass
         if args.learning_rate is None:
             args.learning_rate = encoder_rate(model.config)
+        if "://" in (args.hub_model_id or ""):
+            raise UserError("--hub_model_id is NAME or OWNER/NAME, not an address, which may hold a token.")
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
         self.new_layers_learning_rate = read_rate(new_layers_learning_rate)
         self.output_layers_learning_rate: float | None = None  # which "auto" chooses
@@ -190,7 +197,18 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         # A checkpoint that the schedule did not ask for is that of a signal.
         if self.control.should_training_stop and not self.control.should_save:
             self._terminated = self.state.global_step
+        self._date_checkpoints()
         super()._save_checkpoint(*args, **kwargs)
+
+    def _date_checkpoints(self) -> None:
+        """
+        Dates checkpoints of the future before now: the Trainer keeps those changed last, and after a clock was set
+        back it would delete each one that it has just written.
+        """
+        checkpoints, now = sort_checkpoints(self.args.output_dir), time.time()
+        if self.args.should_save and any(os.path.getmtime(path) > now for path in checkpoints):
+            for age, path in enumerate(reversed(checkpoints), start=1):
+                os.utime(path, (now - age, now - age))
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """As in [`Trainer`], but keeps an existing `README.md`, such as the detailed card of a script."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -274,9 +275,12 @@ def test_raw_text_is_split_by_a_named_tokenizer(predict):
     assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 
 
-def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path):
+@pytest.mark.parametrize("output", ["./input.txt", "link.txt"])
+def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path, output):
+    (tmp_path / "input.txt").touch()
+    os.link(tmp_path / "input.txt", tmp_path / "link.txt")
     with pytest.raises(UserError, match="--output .*: that is the file that is read"):
-        predict("classes", "a dog\n", "--output", str(tmp_path / "." / "input.txt"))
+        predict("classes", "a dog\n", "--output", f"{tmp_path}/{output}")
     assert (tmp_path / "input.txt").read_text() == "a dog\n"
 
 

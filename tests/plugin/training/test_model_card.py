@@ -89,11 +89,6 @@ def test_names_may_hold_anything(name, tmp_path, facts):
     assert ast.parse(code).body[0].value.keywords[0].value.value == str(tmp_path / name)
 
 
-def test_a_token_in_the_name_of_the_repository_is_masked(tmp_path, facts):
-    token = "hf_" + 34 * "a"
-    assert token not in card_of(tmp_path / "out", facts, hub_model_id=f"https://{token}@huggingface.co/me/out").text
-
-
 def test_nothing_in_a_text_is_a_link():
     assert markdown_text(r"[a](b) [a\](b)") == r"[a\](b) [a\\\](b)"
 

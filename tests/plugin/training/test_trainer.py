@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from datasets import Dataset
@@ -182,6 +184,22 @@ def test_checkpoints_hold_no_token(tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"training_args.bin", "trainer_state.json"} <= {path.name for path in files}
     assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
+def test_checkpoints_from_before_a_clock_was_set_back_make_room(tmp_path):
+    class SetBack(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            os.utime(tmp_path / f"checkpoint-{state.global_step}", (4e9 - state.global_step, 4e9 - state.global_step))
+
+    trainer = broken_trainer(tmp_path, max_steps=12, save_steps=1, save_total_limit=2)
+    trainer.add_callback(SetBack())
+    trainer.train()
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-11", "checkpoint-12"}
+
+
+def test_an_address_is_no_name_of_a_repository(tmp_path):
+    with pytest.raises(UserError, match="--hub_model_id is NAME or OWNER/NAME, not an address"):
+        broken_trainer(tmp_path, hub_model_id="https://hf_secret@huggingface.co/me/out")
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
