@@ -34,15 +34,15 @@ MOST_TOKENS = 200
 SPAN = ("start", "end", "label")
 
 
-def check_text(text: str) -> None:
+def check_text(text: str, *others: str) -> None:
     """
     Raises:
-        UserError: The text is empty, or longer than the page takes.
+        UserError: The text is empty, or it or another input is longer than the page takes.
     """
     if not text.strip():
         raise UserError("There is no text: type a sentence or a paragraph.")
-    if len(text) > MOST_CHARACTERS:
-        raise UserError(f"The text has {len(text):,} characters, and the page takes {MOST_CHARACTERS:,}: shorten it.")
+    if (most := max(map(len, (text, *others)))) > MOST_CHARACTERS:
+        raise UserError(f"The text has {most:,} characters, and the page takes {MOST_CHARACTERS:,}: shorten it.")
 
 
 def check_entities(entities: Sequence[Entity]) -> None:

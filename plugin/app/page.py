@@ -49,7 +49,10 @@ def launch(names: Sequence[str], lang: str | None = None, **options: Any) -> Non
     page = build_page(load_checkpoints(names, lang))
     theme = gr.themes.Default(primary_hue="blue", font=FONT, font_mono=MONOSPACE)
     theme.set(block_info_text_color="*neutral_600")
-    page.launch(theme=theme, css=STYLE, ssr_mode=False, footer_links=["gradio", "settings"], **options)
+    # Nothing of the page takes files, but Gradio's server would keep those that are sent to it.
+    page.launch(
+        theme=theme, css=STYLE, ssr_mode=False, footer_links=["gradio", "settings"], max_file_size=0, **options
+    )
 
 
 def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
@@ -98,7 +101,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
                 values |= panel.empty()
 
             def answer() -> dict[Component, Any]:
-                answers.check_text(text)
+                answers.check_text(text, second)
                 entities = _known(text, known)
                 if tagger is not None and text != known[0]:
                     entities = merged(found(tagger, text), entities)
@@ -110,8 +113,11 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
 
             return {**values, **answered(answer, note)}
 
-        def change(text: str, known: State, changed: Callable[[list[Entity]], list[Entity]]) -> Mapping:
+        def change(
+            text: str, known: State, changed: Callable[[list[Entity]], list[Entity]], label: str = ""
+        ) -> Mapping:
             def answer() -> dict[Component, Any]:
+                answers.check_text(text, label)
                 entities = changed(_known(text, known))
                 # The entities are those of this text: the tagger has to read the text before anew.
                 read = text if text == known[0] else ""
@@ -120,7 +126,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
             return answered(answer, note)
 
         def on_mark(text: str, label: str, known: State, span: list[int]) -> Mapping:
-            return change(text, known, lambda entities: mark(text, entities, span, label.strip()))
+            return change(text, known, lambda entities: mark(text, entities, span, label.strip()), label)
 
         def on_unmark(text: str, known: State, span: list[int]) -> Mapping:
             return change(text, known, lambda entities: unmark(entities, span))

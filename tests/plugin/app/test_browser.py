@@ -7,6 +7,7 @@ import shutil
 import socket
 
 import gradio
+import httpx
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
@@ -60,6 +61,11 @@ def visit(address):
         yield visit
         browser.close()
     assert not asked and not errors
+
+
+def test_the_server_takes_no_files(address):
+    answer = httpx.post(f"{address}gradio_api/upload", files={"files": ("a.bin", b"a" * 1000)})
+    assert answer.status_code == 413
 
 
 def written(page):

@@ -102,6 +102,17 @@ def test_what_cannot_be_shown_is_a_sentence(open_page, names, text, sentences):
     assert all(sentence in note for sentence, note in zip(sentences, found, strict=True))
 
 
+def test_the_limit_holds_for_every_text(open_page):
+    _, functions = open_page("classes")
+    state, long = (TEXT, []), "a" * 6000
+    for values in (
+        functions["read"](TEXT, long, state),
+        functions["on_mark"](TEXT, long, state, (2, 5)),
+        functions["on_unmark"](long, state, (2, 5)),
+    ):
+        assert "The text has 6,000 characters" in notes(values)[0]
+
+
 def test_a_failure_is_a_sentence_too():
     def fail():
         raise RuntimeError("secret")
