@@ -15,6 +15,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,19 @@ def answers_of(folder: Path, arguments: dict[str, Any]) -> tuple[str, list[tuple
             rows = [[line.split("\t")[-2:] for line in one.splitlines()] for one in sentences]
             return Path(data).name, [(str(len(row)), str(sum(a == b for a, b in row))) for row in rows]
         if (path := folder / f"{prefix}_predictions.conllu").exists() and arguments.get(key):
-            return Path(data).name, right_arcs(path, Path(data))
+            limit = arguments.get("max_predict_samples" if prefix == "test" else "max_eval_samples")
+            return Path(data).name, right_arcs(path, Path(data), limit)
     return None
 
 
-def right_arcs(predicted: Path, gold: Path) -> list[tuple[str, str]]:
-    """Words of each sentence, and how many have the right head, and head and relation."""
+def right_arcs(predicted: Path, gold: Path, limit: int | None = None) -> list[tuple[str, str]]:
+    """Words of each sentence, and how many have the right head, and head and relation; of the first `limit` ones."""
     found = []
-    files = (conllu_sentences(text_lines(path, newline="")) for path in (predicted, gold))
-    for sentences in zip(*files, strict=False):
+    own, true = (conllu_sentences(text_lines(path, newline="")) for path in (predicted, gold))
+    files = [*own], [*islice(true, limit)]
+    if len(files[0]) != len(files[1]):
+        raise ValueError(f"{predicted}: {len(files[0])} sentences, and {len(files[1])} in {gold}")
+    for sentences in zip(*files, strict=True):
         trees = [[(t.cells["head"], t.cells["deprel"]) for t in one.tokens if not t.end] for one in sentences]
         if sentences[0].words != sentences[1].words:
             raise ValueError(f"{sentences[0].where}: not the sentence of {sentences[1].where}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,14 @@ class UserError(ValueError):
 
     def __init__(self, message: str = ""):
         super().__init__(shortened(LINE_END.sub(" ", message)))
+
+
+def missing_weights(checkpoint: str, names: Sequence[str]) -> UserError:
+    """The error for a checkpoint that lacks weights, which would be random."""
+    return UserError(
+        f"{checkpoint}: {names[0]} and {len(names) - 1} other weights are missing and would be random; give a "
+        "checkpoint that was trained for the task, with its own tokenizer."
+    )
 
 
 @contextmanager

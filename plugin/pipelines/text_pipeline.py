@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset
 from transformers.pipelines.base import ChunkPipeline
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.errors import UserError
+from msattn.errors import UserError, missing_weights
 
 # Batches that are sorted by length at a time: enough for little padding, few enough for streaming.
 LOOKAHEAD = 64
@@ -58,10 +58,7 @@ class TextPipeline(ChunkPipeline):
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
             raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}.")
         if random := getattr(self.model, "_random_weights", ()):
-            raise UserError(
-                f"{self.model.name_or_path}: {random[0]} and {len(random) - 1} other weights are missing and would be "
-                "random; give a checkpoint that was trained for the task."
-            )
+            raise missing_weights(self.model.name_or_path, random)
         # Positions of words and entities are counted from the left.
         self.tokenizer.padding_side = "right"
 

@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.max_tokens import most_tokens
-from msattn.errors import UserError
+from msattn.errors import UserError, missing_weights
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction, MultiScaleForSequenceClassification
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE, BertForMultiScaleSequenceClassification
@@ -137,10 +137,7 @@ def load_model(
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
     if refuse_new_weights and missing:
-        raise UserError(
-            f"{args.model_name_or_path}: {missing[0]} and {len(missing) - 1} other weights are missing and would be "
-            "random; give a checkpoint that was trained for the task, with its own tokenizer."
-        )
+        raise missing_weights(str(args.model_name_or_path), missing)
     if new_tokens > 0:
         model.resize_token_embeddings(len(tokenizer))
     return model
