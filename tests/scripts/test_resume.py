@@ -33,7 +33,6 @@ OPTIONS = {
     "num_train_epochs": 2,
     "per_device_train_batch_size": 16,
     "learning_rate": 1e-3,
-    "new_layers_learning_rate": 5e-3,
     "train_sampling_strategy": "group_by_length",
     "config_overrides": ["mask_mode=ste"],
     "save_strategy": "steps",
