@@ -20,6 +20,7 @@ from msattn import (
 )
 from msattn.errors import UserError
 from msattn.export import main
+from msattn.onnx import exporter
 from msattn.onnx.exporter import _compare
 from msattn.predict import main as predict
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
@@ -165,6 +166,18 @@ def test_what_cannot_be_exported(tmp_path):
     model.save_pretrained(tmp_path)
     with pytest.raises(UserError, match="the folder has the weights of a model"):
         msattn.onnx.export(model, tiny_tokenizer(), tmp_path)
+
+
+def test_8_bits_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise ValueError("half a file")  # as protobuf, which reads what a full disk has cut
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", full)
+    monkeypatch.setattr(exporter, "_exported", lambda *args: onnx.ModelProto())
+    model = BertForSequenceClassification(encoder(**labelled("A", "B")))
+    with pytest.raises(UserError, match=r"in 8-bit integers \(half a file\); .* needs room for two copies"):
+        msattn.onnx.export(model, tiny_tokenizer(), tmp_path / "onnx", int8=True)
+    assert not [*(tmp_path / "onnx").iterdir()]
 
 
 def test_mistakes(tmp_path):
