@@ -20,7 +20,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, scale_aware_attention
 
 WAYS = ("masked SDPA", "masked eager", "scale-aware")
-FLEX = "scale-aware, FlexAttention"  # on a GPU
+FLEX = "FlexAttention, compiled"  # torch's own; on a GPU
 LOCAL = "local-attention"  # the package of this name, where it is installed
 COMPILED, EXPORTED = "scale-aware, compiled", "scale-aware, exported"  # for texts of any length
 MODELS: dict[str, dict[str, Any]] = {
@@ -55,10 +55,25 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
 
         local = LocalAttention(width, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False)
 
+    if way == FLEX:
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        near = create_block_mask(
+            lambda batch, head, row, column: (row - column).abs() <= width,
+            None,
+            None,
+            tokens,
+            tokens,
+            device=arguments.device,
+        )
+        flex = torch.compile(flex_attention)
+
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         query, key, value = (states.transpose(1, 2) for states in (query, key, value))
         if way == LOCAL:
             output = local(query, key, value)
+        elif way == FLEX:
+            output = flex(query, key, value, block_mask=near)
         elif way == "masked SDPA":
             output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
         else:
@@ -66,7 +81,7 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
             output = scores.masked_fill(~visible, float("-inf")).softmax(-1) @ value
         return output.transpose(1, 2)
 
-    layer = Layer([width] * arguments.heads, "flex" if way == FLEX else None)
+    layer = Layer([width] * arguments.heads)
     run: Callable = layer if way.startswith("scale-aware") else attend
     if way == COMPILED:
         run = torch.compile(layer, dynamic=True)

@@ -14,14 +14,13 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
+from .attention import READERS
 from .attention_adapters import adapt, inner_models, is_attention_layer, is_outside
-from .attention_statistics import STATISTICS, attention_statistics, statistics_of_maps
-from .received_attention import READERS, AttentionRefused
+from .attention_call import AttentionCall, AttentionRefused
+from .attention_statistics import STATISTICS, statistics_of_call, statistics_of_maps
+from .attention_windows import HONOURING
 
 logger = logging.get_logger(__name__)
-
-# The attention implementations that report what they compute.
-READABLE = ("received",)
 
 Measure = Callable[..., Mapping[str, torch.Tensor]]
 
@@ -68,8 +67,7 @@ class Reader:
         layers (`Collection[int]`, *optional*): The layers that are read; all of them if `None`.
         needs_sums (`bool`): Whether column sums are read: they come with the output.
         measure (`Callable`, *optional*):
-            A further reading: takes the arguments of [`attention_statistics`] up to `is_causal`, and by name
-            `position_bias`, `softcap` and `sinks`, and returns statistics by name.
+            A further reading: takes an [`AttentionCall`] and returns statistics by name.
         special_ids (`torch.Tensor`, *optional*): Ids of tokens that are neither queries of the sums nor real.
         of_maps (`Callable`): What is read from whole maps: takes them and the real tokens `(batch, tokens)`.
         checkpointed (`bool`): Whether layers are computed again in the backward pass, outside of every forward pass.
@@ -110,27 +108,19 @@ class Reader:
             self.found.add(number)
         return self.layers is None or number is None or number in self.layers
 
-    def add(
-        self,
-        module: nn.Module,
-        real: torch.Tensor,
-        received: torch.Tensor | None,
-        inputs: Sequence[Any],
-        special: Mapping[str, Any],
-    ) -> None:
+    def add(self, module: nn.Module, call: AttentionCall, received: torch.Tensor | None) -> None:
         """
         Adds what is read from a layer. Gradient checkpointing computes a layer again, which adds nothing.
 
         Args:
             module (`torch.nn.Module`): The layer.
-            real (`torch.BoolTensor` of shape `(batch, keys)`): True at real tokens.
+            call (`AttentionCall`): What it computes.
             received (`torch.Tensor`, *optional*): The column sums, if `needs_sums`.
-            inputs, special: Positional and named arguments of `measure`.
         """
-        statistics = {} if self.measure is None else dict(self.measure(*inputs, **special))
-        if self.needs_sums and received is not None:
+        statistics = {} if self.measure is None else dict(self.measure(call))
+        if received is not None:
             statistics["received"] = received
-        self.record(getattr(module, "layer_idx", None), real, statistics)
+        self.record(getattr(module, "layer_idx", None), call.real, statistics)
 
     def record(self, layer: int | None, real: torch.Tensor, statistics: Mapping[str, torch.Tensor]) -> None:
         """Adds the statistics of a layer to the forward pass that is going on."""
@@ -203,7 +193,7 @@ def read_attention(
         if name not in STATISTICS:
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
     sums = statistics == ("received",) and not options
-    measure = None if sums else partial(attention_statistics, statistics=statistics, **options)
+    measure = None if sums else partial(statistics_of_call, statistics=statistics, **options)
     of_maps = partial(statistics_of_maps, statistics=statistics, **options)
     with read_passes(model, layers, sums, measure, of_maps) as readings:
         yield readings
@@ -228,7 +218,7 @@ def read_passes(
     previous = use_received(model)
     hooks = []
     for one in inner_models(model):
-        if one.config._attn_implementation not in READABLE:
+        if one.config._attn_implementation not in HONOURING:
             hooks += _ask_for_maps(one, reader)  # before those that end the pass
         if special_ids:
             hooks.append(one.get_input_embeddings().register_forward_pre_hook(reader.see, with_kwargs=True))
@@ -283,7 +273,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
     for one in models:
-        if one.config._attn_implementation not in READABLE and type(one)._can_set_attn_implementation():
+        if one.config._attn_implementation not in HONOURING and type(one)._can_set_attn_implementation():
             one.set_attn_implementation("received")
     return previous
 
@@ -387,7 +377,6 @@ def _callers(model: nn.Module) -> list[nn.Module]:
 
 
 __all__ = [
-    "READABLE",
     "Reader",
     "Reading",
     "outermost_models",

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
-from transformers.integrations.sdpa_attention import repeat_kv
 
-from .blocked_attention import Block, Settings, block_size, blocks, probabilities
-from .first_derivative import first_derivative_only
-from .received_attention import _last_rows, _scope, received_attention
+from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
+from .attention_call import AttentionCall, last_rows
 
+METHODS = ("blocked", "materialized")
 OF_KEYS = ("received", "received_max")
 # From weights of shape `(..., queries, keys)` and the distances between queries and keys.
 OF_QUERIES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -22,6 +21,68 @@ OF_QUERIES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "square": lambda weights, _: weights.square().sum(dim=-1),
 }
 STATISTICS = (*OF_KEYS, *OF_QUERIES)
+
+
+def received_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    scaling: float | None = None,
+    is_causal: bool = False,
+    method: str = "blocked",
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    last_queries: int | None = None,
+) -> torch.Tensor:
+    r"""
+    The attention that each token receives: the column sums r_j = Σ_i P_ij of each head over the real tokens i (Eq. 8
+    of the attention-guiding paper), where P is the softmax before dropout.
+
+    Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys.
+
+    Args:
+        query (`torch.Tensor` of shape `(batch, heads, queries, head_dim)`): Queries.
+        key (`torch.Tensor` of shape `(batch, key_heads, keys, head_dim)`):
+            Keys; `heads` is a multiple of `key_heads` (grouped-query attention).
+        attention_mask (`torch.Tensor`, *optional*):
+            1 or true at real tokens, of shape `(batch, keys)`. Or which query sees which key, of shape
+            `(batch, heads, queries, keys)`: booleans, or floats to add to the scores. All sizes but the last may be
+            1. With as many queries as keys, a token that does not see itself is padding; else a query that sees no
+            key is.
+        scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
+        is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
+        method (`str`, *optional*, defaults to `"blocked"`):
+            - `"blocked"`: a block of scores at a time, computed again in the backward pass. Memory grows linearly in
+              the tokens.
+            - `"materialized"`: the whole matrix, under autograd. The only method that can be differentiated twice.
+        position_bias (`torch.Tensor`, *optional*):
+            Added to the scores, of shape `(batch, heads, queries, keys)`; all sizes may be 1. It gets a gradient.
+        softcap (`float`, *optional*): c, if the scores are c·tanh(score / c), as in Gemma 2.
+        sinks (`torch.Tensor`, *optional*):
+            The score of one more key that takes a share of the softmax and has no value, as in GPT-OSS. Of shape
+            `(heads,)`, or `(batch, heads, queries, 1)` where the sizes may be 1. It gets a gradient.
+        last_queries (`int`, *optional*): Only the last real queries of this number count (SnapKV's window).
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads, keys)`: In float32, or in float64 if the queries are; half precision
+        is computed in float32. Zero at padding. Without sinks, each head sums to the number of queries that count.
+
+    Raises:
+        ValueError: `query` and `key` do not have four dimensions, differ in batch or head_dim, or `heads` is not a
+            multiple of `key_heads`; `attention_mask`, `position_bias` or `sinks` has none of the shapes and types
+            above; there are more queries than keys under a causal mask or one of `(batch, keys)`; `last_queries` is
+            not positive; or `method` is unknown.
+        RuntimeError: The result of `"blocked"` is differentiated twice.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
+    call = call.last(last_queries)
+    if method == "blocked":
+        return call.sums()
+    received = (call.maps() * call.queries.unsqueeze(-1)).sum(dim=-2)
+    return received if call.keys is None else received * call.keys
 
 
 def attention_statistics(
@@ -93,44 +154,49 @@ def attention_statistics(
     {'entropy': (1, 12, 4096), 'distance': (1, 12, 4096), 'bands': (1, 12, 4096, 1)}
     ```
     """
+    call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
+    return statistics_of_call(call, statistics, bands, columns, last_queries, places)
+
+
+def statistics_of_call(
+    call: AttentionCall,
+    statistics: Sequence[str] = ("received",),
+    bands: Sequence[int] = (),
+    columns: torch.Tensor | None = None,
+    last_queries: int | None = None,
+    places: torch.Tensor | None = None,
+) -> dict[str, torch.Tensor]:
+    """[`attention_statistics`] of an attention function's arguments."""
+    query, key, bias, sinks, mask, settings = call.scores
     _check(query, key, statistics, bands, columns, places)
-    if set(statistics) == {"received"} and not bands and columns is places is None:
-        received = received_attention(
-            query, key, attention_mask, scaling, is_causal, None, position_bias, softcap, sinks, last_queries
-        )
-        return {"received": received}
-    scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
-    mask, rows, sinks, first = scope.mask, scope.queries, scope.sinks, 0
+    call, first = call.last(last_queries), 0
+    rows = call.queries
     if last_queries is not None:
-        rows = _last_rows(rows, last_queries)
         # The blocks begin at the first query that counts.
         first = int(rows.flatten(0, -2).any(dim=0).int().argmax())
         query, rows = query[:, :, first:], rows[..., first:]
-        position_bias, sinks, mask = (
+        bias, sinks, mask = (
             tensor if tensor is None or tensor.shape[2] == 1 else tensor[:, :, first:]
-            for tensor in (position_bias, sinks, mask)
+            for tensor in (bias, sinks, mask)
         )
+    offset = None if settings.offset is None else settings.offset + first
     plan = _Plan(
         tuple(name for name in STATISTICS if name in statistics),
         tuple(bands),
         key.shape[2] - query.shape[2],
-        Settings(1.0, softcap, None if scope.offset is None else scope.offset + first, block=block_size(query.device)),
+        settings._replace(offset=offset),
         places,
     )
-    dtype = torch.promote_types(query.dtype, torch.float32)
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
-        query = query.to(dtype).contiguous() * scaling
-        key = repeat_kv(key.to(dtype), query.shape[1] // key.shape[1]).contiguous()
         if columns is not None:
-            columns = columns.to(query).expand(query.shape[0], -1, -1)
-        values = _Statistics.apply(query, key, position_bias, sinks, columns, mask, rows, plan)
+            columns = columns.to(torch.promote_types(query.dtype, torch.float32)).expand(query.shape[0], -1, -1)
+        values = _Statistics.apply(query, key, bias, sinks, columns, mask, rows, plan)
     found = dict(zip(plan.names(columns), values, strict=False))
     for name, value in found.items():
         if name not in (*OF_KEYS, "distances"):
             found[name] = pad(value, (0,) * 2 * (value.dim() - 3) + (first, 0))
-        elif name != "distances" and scope.keys is not None:
-            found[name] = value * scope.keys
+        elif name != "distances" and call.keys is not None:
+            found[name] = value * call.keys
     return found
 
 
@@ -152,17 +218,14 @@ def statistics_of_maps(
         statistics, bands, columns, last_queries, places: See [`attention_statistics`].
     """
     _check(maps, maps, statistics, bands, columns, places)
-    rows = real[:, None] if last_queries is None else _last_rows(real[:, None], last_queries)
+    rows = real[:, None] if last_queries is None else last_rows(real[:, None], last_queries)
     weights = maps.to(torch.promote_types(maps.dtype, torch.float32)) * rows.unsqueeze(-1)
-    names = tuple(name for name in STATISTICS if name in statistics)
-    plan = _Plan(names, tuple(bands), 0, Settings(1.0), places)
+    plan = _Plan(tuple(name for name in STATISTICS if name in statistics), tuple(bands), 0, Settings(1.0), places)
     columns = None if columns is None else columns.to(weights).expand(len(maps), -1, -1)
-    top = weights.argmax(dim=-2) if "received_max" in names else None
-    found = _of_block(Block.whole(maps.shape[-1]), weights, columns, top, plan)
-    return {
-        name: found[name] * real[:, None] if name in OF_KEYS and name != "distances" else found[name]
-        for name in plan.names(columns)
-    }
+    top = weights.argmax(dim=-2) if "received_max" in statistics else None
+    whole = Block(slice(None), slice(None), slice(0, maps.shape[-1]), slice(None))
+    found = _of_block(whole, weights, columns, top, plan)
+    return {name: found[name] * real[:, None] if name in OF_KEYS else found[name] for name in plan.names(columns)}
 
 
 class _Plan(NamedTuple):
@@ -203,27 +266,27 @@ class _Statistics(torch.autograd.Function):
         rows: torch.Tensor,
         plan: _Plan,
     ) -> tuple[torch.Tensor, ...]:
+        scores = Scores(query, key, bias, sinks, mask, plan.settings).in_full()
         found, top = {}, None
         last = {"bands": [len(plan.bands)], "columns": [] if columns is None else [columns.shape[1]]}
         for name in plan.names(columns):
             count = (key if name in (*OF_KEYS, "distances") else query).shape[2]
-            found[name] = query.new_zeros(*query.shape[:2], count, *last.get(name, []))
+            found[name] = scores.query.new_zeros(*query.shape[:2], count, *last.get(name, []))
             if name == "received_max":
                 top = torch.zeros_like(found[name], dtype=torch.long)
-        for block in blocks(query, key, plan.settings):
-            parts = _parts(block, query, key, bias, sinks, columns)
-            weights = _weights(block, parts, mask, rows, plan)
+        for block, part in scores.blocks():
+            weights = part.weights(block.queries.start)[0] * block.of(rows.unsqueeze(-1))
             if top is not None:
                 most, index = weights.max(dim=-2)
                 more = most > block.columns(found["received_max"])
                 block.columns(top)[more] = index[more] + block.queries.start
-            for name, part in _of_block(block, weights, parts[-1], top, plan).items():
+            for name, value in _of_block(block, weights, _columns_of(columns, block), top, plan).items():
                 whole = _part_of(name, found[name], block)
                 if name == "received_max":
-                    part = whole.maximum(part)
+                    value = whole.maximum(value)
                 elif name in ("received", "distances"):
-                    part = whole + part
-                whole.copy_(part)
+                    value = whole + value
+                whole.copy_(value)
         return (*found.values(), *([] if top is None else [top]))
 
     @staticmethod
@@ -238,51 +301,43 @@ class _Statistics(torch.autograd.Function):
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        *tensors, mask, rows, top = ctx.saved_tensors
-        given = dict(zip(ctx.plan.names(tensors[-1]), gradients, strict=False))
-        given = {name: gradient for name, gradient in given.items() if gradient is not None}
-        totals = [
-            torch.zeros_like(tensor) if needed and given else None
-            for tensor, needed in zip(tensors, ctx.needs_input_grad, strict=False)
-        ]
-        for block in blocks(tensors[0], tensors[1], ctx.plan.settings) if given else ():
-            parts: list[Any] = [None if part is None else part.detach() for part in _parts(block, *tensors)]
-            wanted = [
-                (part.requires_grad_(), total)
-                for part, total in zip(parts, _parts(block, *totals), strict=True)
-                if total is not None
-            ]
+        query, key, bias, sinks, columns, mask, rows, top = ctx.saved_tensors
+        given = {
+            name: gradient
+            for name, gradient in zip(ctx.plan.names(columns), gradients, strict=False)
+            if gradient is not None
+        }
+        if not given:
+            return (None,) * 8
+        scores = Scores(query, key, bias, sinks, mask, ctx.plan.settings).in_full()
+        totals = Gradients.of(scores, ctx.needs_input_grad[2:4])
+        of_columns = torch.zeros_like(columns) if ctx.needs_input_grad[4] else None
+        for block, part in scores.blocks():
+            weights, capped = part.weights(block.queries.start)
+            leaves = [weights.detach().requires_grad_()]
+            if of_columns is not None:
+                leaves.append(_columns_of(columns, block).detach().requires_grad_())
             with torch.enable_grad():
-                weights = _weights(block, parts, mask, rows, ctx.plan)
-                found = _of_block(block, weights, parts[-1], top, ctx.plan)
-            of_parts = torch.autograd.grad(
+                kept = leaves[0] * block.of(rows.unsqueeze(-1))
+                sets = leaves[1] if of_columns is not None else _columns_of(columns, block)
+                found = _of_block(block, kept, sets, top, ctx.plan)
+            gradient, *more = torch.autograd.grad(
                 [found[name] for name in given],
-                [part for part, _ in wanted],
+                leaves,
                 [_part_of(name, gradient, block) for name, gradient in given.items()],
                 allow_unused=True,
             )
-            for (_, total), of_part in zip(wanted, of_parts, strict=True):
-                if of_part is not None:
-                    total += of_part
-        return (*totals, None, None, None)
+            for part_of_columns in more:
+                if part_of_columns is not None:
+                    total = _columns_of(of_columns, block)
+                    total += part_of_columns
+            totals.add(block, part, gradient, weights, capped)
+        return (*totals.like(query, key, bias, sinks), of_columns, None, None, None)
 
 
-def _parts(
-    block: Block,
-    query: torch.Tensor | None,
-    key: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    sinks: torch.Tensor | None,
-    columns: torch.Tensor | None,
-) -> list[Any]:
-    """The parts of the differentiable tensors that a block needs."""
-    return [
-        None if query is None else block.rows(query),
-        None if key is None else block.columns(key),
-        None if bias is None else block.of(bias),
-        None if sinks is None else block.of(sinks),
-        None if columns is None else columns[block.examples, :, block.keys],
-    ]
+def _columns_of(columns: Any, block: Block) -> Any:
+    """The part of the sets of keys that a block needs."""
+    return None if columns is None else columns[block.examples, :, block.keys]
 
 
 def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
@@ -290,16 +345,6 @@ def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
     if name == "distances":
         return statistic[block.examples, block.heads]
     return (block.columns if name in OF_KEYS else block.rows)(statistic)
-
-
-def _weights(
-    block: Block, parts: Sequence[Any], mask: torch.Tensor | None, rows: torch.Tensor, plan: _Plan
-) -> torch.Tensor:
-    """The attention weights of a block, zero at queries that do not count; `mask` and `rows` are whole tensors."""
-    query, key, bias, sinks, _ = parts
-    mask = None if mask is None else block.of(mask)
-    weights, _ = probabilities(query, key, bias, sinks, mask, plan.settings, block.queries.start)
-    return weights * block.of(rows.unsqueeze(-1))
 
 
 def _of_block(
@@ -363,4 +408,11 @@ def _check(
         )
 
 
-__all__ = ["STATISTICS", "attention_statistics", "statistics_of_maps"]
+__all__ = [
+    "METHODS",
+    "STATISTICS",
+    "attention_statistics",
+    "received_attention",
+    "statistics_of_call",
+    "statistics_of_maps",
+]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -14,12 +13,14 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .attention_adapters import adapt, adapt_layers, inner_models, is_attention_layer, is_outside
+from .attention_bands import allowed_keys
+from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
 from .head_gates import _heads
-from .mask_bands import Band, visible_keys
-from .received_attention import OWN_MASKS, AttentionRefused, is_cross_attention
 
-#: The attention implementations that honour windows.
-HONOURING = ("banded", "received", "words", "rows")
+#: The names of our attention implementation.
+HONOURING = ("msattn", "received", "banded", "rows", "words")
+# Models that add their masks to the scores themselves.
+OWN_MASKS = ("bigbird_pegasus",)
 # The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
 ROW, NUMBERED = "_msattn_row", "_msattn_numbered"
 
@@ -36,9 +37,8 @@ def set_windows(
     Gives the attention heads of a model windows: with a window w, token i sees the tokens i-w ... i+w of its text.
 
     The windows are stored in `config.attention_windows`, saved and loaded with the model, and honoured by the
-    attention implementations `"banded"`, `"received"`, `"words"` and `"rows"`, and by `read_attention`. The model is
-    switched to `"banded"`, whose cost follows the windows, unless it uses one of them. Any other implementation is
-    refused.
+    attention implementations of msattn and by `read_attention`. The model is switched to `"banded"` unless it uses
+    one of them. Any other implementation is refused.
     Windows that the model has by itself, and causality, stay: a head sees what both let it see.
 
     Args:
@@ -175,49 +175,38 @@ def windowed_mask(
         special_tokens (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): True at special tokens.
 
     Returns:
-        `torch.Tensor`: The same mask if the layer has no windows, else `(batch or 1, heads or 1, tokens, tokens)`.
+        `torch.Tensor`: The same mask if the layer has no windows, else `(batch or 1, heads or 1, queries, keys)`.
 
     Raises:
-        AttentionRefused: The model reads a cache.
+        AttentionRefused: The model reads a cache, and has special tokens beside its windows.
     """
     windows = windows_of(module)
     if windows is None:
         return attention_mask
     special = special_tokens_of(module, special_tokens)
-    tokens = query.shape[2]
-    if key.shape[2] != tokens:
-        raise AttentionRefused(f"{type(module).__name__} has windows, which need the whole text: set use_cache=False.")
-    visible = allowed_keys(windows, tokens, special, query.device)
+    tokens, keys = query.shape[2], key.shape[2]
+    if keys != tokens and special is not None:
+        raise AttentionRefused(
+            f"{type(module).__name__} has windows beside special tokens, which need the whole text: set "
+            "use_cache=False, or set windows without special_token_ids."
+        )
+    places = _places(attention_mask, tokens, keys, query.device)
+    visible = allowed_keys(windows, places, keys, special)
     if attention_mask is None:
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return visible & visible_keys(Band(-tokens, 0), tokens, tokens, query.device) if causal else visible
+        past = torch.arange(keys, device=query.device) <= places.unsqueeze(-1)
+        return visible & past if is_causal_layer(module, is_causal) else visible
     if attention_mask.dtype == torch.bool:
         return attention_mask & visible
     return torch.where(visible, attention_mask, torch.finfo(attention_mask.dtype).min)
 
 
-def allowed_keys(
-    windows: Sequence[OfHead], tokens: int, special: torch.Tensor | None, device: torch.device | str
-) -> torch.Tensor:
-    """True where a window or a special token lets a query see a key, `(batch or 1, heads or 1, tokens, tokens)`."""
-    every = windows[:1] if len(set(windows)) == 1 else windows
-    limits = torch.tensor([tokens if window is None else window for window in every], device=device)
-    places = torch.arange(tokens, device=device)
-    visible = ((places[:, None] - places).abs() <= limits[:, None, None]).unsqueeze(0)
-    if special is not None:
-        visible = visible | special[:, None, None, :] | special[:, None, :, None]
-    return visible
-
-
-def with_windows(forward: Callable[..., tuple[torch.Tensor, Any]]) -> Callable[..., tuple[torch.Tensor, Any]]:
-    """An attention implementation that honours the windows of a model: they go into its masks."""
-
-    @wraps(forward)
-    def windowed(module, query, key, value, attention_mask, special_tokens=None, **kwargs):
-        mask = windowed_mask(module, query, key, attention_mask, kwargs.get("is_causal"), special_tokens)
-        return forward(module, query, key, value, mask, **kwargs)
-
-    return windowed
+def _places(mask: torch.Tensor | None, tokens: int, keys: int, device: torch.device) -> torch.Tensor:
+    """Where each query is among the keys, of which a cache may hold more, `(tokens,)` or `(batch, 1, tokens)`."""
+    if mask is None or keys == tokens:
+        return torch.arange(tokens, device=device) + (keys - 1 if tokens == 1 else 0)
+    # The last key that it sees is its own.
+    seen = mask if mask.dtype == torch.bool else mask > MASKED
+    return keys - 1 - seen[:, :1].flip(-1).int().argmax(dim=-1)
 
 
 def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
@@ -360,5 +349,4 @@ __all__ = [
     "special_tokens_of",
     "windowed_mask",
     "windows_of",
-    "with_windows",
 ]

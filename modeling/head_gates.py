@@ -11,7 +11,7 @@ from torch import nn
 from transformers import AttentionInterface
 
 from .attention_adapters import adapt, is_attention_layer
-from .received_attention import AttentionRefused
+from .attention_call import AttentionRefused
 
 # Where attention layers keep their number of heads.
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")

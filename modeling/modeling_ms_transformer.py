@@ -15,16 +15,16 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_ms_transformer import MSTransformerConfig
+from .attention import read_layer
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
 from .real_tokens import checked_mask, first_token
-from .received_attention import read_layer
 from .scale_aware_attention import attention_weights, scale_aware_attention, visible_in_windows
 from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
 # The method of `scale_aware_attention` for an attention implementation; under "sdpa" the function chooses.
-METHOD_OF = {"eager": "materialized", "flex_attention": "flex"}
+METHOD_OF = {"eager": "materialized"}
 
 
 class MSTransformerAttention(nn.Module):
@@ -169,7 +169,6 @@ class MSTransformerPreTrainedModel(HubExportMixin, PreTrainedModel):
     _no_split_modules = ["MSTransformerLayer"]
     _input_embed_layer = "word_embeddings"
     _supports_sdpa = True
-    _supports_flex_attn = True
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:

@@ -12,7 +12,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_multiscale import MultiScaleConfig
 from .any_encoder import AnyEncoderPreTrainedModel
-from .attention_maps import gives_attentions
+from .attention import gives_attentions
 from .fusion_classifiers import (
     FusionForRelationExtraction,
     FusionForSequenceClassification,

@@ -10,7 +10,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_multiscale_bert import MultiScaleBertConfig
-from .attention_maps import gives_attentions
+from .attention import gives_attentions
 from .fusion_classifiers import (
     FusionForRelationExtraction,
     FusionForSequenceClassification,

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from .attention_maps import gives_attentions
+from .attention import gives_attentions
 from .attention_reader import AttentionReader
 from .hub_export import HubExportMixin
 from .layer_mix import LayerMix

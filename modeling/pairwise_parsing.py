@@ -69,7 +69,7 @@ class PairwiseParsing(PairwiseModel):
     Dependency parsing from pairwise scores.
 
     Raises:
-        ValueError: `config.features` includes the attention, and an attention implementation other than `"eager"` was
+        ValueError: `config.features` includes the attention, and an attention implementation without maps was
             requested.
     """
 
@@ -80,7 +80,7 @@ class PairwiseParsing(PairwiseModel):
 
     def __init__(self, config: Any):
         if "att" in config.features:
-            ask_for_maps(config, "words", self._encoder_class(config))
+            ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         learned_root = config.root == "learned"
         if config.objective == "head_select":
@@ -159,7 +159,7 @@ class PairwiseParsing(PairwiseModel):
             **kwargs,
         )
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        features = _PairFeatures(states, self._reader.pairs(outputs) if reads_attention else (), word_index)
+        features = _PairFeatures(states, self._reader.maps(outputs) if reads_attention else (), word_index)
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)

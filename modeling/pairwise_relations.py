@@ -25,7 +25,7 @@ class PairwiseRelations(PairwiseModel):
 
     def __init__(self, config: Any):
         if "att" in config.features:
-            ask_for_maps(config, "rows", self._encoder_class(config))
+            ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         self.loss_type = "ForSequenceClassification"
         self.classifier = self._scores(config.num_labels, config.relation_size)
@@ -73,10 +73,9 @@ class PairwiseRelations(PairwiseModel):
         entities, pairs = _entities_of_pairs(entity_pieces)
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
-        reads_attention, implementation = "att" in self.config.features, self._encoder.config._attn_implementation
-        rows = None
-        if reads_attention and not (wants_attention and implementation == "rows"):
-            rows = self._reader.rows(implementation, entities.flatten(1), tokens)
+        reads_attention, rows = "att" in self.config.features, None
+        if reads_attention and not wants_attention:
+            rows = self._reader.rows(self._encoder.config._attn_implementation, entities.flatten(1), tokens)
         outputs, states = self._encode(
             input_ids,
             attention_mask,
@@ -91,9 +90,6 @@ class PairwiseRelations(PairwiseModel):
         entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
         logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
         logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
-        attentions = outputs.attentions if wants_attention else None
-        if attentions is not None and rows is not None:
-            attentions = tuple(attention[:, :, : -rows.shape[1]].flatten(2) for attention in attentions)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -101,7 +97,7 @@ class PairwiseRelations(PairwiseModel):
             loss=self._reaching_all(loss, outputs.last_hidden_state),
             logits=logits,
             hidden_states=outputs.hidden_states if wants_states else None,
-            attentions=attentions,
+            attentions=outputs.attentions if wants_attention else None,
         )
 
     def _entity_features(

@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers.integrations.sdpa_attention import repeat_kv
 
+from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
+from .attention_call import AttentionCall
 from .attention_patterns import Target, target_of
-from .blocked_attention import (
-    Block,
-    Settings,
-    Totals,
-    _in_full,
-    _into_scores,
-    _of_block,
-    block_size,
-    blocks,
-)
-from .first_derivative import first_derivative_only
-from .received_attention import _real_keys, _scope
 
 
 def pattern_distances(
@@ -50,20 +39,19 @@ def pattern_distances(
         ValueError: As in [`received_attention`] and [`pattern_loss`], or queries and keys differ in number.
         RuntimeError: The result is differentiated twice.
     """
-    scope = _scope(query, key, attention_mask, is_causal, position_bias, sinks)
+    call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
+    return distances_of_call(call, target)
+
+
+def distances_of_call(call: AttentionCall, target: str | torch.Tensor) -> torch.Tensor:
+    """[`pattern_distances`] of an attention function's arguments."""
+    query, key, bias, sinks, mask, settings = call.scores
     if query.shape[2] != key.shape[2]:
         raise ValueError(f"patterns need as many queries as keys, got {query.shape[2]} and {key.shape[2]}")
-    real = _real_keys(scope, key)
-    settings = Settings(
-        query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, scope.offset, block=block_size(query.device)
-    )
+    real = call.real
     aim = target_of(target, real, torch.promote_types(query.dtype, torch.float32))
-    mask = scope.mask
-    if mask is not None and query.device.type == "cpu" and (mask == mask[..., :1, :]).all():
-        mask = mask[..., :1, :]
-    key = repeat_kv(key, query.shape[1] // key.shape[1])
     with torch.autocast(query.device.type, enabled=False):
-        sums = _Distances.apply(query, key, position_bias, scope.sinks, mask, aim, settings)
+        sums = _Distances.apply(query, key, bias, sinks, mask, aim, settings)
     entries = aim.rows.sum(dim=-1) * real.sum(dim=-1)
     return sums / entries.clamp_min(1).unsqueeze(-1)
 
@@ -81,11 +69,11 @@ class _Distances(torch.autograd.Function):
         target: Target,
         settings: Settings,
     ) -> torch.Tensor:
-        query, key = _in_full(query, key)
-        sums = query.new_zeros(query.shape[:2])
         # All keys: what is hidden by causality is not attended to, but may be in the pattern.
-        for block in blocks(query, key, settings._replace(offset=None)):
-            weights, _ = _of_block(block, query, key, bias, sinks, mask, settings)
+        scores = Scores(query, key, bias, sinks, mask, settings).in_full()
+        sums = scores.query.new_zeros(query.shape[:2])
+        for block, part in scores.blocks(every_key=True):
+            weights, _ = part.weights(block.queries.start)
             _subtract(weights, target, block)
             distances = torch.linalg.vector_norm(weights, dim=-1).square()
             distances *= target.rows[block.examples, None, block.queries]
@@ -100,27 +88,18 @@ class _Distances(torch.autograd.Function):
     @staticmethod
     @first_derivative_only
     def backward(ctx: Any, of_sums: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        *tensors, bias, sinks, mask = ctx.saved_tensors
-        settings, target = ctx.settings, ctx.target
-        query, key = _in_full(*tensors)
-        totals = Totals.of(query, key, bias, sinks, ctx.needs_input_grad[2:4])
+        query, key, bias, sinks, mask = ctx.saved_tensors
+        target = ctx.target
+        scores = Scores(query, key, bias, sinks, mask, ctx.settings).in_full()
+        totals = Gradients.of(scores, ctx.needs_input_grad[2:4])
         scale = 2 * of_sums.unsqueeze(-1) * target.rows.unsqueeze(1)
-        for block in blocks(query, key, settings):
-            weights, capped = _of_block(block, query, key, bias, sinks, mask, settings)
+        for block, part in scores.blocks():
+            weights, capped = part.weights(block.queries.start)
             gradient = weights.clone()
             _subtract(gradient, target, block)
             gradient *= block.rows(scale).unsqueeze(-1)
-            _into_scores(block, gradient, weights, capped, query, key, totals, settings)
-        gradients = (totals.query, totals.key, totals.bias, totals.sinks)
-        return (
-            *(
-                None if gradient is None else gradient.to(tensor.dtype)
-                for gradient, tensor in zip(gradients, (*tensors, bias, sinks), strict=True)
-            ),
-            None,
-            None,
-            None,
-        )
+            totals.add(block, part, gradient, weights, capped)
+        return (*totals.like(query, key, bias, sinks), None, None, None)
 
 
 def _subtract(weights: torch.Tensor, target: Target, block: Block) -> None:

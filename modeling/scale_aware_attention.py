@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
 from itertools import groupby
 from operator import index
 from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from .band_kernel import band_attention, hidden, is_worthwhile, wide
+from .attention_bands import band_attention, hidden, is_worthwhile, wide
 from .mask_bands import UNBOUNDED, Band
 
-SCALE_METHODS = ("materialized", "dense", "banded", "flex")
+SCALE_METHODS = ("materialized", "dense", "banded")
 # One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
 # for so few multiply-adds a group, where the mask and softmax of a score count as 32 dimensions; measured on a CPU.
 SHORT, LITTLE = 64, 6_000_000
@@ -50,7 +48,6 @@ def scale_aware_attention(
             - `"materialized"`: the whole matrix, under autograd.
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
-            - `"flex"`: FlexAttention of torch, for GPUs. It has no dropout, and no gradients on a CPU.
             - `None`: the faster of `"dense"` and `"banded"` on a CPU, for each window or, of a small input, for all.
               An exported program, which takes any length, has bands for windows of up to 256. `"dense"` for a tensor
               of windows in compiled code, which cannot read it.
@@ -61,7 +58,7 @@ def scale_aware_attention(
     Raises:
         ValueError: `query`, `key` and `value` are not of one shape with four dimensions, `attention_mask` is not
             `(batch, tokens)`, `windows` are not one whole number of at least 0 or `None` for each head or not integers
-            of shape `(batch, heads)`, `method` is unknown, or `dropout_p` is not 0 with `"flex"`.
+            of shape `(batch, heads)`, or `method` is unknown.
 
     Example:
 
@@ -72,8 +69,6 @@ def scale_aware_attention(
     ```
     """
     _check(query, key, value, windows, attention_mask, method)
-    if method == "flex" and dropout_p:
-        raise ValueError(f'method="flex" has no dropout, got dropout_p={dropout_p}')
     real = None if attention_mask is None else attention_mask.bool()
     if not torch.compiler.is_compiling() and real is not None:
         if real.all():
@@ -83,8 +78,8 @@ def scale_aware_attention(
             short = lengths <= real.shape[1] // 2
             if short.any() and lengths.any():
                 return _by_length(query, key, value, windows, real, lengths, short, dropout_p)
-    if method is None and _unreadable(windows):
-        method = "dense"
+    if method is None and isinstance(windows, torch.Tensor) and torch.compiler.is_compiling():
+        method = "dense"  # the windows cannot be read
     return _by_window(query, key, value, windows, real, dropout_p, method)
 
 
@@ -197,7 +192,8 @@ def _by_window(
     outputs = []
     for group, *of_group in zip(groups, *states, strict=True):
         q, k, v = (tensor.transpose(1, 2) for tensor in of_group)
-        fastest = method or _fastest(_most_tokens(query), group.band)
+        tokens = _most_tokens(query)
+        fastest = method or ("banded" if tokens > SHORT and is_worthwhile(group.band, tokens) else "dense")
         outputs.append(_attend(q, k, v, group, real, dropout_p, fastest).transpose(1, 2))
     output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     if real is not None:
@@ -231,7 +227,7 @@ def _groups(query: torch.Tensor, windows: Sequence[int | None] | torch.Tensor, m
         every = windows if len(set(windows)) > 1 else windows[:1]  # one mask for all heads where it is the same
         limits = torch.tensor([[UNBOUNDED if window is None else window for window in every]], device=query.device)
     whole = [_Group(heads, tokens, limits)]
-    if method in ("materialized", "dense", "flex") or (method is None and tokens <= SHORT):
+    if method in ("materialized", "dense") or (method is None and tokens <= SHORT):
         return whole
     columns = limits.T.tolist() if limits is windows else [[UNBOUNDED if w is None else w] for w in windows]
     groups = []
@@ -253,14 +249,6 @@ def _most_tokens(query: torch.Tensor) -> int:
     return UNBOUNDED if torch.compiler.is_exporting() else query.shape[2]
 
 
-def _unreadable(windows: Sequence[int | None] | torch.Tensor) -> bool:
-    return isinstance(windows, torch.Tensor) and torch.compiler.is_compiling()
-
-
-def _fastest(tokens: int, band: Band) -> str:
-    return "banded" if tokens > SHORT and is_worthwhile(band, tokens) else "dense"
-
-
 def _attend(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -272,14 +260,16 @@ def _attend(
 ) -> torch.Tensor:
     """One group of heads by one method, `(batch, heads, tokens, head_dim)`."""
     if method == "materialized":
-        return _materialized(query, key, value, group.limits, real, dropout_p)
+        weights = _weights(query, key, group.limits, real)
+        return nn.functional.dropout(weights, dropout_p).to(value.dtype) @ value
     if method == "dense":
-        return _dense(query, key, value, group.limits, real, dropout_p)
-    if method == "banded":
-        limits = group.limits if group.limits is not None and len(group.limits) > 1 else None  # else it is the band
-        return band_attention(query, key, value, group.band, real, limits, dropout_p)
-    assert group.limits is not None  # a group of all heads has them
-    return _flex(query, key, value, group.limits, real)
+        bias, width = _bias(group.limits, real, query.shape[2], query.dtype, query.device), query.shape[-1]
+        if missing := wide(query) - width:
+            query, key, value = (pad(states, (0, missing)) for states in (query, key, value))
+        options = {"attn_mask": bias, "dropout_p": dropout_p, "scale": width**-0.5}
+        return scaled_dot_product_attention(query, key, value, **options)[..., :width]
+    limits = group.limits if group.limits is not None and len(group.limits) > 1 else None  # else it is the band
+    return band_attention(query, key, value, group.band, real, limits, dropout_p)
 
 
 def _bias(
@@ -314,51 +304,4 @@ def _weights(
     return (scores if bias is None else scores + bias).softmax(dim=-1)
 
 
-def _materialized(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    limits: torch.Tensor | None,
-    real: torch.Tensor | None,
-    dropout_p: float,
-) -> torch.Tensor:
-    return nn.functional.dropout(_weights(query, key, limits, real), dropout_p).to(value.dtype) @ value
-
-
-def _dense(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    limits: torch.Tensor | None,
-    real: torch.Tensor | None,
-    dropout_p: float,
-) -> torch.Tensor:
-    bias = _bias(limits, real, query.shape[2], query.dtype, query.device)
-    width = query.shape[-1]
-    if missing := wide(query) - width:
-        query, key, value = (pad(states, (0, missing)) for states in (query, key, value))
-    output = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_p, scale=width**-0.5)
-    return output[..., :width]
-
-
-def _flex(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, limits: torch.Tensor, real: torch.Tensor | None
-) -> torch.Tensor:
-    """One kernel for all heads, which skips the blocks outside of a head's window."""
-    batch, heads, tokens, width = query.shape
-    if width < 16:  # the least that a GPU's kernel takes
-        query, key, value = (pad(tensor, (0, 16 - width)) for tensor in (query, key, value))
-    limits = limits.expand(batch, heads).contiguous()
-    real = query.new_ones(batch, tokens, dtype=torch.bool) if real is None else real
-
-    def visible(sentence: torch.Tensor, head: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
-        seen = ((row - column).abs() <= limits[sentence, head]) & real[sentence, column]
-        return seen | (row == column)  # a row of padding needs a key, too
-
-    compiled = _compiled if query.is_cuda and not torch.compiler.is_compiling() else lambda function: function
-    mask = compiled(create_block_mask)(visible, batch, heads, tokens, tokens, device=query.device)
-    return compiled(flex_attention)(query, key, value, block_mask=mask, scale=width**-0.5)[..., :width]
-
-
-# Batches of many shapes, with and without padding, in training and evaluation, exceed the default limit of torch.
-_compiled = cache(partial(torch.compile, recompile_limit=64))
+__all__ = ["SCALE_METHODS", "attention_weights", "scale_aware_attention", "visible_in_windows"]

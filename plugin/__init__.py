@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from msattn.guiding.guiding_loss import guiding_loss
     from msattn.modeling.attention_patterns import pattern_loss
     from msattn.modeling.attention_readings import Reading, read_attention
-    from msattn.modeling.attention_statistics import attention_statistics
+    from msattn.modeling.attention_statistics import attention_statistics, received_attention
     from msattn.modeling.attention_windows import set_windows
     from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
     from msattn.modeling.head_gates import head_gates
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
     from msattn.modeling.multiscale_fusion import MultiScaleFusion
     from msattn.modeling.pairwise_scores import PairwiseScores, relations_of_arcs
-    from msattn.modeling.received_attention import received_attention
     from msattn.modeling.scale_aware_attention import scale_aware_attention
     from msattn.modeling.window_fitting import fit_windows
     from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
@@ -81,7 +80,7 @@ _NAMES = {
     "guiding.guiding_loss": "guiding_loss",
     "modeling.attention_patterns": "pattern_loss",
     "modeling.attention_readings": "Reading read_attention",
-    "modeling.attention_statistics": "attention_statistics",
+    "modeling.attention_statistics": "attention_statistics received_attention",
     "modeling.attention_windows": "set_windows",
     "modeling.guiding_losses": "mdg_loss pdg_loss",
     "modeling.head_gates": "head_gates",
@@ -100,7 +99,6 @@ _NAMES = {
     "modeling.modeling_pairwise": "PairwiseForRelationClassification PairwiseParser",
     "modeling.multiscale_fusion": "MultiScaleFusion",
     "modeling.pairwise_scores": "PairwiseScores relations_of_arcs",
-    "modeling.received_attention": "received_attention",
     "modeling.scale_aware_attention": "scale_aware_attention",
     "modeling.window_fitting": "fit_windows",
     "pipelines.dependency_parsing": "DependencyParsingPipeline",

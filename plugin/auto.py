@@ -213,16 +213,7 @@ def register() -> None:
 
 
 def _register_attention() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    # The first two register themselves, because checkpoints on the Hub bring them along.
-    from msattn.modeling import attention_reader, banded_attention  # noqa: F401
-    from msattn.modeling.attention_windows import with_windows
-    from msattn.modeling.received_attention import received_attention_forward, received_attention_mask
-    from msattn.modeling.row_attention import with_rows
-
-    AttentionInterface.register("received", with_windows(with_rows(received_attention_forward)))
-    AttentionMaskInterface.register("received", received_attention_mask)
+    from msattn.modeling import attention  # noqa: F401 (registers itself: checkpoints on the Hub bring it along)
 
 
 def _register_pipelines() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from msattn.modeling import banded_attention
+from msattn.modeling import attention, attention_bands
 from msattn.modeling.mask_bands import decode_band
 from tests.attention_contract import VARIANTS, Unbuilt, inputs_of, tiny_model
 
@@ -19,6 +19,12 @@ WINDOWS: tuple[dict[str, Any], ...] = (
     {"local_attention": 2 * WINDOW},
     {},
 )
+
+
+def bands_everywhere(monkeypatch: Any) -> None:
+    """Short texts are computed as long ones are."""
+    for module in (attention, attention_bands):
+        monkeypatch.setattr(module, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
 
 
 def windowed_model(model_type: str) -> PreTrainedModel:
@@ -56,7 +62,7 @@ def check(model_type: str, monkeypatch: Any) -> str:
     Returns:
         How it was computed: `"banded"`, `"fused"` if no layer has a band, or why it was refused.
     """
-    monkeypatch.setattr(banded_attention, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
+    bands_everywhere(monkeypatch)
     model = windowed_model(model_type)
     bands = 0
 
@@ -66,7 +72,7 @@ def check(model_type: str, monkeypatch: Any) -> str:
         bands += found is not None
         return found
 
-    monkeypatch.setattr(banded_attention, "decode_band", counted)
+    monkeypatch.setattr(attention, "decode_band", counted)
     for left in (False, True):
         plain = output(model, "sdpa" if model._supports_sdpa else "eager", left)
         try:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers.integrations.sdpa_attention import repeat_kv
 
 from msattn.errors import UserError
+from msattn.modeling.attention_call import AttentionCall
 from msattn.modeling.attention_patterns import POSITIONS
 from msattn.modeling.attention_readings import Reading
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
-from msattn.modeling.pattern_distances import pattern_distances
+from msattn.modeling.pattern_distances import distances_of_call
 
 if TYPE_CHECKING:
     from msattn.guiding.guiding_arguments import GuidingArguments
@@ -146,32 +146,26 @@ def _terms_of_pass(layers: Mapping[int, Reading], guiding: Any) -> dict[str, tor
 
 
 def measure_patterns(
-    query: torch.Tensor,
-    *inputs: Any,
-    guiding: GuidingArguments,
-    targets: Mapping[str, torch.Tensor],
-    **special: Any,
+    call: AttentionCall, guiding: GuidingArguments, targets: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     """
     Measures the distance to each pattern, `(batch, patterns)`, as the `Reader` of the pattern loss.
 
     Args:
-        query, *inputs, **special: See [`pattern_distances`].
+        call (`AttentionCall`): What a layer computes.
         guiding (`GuidingArguments`): Which heads are guided to which pattern.
         targets (`Mapping[str, torch.Tensor]`): The targets of patterns that depend on the text.
 
     Raises:
         UserError: The targets are not those of the tokens of this forward pass.
     """
-    key, *others = inputs
-    key = repeat_kv(key, query.shape[1] // key.shape[1])
+    query, key = call.scores.query, call.scores.key
     heads_of = guiding.heads(query.shape[1])
-    # Patterns take heads from the first one on. The gradient of a split is one copy, that of slices several.
+    # Patterns take heads from the first one on.
     sizes = [heads.stop - heads.start for heads in heads_of.values()]
-    sizes.append(query.shape[1] - sum(sizes))
-    queries, keys = query.split(sizes, dim=1), key.split(sizes, dim=1)
+    parts = call.split([*sizes, query.shape[1] - sum(sizes)])
     distances = []
-    for number, (pattern, heads) in enumerate(heads_of.items()):
+    for pattern, part in zip(heads_of, parts, strict=False):
         target = targets.get(pattern, pattern)
         if isinstance(target, str) and target not in POSITIONS:
             continue  # validation data have no words
@@ -180,22 +174,7 @@ def measure_patterns(
                 f"the pattern {pattern} has targets for {tuple(target.shape[:2])} tokens, and a forward pass has "
                 f"{(query.shape[0], key.shape[2])}: it needs a model that reads the batch as it is, in one pass."
             )
-        parts = {name: _heads_of(tensor, heads) for name, tensor in special.items()}
-        distances.append(pattern_distances(queries[number], keys[number], target, *_mask_of(others, heads), **parts))
+        distances.append(distances_of_call(part, target))
     if not distances:
         return {DISTANCES: query.new_zeros(query.shape[0], 0)}
     return {DISTANCES: torch.stack([distance.mean(dim=1) for distance in distances], dim=1)}
-
-
-def _mask_of(inputs: Sequence[Any], heads: slice) -> list[Any]:
-    mask, *others = inputs
-    return [_heads_of(mask, heads), *others]
-
-
-def _heads_of(tensor: Any, heads: slice) -> Any:
-    """The part of what is added to the scores that belongs to these heads."""
-    if not isinstance(tensor, torch.Tensor):
-        return tensor
-    if tensor.dim() == 1:
-        return tensor[heads]
-    return tensor if tensor.dim() < 4 or tensor.shape[1] == 1 else tensor[:, heads]

@@ -17,9 +17,9 @@ from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.text_lines import text_lines
 from msattn.data.sentences import read_sentences
 from msattn.errors import UserError
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.attention_readings import Reading, read_attention
 from msattn.modeling.evaluation_mode import evaluating
-from msattn.modeling.received_attention import AttentionRefused
 
 # A sentence, or a pair of sentences.
 Text = tuple[str, ...]

@@ -19,6 +19,8 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.guiding.guiding_loss import DISTANCES, check_gradient, guided_passes, guiding_terms, measure_patterns
 from msattn.guiding.pattern_sources import PatternCollator, warn_of_empty_patterns, word_sources
+from msattn.modeling.attention import select_layers
+from msattn.modeling.attention_call import AttentionRefused, is_cross_attention
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import (
     Reading,
@@ -28,7 +30,6 @@ from msattn.modeling.attention_readings import (
     restore,
     use_received,
 )
-from msattn.modeling.received_attention import AttentionRefused, is_cross_attention, select_layers
 from msattn.training.accumulation import AccumulationMixin
 from msattn.training.guiding_record import GuidingRecord
 

@@ -20,8 +20,8 @@ from transformers import (
 
 from msattn import GuidingArguments, guiding_loss, head_gates, read_attention, set_windows
 from msattn.modeling.attention_adapters import adapt
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.attention_statistics import STATISTICS
-from msattn.modeling.received_attention import AttentionRefused
 
 SIZES = {
     "vocab_size": 40,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+from msattn.modeling.attention import attention_forward, select_layers
 from msattn.modeling.attention_readings import read_attention
-from msattn.modeling.received_attention import received_attention_forward, select_layers
 from tests.attention_contract import (
     Unbuilt,
     check,
@@ -158,5 +158,5 @@ def test_unknown_arguments_are_refused_by_name(attentions):
     query = torch.randn(1, 2, 3, 4)
     options = {"output_attentions": attentions}
     with pytest.raises(ValueError, match='Sparse gives its attention block_indices, .* attn_implementation="eager"'):
-        received_attention_forward(Sparse(), query, query, query, None, block_indices=query, **options)
-    received_attention_forward(Sparse(), query, query, query, None, block_indices=None, use_cache=True, **options)
+        attention_forward(Sparse(), query, query, query, None, block_indices=query, **options)
+    attention_forward(Sparse(), query, query, query, None, block_indices=None, use_cache=True, **options)

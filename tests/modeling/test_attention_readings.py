@@ -19,11 +19,12 @@ from transformers import (
 )
 
 from msattn import BiLSTMConfig, MSTransformerConfig
-from msattn.modeling import received_attention
+from msattn.modeling import attention_call
+from msattn.modeling.attention import READERS
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.attention_readings import read_attention, read_passes
 from msattn.modeling.modeling_bilstm import BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import MSTransformerModel
-from msattn.modeling.received_attention import READERS, AttentionRefused
 
 SIZES = {
     "vocab_size": 40,
@@ -108,9 +109,9 @@ def test_every_pass_of_a_bi_encoder(past):
 def test_the_other_layers_compute_no_sums(monkeypatch):
     model, sizes = build(), []
     with read_attention(model, layers=[1]):
-        blocked = received_attention.BlockedAttention.apply
+        blocked = attention_call.BlockedAttention.apply
         monkeypatch.setattr(
-            received_attention.BlockedAttention, "apply", lambda *inputs: (sizes.append(1), blocked(*inputs))[1]
+            attention_call.BlockedAttention, "apply", lambda *inputs: (sizes.append(1), blocked(*inputs))[1]
         )
         model(**QUESTIONS)
     assert len(sizes) == 1

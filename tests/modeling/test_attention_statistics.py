@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from msattn.modeling import attention_statistics as module
+from msattn.modeling import attention_call
 from msattn.modeling.attention_statistics import STATISTICS, attention_statistics
 
 LENGTHS = (11, 4, 1)
@@ -16,7 +16,7 @@ PLACES = (-1, 0, 1, -1, 2, 3, 4, 5, 6, 7, 8)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of some rows only, the last of them not full."""
-    monkeypatch.setattr(module, "block_size", lambda device: 50)
+    monkeypatch.setattr(attention_call, "block_size", lambda device: 50)
 
 
 def real_tokens(left=False) -> torch.Tensor:
@@ -93,7 +93,7 @@ def test_equals_the_formulas(left, causal, queries, key_heads, last_queries):
 
 @pytest.mark.parametrize(("size", "causal"), [(1, True), (6, False), (1000, True)])  # one row, rows, all
 def test_gradient(monkeypatch, size, causal):
-    monkeypatch.setattr(module, "block_size", lambda device: size)
+    monkeypatch.setattr(attention_call, "block_size", lambda device: size)
     query, key = (tensor.detach() for tensor in queries_and_keys(3, 4, 2, 1, batch=2, dim=2))
     real, columns = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 1]]), sets_of(4, 2)
     bias = torch.linspace(-1, 1, 12, dtype=torch.float64).view(1, 1, 3, 4)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import (
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     DebertaConfig,
     DistilBertModel,
@@ -22,8 +23,8 @@ from msattn import (
     read_attention,
     set_windows,
 )
-from msattn.modeling import banded_attention
-from msattn.modeling.received_attention import AttentionRefused
+from msattn.modeling.attention_call import AttentionRefused
+from tests.banded_contract import bands_everywhere
 from tests.tiny_encoders import randomized, tiny_encoder
 
 # By layer and head: a group of two heads, and heads without a window.
@@ -34,9 +35,8 @@ FAMILIES = ["bert", "distilbert", "modernbert", "llama", "t5"]
 
 
 @pytest.fixture(autouse=True)
-def bands_everywhere(monkeypatch):
-    """Short texts are computed as long ones are."""
-    monkeypatch.setattr(banded_attention, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
+def all_bands(monkeypatch):
+    bands_everywhere(monkeypatch)
 
 
 def inputs_of(left: bool = False) -> dict[str, torch.Tensor]:
@@ -95,10 +95,11 @@ def test_all_implementations_see_the_same(family, special):
     """In the banded way, under masks, and in maps; states and gradients."""
     model = set_windows(model_of(family), WINDOWS, special)
     found = []
-    for implementation in ("banded", "received", "words", "rows"):
+    for implementation, asked in (("msattn", False), ("msattn", True), ("received", True), ("banded", False)):
         model.set_attn_implementation(implementation)
         model.zero_grad()
-        output = states(model, inputs_of(), **({"use_cache": False} if family == "llama" else {}))
+        options = {"use_cache": False} if family == "llama" else {}
+        output = states(model, inputs_of(), output_attentions=asked, **options)
         output.square().mean().backward()
         gradient = [weight.grad for weight in model.parameters() if weight.grad is not None]
         found.append([output.detach(), *gradient])
@@ -193,7 +194,7 @@ def test_windows_of_a_parser(tmp_path):
     inputs = {**inputs_of(), "word_index": torch.arange(max(LENGTHS)).expand(2, -1)}
     without = model(**inputs)[0]
     set_windows(model, WINDOWS, SPECIAL)
-    assert model.config.encoder._attn_implementation == "words"
+    assert model.config.encoder._attn_implementation == "msattn"
     expected = model(**inputs)[0]
     assert not torch.allclose(expected, without)
     model.save_pretrained(tmp_path)
@@ -210,10 +211,34 @@ def test_special_tokens_have_to_be_known():
     assert torch.equal(found.last_hidden_state, model(**inputs).last_hidden_state)
 
 
-def test_a_cache_is_refused():
-    model = set_windows(model_of("llama"), 2)
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])  # the last has windows of its own, too
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_decoding_with_a_cache(family, cache):
+    """As without one, beside padding on the left; the prompt in one part and in two."""
+    model = AutoModelForCausalLM.from_config(tiny_encoder(family))
+    model = set_windows(randomized(model), [[1, 3, None, 2]] * model.config.num_hidden_layers)
+    inputs = inputs_of(left=True)
+    options = {"max_new_tokens": 6, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    whole = model.generate(**inputs, **options, use_cache=False)
+    found = model.generate(**inputs, **options, cache_implementation=cache)
+    assert torch.equal(found.sequences, whole.sequences)
+    for one, other in zip(found.logits, whole.logits, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    ids = inputs["input_ids"][:1]
+    states = model(input_ids=ids).logits
+    start = model(input_ids=ids[:, :20], use_cache=True)
+    torch.testing.assert_close(
+        model(input_ids=ids[:, 20:], past_key_values=start.past_key_values).logits,
+        states[:, 20:],
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_special_tokens_beside_a_cache_are_refused():
+    model = set_windows(model_of("llama"), 2, SPECIAL)
     cache = model(**inputs_of(), use_cache=True).past_key_values
-    with pytest.raises(AttentionRefused, match="has windows, which need the whole text: set use_cache=False"):
+    with pytest.raises(AttentionRefused, match="has windows beside special tokens, which need the whole text: set"):
         model(input_ids=torch.tensor([[9], [9]]), past_key_values=cache)
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
 
-from msattn.modeling import band_kernel, banded_attention
-from msattn.modeling.band_kernel import band_attention
+from msattn.modeling import attention, attention_bands
+from msattn.modeling.attention_bands import band_attention
 from msattn.modeling.mask_bands import Band, decode_band
 from tests.attention_contract import Unbuilt, skip_if_older, text_model, text_models, tiny_model
 from tests.banded_contract import check
@@ -88,7 +88,7 @@ def bands_of(monkeypatch) -> list[Band]:
     """The bands that are computed from now on."""
     bands: list[Band] = []
     monkeypatch.setattr(
-        banded_attention,
+        attention_bands,
         "band_attention",
         lambda *args, **options: bands.append(args[3]) or band_attention(*args, **options),
     )
@@ -144,7 +144,7 @@ def test_a_decoder_generates_the_same_after_a_long_prompt(left):
 
 def test_packed_texts_and_own_masks_keep_their_mask(monkeypatch):
     seen = []
-    monkeypatch.setattr(banded_attention, "decode_band", lambda mask: seen.append(mask) or decode_band(mask))
+    monkeypatch.setattr(attention, "decode_band", lambda mask: seen.append(mask) or decode_band(mask))
     model = decoder().model
     ids = long_inputs(lengths=(300,))["input_ids"]
     packed = {"input_ids": ids, "position_ids": torch.cat([torch.arange(100), torch.arange(200)])[None]}
@@ -160,7 +160,7 @@ def test_packed_texts_and_own_masks_keep_their_mask(monkeypatch):
 
 @pytest.mark.parametrize("narrow", [0, 4], ids=["fused", "by products"])
 def test_dropout_of_a_layer_with_a_window(narrow, monkeypatch):
-    monkeypatch.setattr(band_kernel, "NARROW", narrow)
+    monkeypatch.setattr(attention_bands, "NARROW", narrow)
     query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
     torch.manual_seed(0)
     output = band_attention(query, key, torch.ones(4, 3, 60, 8), Band(-3, 1), dropout_p=0.25)

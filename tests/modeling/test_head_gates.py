@@ -16,8 +16,8 @@ from transformers import (
 )
 
 from msattn import head_gates
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.head_gates import gated
-from msattn.modeling.received_attention import AttentionRefused
 from tests.attention_contract import inputs_of, text_models, tiny_model
 
 SIZES = {

@@ -47,11 +47,6 @@ class MSTransformerTester(ModelTester):
         torch.testing.assert_close(outputs[0].attentions, outputs[1].attentions)
         torch.testing.assert_close(outputs[1][self.result], sdpa(**inputs)[self.result], **TOLERANCE)
 
-    @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-    def test_flex_attention_is_sdpa(self):
-        flex, sdpa = self.build("flex_attention"), self.build("sdpa")
-        self.assert_same(flex, sdpa, self.inputs(flex.config))
-
     @pytest.mark.parametrize("positions", [None, "sinusoidal", "learned"])
     def test_left_padding_changes_nothing(self, positions):
         model = self.build(position_embeddings=positions, cls_global=True)

@@ -278,13 +278,12 @@ class TestRefusals:
     @pytest.mark.parametrize("model_class", INPUTS)
     def test_attention_without_maps(self, model_class, tmp_path):
         save_stock("roberta", tmp_path)
-        reader, other = ("words", "sdpa") if model_class is PairwiseParser else ("rows", "flash_attention_2")
-        with pytest.raises(ValueError, match=f"attn_implementation '{other}' has no attention maps"):
-            model_class.from_pretrained(tmp_path, attn_implementation=other)
+        with pytest.raises(ValueError, match="attn_implementation 'flash_attention_2' has no attention maps"):
+            model_class.from_pretrained(tmp_path, attn_implementation="flash_attention_2")
         model = model_class.from_pretrained(tmp_path, attn_implementation="sdpa", features="emb")
         assert model.encoder.config._attn_implementation == "sdpa"
         model = model_class.from_pretrained(tmp_path, **SIZES)
-        assert model.encoder.config._attn_implementation == reader
+        assert model.encoder.config._attn_implementation == "msattn"
         eager = model_class.from_pretrained(tmp_path, **SIZES, attn_implementation="eager")
         assert eager.encoder.config._attn_implementation == "eager"
         model.set_attn_implementation("sdpa")

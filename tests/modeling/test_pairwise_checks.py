@@ -126,11 +126,12 @@ class ParserTester(PairwiseTester):
         self.assert_same(eager, sdpa, inputs)
         assert "attentions" not in sdpa(**inputs, output_attentions=True)
         assert self.build(features="emb").encoder.config._attn_implementation == "sdpa"
-        words = self.build(features="emb+att")
-        assert words.encoder.config._attn_implementation == "words"
-        self.assert_same(self.build("eager", features="emb+att"), words, inputs)
-        with pytest.raises(ValueError, match="attn_implementation 'sdpa' has no attention maps, which features="):
-            self.build("sdpa", features="emb+att")
+        for implementation in ({}, {"implementation": "sdpa"}):
+            reader = self.build(features="emb+att", **implementation)
+            assert reader.encoder.config._attn_implementation == "msattn"
+            self.assert_same(self.build("eager", features="emb+att"), reader, inputs)
+        with pytest.raises(ValueError, match="attn_implementation 'flex_attention' has no attention maps, which feat"):
+            self.build("flex_attention", features="emb+att")
 
     def test_long_sentences_in_blocks(self, monkeypatch):
         model = self.build()
@@ -253,7 +254,7 @@ class TestPairwiseForRelationClassification(PairwiseTester, ClassificationTester
 
     def test_eager_is_sdpa(self):
         eager, sdpa = self.build("eager"), self.build("sdpa")
-        assert sdpa.encoder.config._attn_implementation == "rows"
+        assert sdpa.encoder.config._attn_implementation == "msattn"
         inputs = self.inputs(eager.config)
         self.assert_same(eager, sdpa, inputs)
         eager, sdpa = (model(**inputs, output_attentions=True) for model in (eager, sdpa))

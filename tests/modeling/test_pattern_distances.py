@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from msattn.modeling import pattern_distances as module
+from msattn.modeling import attention_call
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.pattern_distances import pattern_distances
 
@@ -17,7 +17,7 @@ BATCH, HEADS, TOKENS = 3, 4, 9
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of two rows."""
-    monkeypatch.setattr(module, "block_size", lambda device: 20)
+    monkeypatch.setattr(attention_call, "block_size", lambda device: 20)
 
 
 def inputs(dtype=torch.float64):

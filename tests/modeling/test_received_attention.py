@@ -17,10 +17,10 @@ from transformers import (
 )
 
 from msattn import MultiScaleBertConfig
-from msattn.modeling import blocked_attention
-from msattn.modeling import received_attention as module
-from msattn.modeling.blocked_attention import BlockedAttention, Dropout, Settings
-from msattn.modeling.received_attention import METHODS, received_attention
+from msattn.modeling import attention_call
+from msattn.modeling.attention import attention_forward
+from msattn.modeling.attention_blocks import BlockedAttention, Dropout, Scores, Settings
+from msattn.modeling.attention_statistics import METHODS, received_attention
 
 SIZES = {
     "vocab_size": 60,
@@ -51,7 +51,7 @@ LENGTHS = (11, 4, 1)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of some rows only, the last of them not full."""
-    monkeypatch.setattr(module, "block_size", lambda device: 50)
+    monkeypatch.setattr(attention_call, "block_size", lambda device: 50)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
@@ -131,12 +131,11 @@ def test_lower_precision(method, dtype, tolerance):
         torch.testing.assert_close(gradient, wanted, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("method", ["blocked", "fused"])
-def test_keeps_no_matrix_for_the_backward_pass(method):
+def test_keeps_no_matrix_for_the_backward_pass():
     query, key = queries_and_keys(torch.float32)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda x: x):
-        received_attention(query, key, real_tokens(), method=method).sum()
+        received_attention(query, key, real_tokens()).sum()
     assert max(kept) <= query.numel()
 
 
@@ -158,7 +157,7 @@ def test_attention_in_blocks(dropout, causal, size):
         weights = (query @ key.mT * 0.4).masked_fill(hidden, -1e30).softmax(-1)
         received = (weights * real.unsqueeze(-1)).sum(-2)
         kept, draw = weights.clone(), Dropout(settings)
-        for block in blocked_attention.blocks(query, key, settings) if dropout else ():
+        for block, _ in Scores(query, key, None, None, None, settings).blocks() if dropout else ():
             part = block.of(weights)
             block.of(kept).copy_(part * draw.mask(part) * draw.scale)
         return kept @ value, received
@@ -243,8 +242,6 @@ def test_what_changes_the_softmax(method, names, causal):
     gradients = (torch.autograd.grad((way * some).sum(), tensors) for way in (received, expected))
     for got, wanted in zip(*gradients, strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
-    with pytest.raises(ValueError, match='method must be "blocked" or "materialized" with'):
-        received_attention(query, key, real, method="fused", **options)
 
 
 @pytest.mark.parametrize("names", SPECIAL.values(), ids=SPECIAL)
@@ -265,7 +262,7 @@ def test_output_and_sums_beside_what_changes_the_softmax(names):
     def attention(query, key, value, *rest):
         layer = nn.Module()
         named = {**options, **dict(zip(given, rest, strict=True))}
-        return module.received_attention_forward(layer, query, key, value, mask, output_attentions=True, **named)
+        return attention_forward(layer, query, key, value, mask, output_attentions=True, **named)
 
     assert torch.autograd.gradcheck(attention, tensors, fast_mode=True)
 
@@ -320,12 +317,11 @@ def test_last_queries(method, left):
 
 def test_second_derivatives():
     query, key = (tensor.detach()[:, :1, :4, :2].requires_grad_() for tensor in queries_and_keys())
-    for method in ("blocked", "fused"):
-        for loss in (torch.square, torch.neg):
-            received = received_attention(query, key, method=method)
-            (gradient,) = torch.autograd.grad(loss(received)[..., 0].sum(), query, create_graph=True)
-            with pytest.raises(RuntimeError, match="first derivative only"):
-                gradient.sum().backward()
+    for loss in (torch.square, torch.neg):
+        received = received_attention(query, key)
+        (gradient,) = torch.autograd.grad(loss(received)[..., 0].sum(), query, create_graph=True)
+        with pytest.raises(RuntimeError, match="first derivative only"):
+            gradient.sum().backward()
     assert torch.autograd.gradgradcheck(lambda *both: received_attention(*both, method="materialized"), (query, key))
 
 

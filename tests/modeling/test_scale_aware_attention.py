@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from msattn import scale_aware_attention
-from msattn.modeling import band_kernel
+from msattn.modeling import attention_bands
 from msattn.modeling import scale_aware_attention as module
 from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
 
@@ -22,9 +22,6 @@ PER_SENTENCE = [
     [[1, 3, 11, 23], [1, 3, 4, 9], [1, 3, 1, 1]],
     [[2, 2, 30, 30], [2, 2, 30, 30], [2, 2, 30, 30]],
 ]
-# FlexAttention has no gradient on a CPU.
-TRAINABLE = [name for name in SCALE_METHODS if name != "flex"]
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 
 
@@ -32,7 +29,7 @@ WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 def small_blocks(monkeypatch):
     """Many blocks, the last of them not full, and windows that reach over several; those of up to 1 by products."""
     for name, size in {"QUERIES": 5, "MOST_QUERIES": 9, "LANES": 4, "NARROW": 2}.items():
-        monkeypatch.setattr(band_kernel, name, size)
+        monkeypatch.setattr(attention_bands, name, size)
     monkeypatch.setattr(module, "LITTLE", 0)
 
 
@@ -78,7 +75,7 @@ def test_equals_the_equation(method, mask, windows, monkeypatch):
     np.testing.assert_allclose(found.numpy(), weights, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", TRAINABLE)
+@pytest.mark.parametrize("method", SCALE_METHODS)
 @pytest.mark.parametrize("windows", [[1, 4], torch.tensor([[1, 2], [0, 7]])], ids=str)
 @pytest.mark.parametrize(
     "mask", [None, real_tokens((7, 4)), real_tokens((7, 4), left=True)], ids=["full", "right", "left"]
@@ -92,7 +89,7 @@ def test_gradient(method, windows, mask):
     )
 
 
-@pytest.mark.parametrize("method", TRAINABLE)
+@pytest.mark.parametrize("method", SCALE_METHODS)
 def test_padding_gets_and_gives_nothing(method):
     real = real_tokens()
     tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
@@ -104,7 +101,7 @@ def test_padding_gets_and_gives_nothing(method):
         assert tensor.grad.transpose(1, 2)[real].any()
 
 
-@pytest.mark.parametrize("method", TRAINABLE)
+@pytest.mark.parametrize("method", SCALE_METHODS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1), (torch.float16, 0.02)])
 def test_lower_precision(method, dtype, tolerance):
     tensors = [tensor.requires_grad_() for tensor in heads(dtype)]
@@ -119,7 +116,7 @@ def test_lower_precision(method, dtype, tolerance):
         torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("method", TRAINABLE)
+@pytest.mark.parametrize("method", SCALE_METHODS)
 def test_dropout(method):
     """Each weight is zero at the rate that was asked for, and larger by as much otherwise."""
     query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
@@ -132,23 +129,6 @@ def test_dropout(method):
     inner = outputs[0][:, :2, 2:-2, 0] * 5 * 0.75  # how many of the 5 are left
     torch.testing.assert_close(inner, inner.round())
     assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
-
-
-def test_flex_has_no_dropout():
-    with pytest.raises(ValueError, match=r'method="flex" has no dropout, got dropout_p=0.1'):
-        scale_aware_attention(*heads(), [1, 3, 7, None], dropout_p=0.1, method="flex")
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="FlexAttention has no gradient on a CPU")
-@pytest.mark.parametrize("windows", [[0, 1, 3, None], torch.tensor(PER_SENTENCE[0])], ids=str)
-def test_flex_on_a_gpu(windows):
-    windows = windows.cuda() if isinstance(windows, torch.Tensor) else windows
-    real, results = real_tokens().cuda(), []
-    for method in ("flex", "materialized"):
-        tensors = [tensor.cuda().requires_grad_() for tensor in heads(torch.float32)]
-        output = scale_aware_attention(*tensors, windows, real, method=method)
-        results.append([output, *torch.autograd.grad(output.square().sum(), tensors)])
-    torch.testing.assert_close(*results, rtol=1e-2, atol=1e-2)
 
 
 def kept_for_backward(*arguments, **options) -> int:
@@ -275,7 +255,7 @@ def test_bad_arguments():
     query, key, value = heads()
     arguments = {"query": query, "key": key, "value": value, "windows": [1, 2, 3, None]}
     for bad, message in [
-        ({"method": "fast"}, "method must be one of materialized, dense, banded, flex, got 'fast'"),
+        ({"method": "fast"}, "method must be one of materialized, dense, banded, got 'fast'"),
         ({"key": key[:, :3]}, r"must be \(batch, heads, tokens, head_dim\), got .*\(3, 3, 23, 6\)"),
         ({"query": query[0]}, r"must be \(batch, heads, tokens, head_dim\)"),
         ({"attention_mask": torch.ones(3, 22)}, r"attention_mask must be \(3, 23\), got \(3, 22\)"),

@@ -104,7 +104,7 @@ READ = "from transformers import AttentionInterface as A; assert {'received', 'b
     "code",
     [
         "import sys, msattn; assert not {'transformers.modeling_utils', 'transformers.pipelines'} & {*sys.modules}",
-        "from msattn.modeling.received_attention import AttentionRefused",
+        "from msattn.modeling.attention_call import AttentionRefused",
         "from msattn.pipelines.dependency_parsing import DependencyParsingPipeline",
         f"import msattn; {READ}",
         f"import transformers.modeling_utils, msattn; {READ}",

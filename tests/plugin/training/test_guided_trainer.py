@@ -51,8 +51,8 @@ from msattn import (
     pdg_loss,
 )
 from msattn.guiding.guiding_arguments import PRESETS
-from msattn.modeling import received_attention
-from msattn.modeling.received_attention import AttentionRefused
+from msattn.modeling import attention, attention_call
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.training.accumulation import AccumulationMixin
 
 SIZES = {
@@ -518,9 +518,9 @@ def test_a_subclass_that_logs_a_loss_of_its_own(tmp_path):
 
 def test_layers_that_are_not_guided_compute_nothing(tmp_path, monkeypatch):
     model, sums = build(FAMILIES["bert"]), []
-    blocked = received_attention.BlockedAttention.apply
+    blocked = attention_call.BlockedAttention.apply
     monkeypatch.setattr(
-        received_attention.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
+        attention_call.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
     )
     trainer_of(model, tmp_path, GuidingArguments(mdg_weight=1.0, guided_layers=[-1])).train()
     assert len(sums) == 1
@@ -532,9 +532,9 @@ def test_layers_that_are_not_guided_compute_nothing(tmp_path, monkeypatch):
 def test_every_third_step(tmp_path, monkeypatch):
     """The others are those of a plain trainer."""
     sums = []
-    blocked = received_attention.BlockedAttention.apply
+    blocked = attention_call.BlockedAttention.apply
     monkeypatch.setattr(
-        received_attention.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
+        attention_call.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
     )
     guiding = GuidingArguments(mdg_weight=0.5, guide_every=3)
     trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5)
@@ -675,7 +675,7 @@ def test_a_model_that_is_refused_by_name(tmp_path, monkeypatch):
     def refuse(module, kwargs):
         raise AttentionRefused("BertSelfAttention gives its attention indices")
 
-    monkeypatch.setattr(received_attention, "_refuse_unknown", refuse)
+    monkeypatch.setattr(attention, "_refuse_unknown", refuse)
     with pytest.raises(UserError, match="BertForSequenceClassification cannot be guided: BertSelfAttention gives its"):
         trainer_of(build(FAMILIES["bert"]), tmp_path).train()
 
