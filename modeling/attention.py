@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention_bands import attend_windows, is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
@@ -285,11 +286,16 @@ def _parameters(function: Callable) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-# Here and not with the table of families: a checkpoint on the Hub brings this file along.
-for _name in HONOURING:
-    AttentionInterface.register(
-        _name, partial(attention_forward, returns_sums=True) if _name == "received" else attention_forward
-    )
-    AttentionMaskInterface.register(_name, attention_mask)
+def register() -> None:
+    """Registers the implementation in Transformers, under all its names."""
+    for name in HONOURING:
+        forward = partial(attention_forward, returns_sums=True) if name == "received" else attention_forward
+        AttentionInterface.register(name, forward)
+        AttentionMaskInterface.register(name, attention_mask)
 
-__all__ = ["attention_forward", "attention_mask", "gives_attentions", "read_layer", "select_layers"]
+
+# A checkpoint on the Hub brings this file along; where msattn is installed, its own stays.
+if HONOURING[0] not in ALL_ATTENTION_FUNCTIONS:
+    register()
+
+__all__ = ["attention_forward", "attention_mask", "gives_attentions", "read_layer", "register", "select_layers"]

@@ -213,7 +213,9 @@ def register() -> None:
 
 
 def _register_attention() -> None:
-    from msattn.modeling import attention  # noqa: F401 (registers itself: checkpoints on the Hub bring it along)
+    from msattn.modeling import attention
+
+    attention.register()  # again, should a checkpoint from the Hub have brought its own
 
 
 def _register_pipelines() -> None:
