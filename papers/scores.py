@@ -23,7 +23,7 @@ import numpy as np
 
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.text_lines import text_lines
-from msattn.training.trainer import NO_SCORES
+from msattn.training.terminal import NO_SCORES
 
 Counts = Callable[[list[str], list[str]], np.ndarray]
 Score = Callable[[np.ndarray], np.ndarray]

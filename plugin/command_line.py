@@ -101,6 +101,8 @@ def parse_arguments(
     # No abbreviations: they turn typing errors into other arguments.
     description = getattr(sys.modules["__main__"], "__doc__", None)
     parser = ArgumentParser(list(dataclass_types), prog=prog, allow_abbrev=False, description=description)
+    if any(issubclass(each, TrainingArguments) for each in dataclass_types):
+        parser.set_defaults(logging_steps=0.1)  # the loss ten times a run; the default of Transformers is 500 steps
     names = [field.name for each in dataclass_types for field in fields(each) if field.init]
     if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):
         content = _argument_file(argv[0])
@@ -158,4 +160,4 @@ def set_up_logging(args: TrainingArguments) -> None:
     args.disable_tqdm = args.disable_tqdm or bool(os.environ.get("TQDM_DISABLE")) or not sys.stderr.isatty()
     if args.disable_tqdm or not args.should_log:
         datasets.disable_progress_bars()
-        transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()  # of weights that are loaded and written

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import numpy as np
-from transformers.utils.logging import tqdm
+from datasets.utils import tqdm
 
 from msattn.errors import extra
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-from transformers.utils.logging import tqdm
+from datasets.utils import tqdm
 
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.text_lines import text_lines

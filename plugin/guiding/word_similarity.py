@@ -7,8 +7,8 @@ from importlib import import_module
 from itertools import chain
 
 import numpy as np
+from datasets.utils import tqdm
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.logging import tqdm
 
 
 class WordNetSimilarity:

@@ -144,6 +144,7 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
     )
     path = folder / "README.md"
     card.save(path)
+    print(f"The model is in {folder}. To apply it: msattn predict {shlex.quote(str(folder))} FILE")
     return path
 
 

@@ -242,7 +242,7 @@ def write_sentence_predictions(
         return
     report = label_report(examples["label"][:], answers.tolist(), range(len(labels)), labels)
     Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
-    print(f"{prefix}\n{report}")
+    print(report)
 
 
 def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bool) -> ModelCardFacts:

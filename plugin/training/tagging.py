@@ -159,7 +159,7 @@ def write_tagging_predictions(
     if gold:
         report = tagging_report(gold[0], predicted, marks_entities(tags))
         Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
-        print(f"{prefix}\n{report}")
+        print(report)
 
 
 def tagging_card(

@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch.utils.data import Sampler
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
 from transformers.utils import logging
@@ -24,11 +24,10 @@ from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.learning_rates import AUTO, encoder_rate, new_output_layers, output_rate, read_rate
 from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+from msattn.training.terminal import NO_SCORES, TerminalCallback, scores_text
 
 logger = logging.get_logger(__name__)
 
-# What ends the names of other figures of a run.
-NO_SCORES = ("epoch", "_loss", "_mse", "_runtime", "_samples", "_per_second", "_model_preparation_time")
 # Training examples by which the rate of new output layers is chosen.
 MEASURED = 32
 
@@ -76,6 +75,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if "://" in (args.hub_model_id or ""):
             raise UserError("--hub_model_id is NAME or OWNER/NAME, not an address, which may hold a token.")
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
+        if self.pop_callback(ProgressCallback) or self.pop_callback(PrinterCallback):  # a notebook has another one
+            self.add_callback(TerminalCallback)
         self.new_layers_learning_rate = read_rate(new_layers_learning_rate)
         self.output_layers_learning_rate: float | None = None  # which "auto" chooses
         self.embedding_learning_rate = embedding_learning_rate
@@ -217,16 +218,15 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def record(self, prefix: str, metrics: dict[str, float]) -> dict[str, float]:
         """
-        Logs metrics and saves them, and that scores are in percent, to `<prefix>_results.json` and
+        Prints scores and saves all metrics, and that scores are in percent, to `<prefix>_results.json` and
         `all_results.json`. Returns them.
         """
         if prefix == "train" and self.args.should_save:
             # The Trainer merges into an existing file, which may hold the scores of an earlier model.
             Path(self.args.output_dir, "all_results.json").unlink(missing_ok=True)
-        speed = ("total_flos", "_per_second")  # in the files only
-        shown = {name: value for name, value in metrics.items() if not name.endswith(speed)}
-        unit = {} if all(name.endswith(NO_SCORES) for name in shown) else {"unit": "percent"}
-        self.log_metrics(prefix, shown | unit)
+        unit = {} if all(name.endswith(NO_SCORES) for name in metrics) else {"unit": "percent"}
+        if prefix != "train" and self.is_world_process_zero():
+            print(scores_text(prefix, metrics, self.args.output_dir))
         self.save_metrics(prefix, metrics | unit)
         return metrics
 
