@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import datasets
 import torch
@@ -24,14 +25,16 @@ from transformers.utils import logging
 
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.command_line import named, parse_arguments, user_mistakes
-from msattn.data.columns import find_column, ignored_columns, text_columns
+from msattn.data.columns import LOOKED_AT, TEXTS, find_column, ignored_columns, text_columns
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
-from msattn.data.files.text_lines import files_in, text_lines
+from msattn.data.files.text_lines import files_in, first_line, text_lines
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import by_query, query_rows
+from msattn.data.tag_records import WORD
+from msattn.data.tagged_words import tagged_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, shown
 from msattn.loading import Trained, load_trained
@@ -57,7 +60,7 @@ class PredictArguments:
     """Arguments of `msattn predict`."""
 
     model: str = field(metadata={"help": "Checkpoint: a folder, or a name on the Hub."})
-    file: str = field(metadata={"help": "Texts or JSON lines, or .conllu for a parser; - is the standard input."})
+    file: str = field(metadata={"help": "Texts, JSON lines or a table, or .conllu; - is the standard input."})
     output: str | None = field(
         default=None, metadata={"help": "File to write, gzipped if its name ends in .gz. Default: standard output."}
     )
@@ -194,8 +197,6 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 
 def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    if is_conllu(args.file) or Path(args.file.lower().removesuffix(".gz")).suffix in COLUMNS:
-        raise UserError(f"{args.file}: the file has columns; run_tagging.py --test_file tags it.")
     _, model, tokenizer = trained
     collate, limit = DataCollatorWithPadding(tokenizer), tokenizer.model_max_length
 
@@ -214,13 +215,39 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
             tags[sentence] += [model.config.id2label[numbers[start]] for start in starts]
         return [_json({"words": words, "tags": found}) for words, found in zip(sentences, tags, strict=True)]
 
-    return _inputs(args.file), answer
+    return _sentences(args.file), answer
+
+
+def _sentences(path: str) -> Iterator[Located]:
+    """Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines."""
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    if suffix in (".csv", ".parquet") or (
+        suffix == ".tsv" and not {*first_line(path)[1].split("\t")}.isdisjoint(TEXTS)
+    ):
+        rows = _rows(path)
+        first = list(islice(rows, LOOKED_AT))
+        if suffix == ".csv" and first and any(find_column(name, first[0][1]) for name in WORD):
+            yield from tagged_rows(path)
+        elif first and any(name in first[0][1] for name in ("words", "tokens")):
+            yield from chain(first, rows)
+        elif first:
+            (text,) = text_columns(first[0][0], [row for _, row in first])[:1]
+            yield from ((where, row[text]) for where, row in chain(first, rows))
+    elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path):
+        yield from tagged_rows(path)
+    else:
+        yield from _inputs(path)
 
 
 def _words(where: str, item: Any) -> list[str]:
+    if isinstance(item, Mapping) and not {"words", "tokens"} & item.keys():
+        item = item.get("text")
     if isinstance(item, str):
-        item = {"words": [item[slice(*span)] for span in word_spans(item)]}
-    words = next((item[name] for name in ("words", "tokens") if name in item), None)
+        found = (item[slice(*span)] for span in word_spans(item))
+        # A joiner that stands alone is no token of a text.
+        item = {"words": [word for word in found if any(category(sign) != "Cf" for sign in word)]}
+    names = ("words", "tokens") if isinstance(item, Mapping) else ()
+    words = next((item[name] for name in names if name in item), None)
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise UserError(
             f'{where}: a sentence is a text, or {{"words": [...]}} with a word or more, not {shown(item)}.'

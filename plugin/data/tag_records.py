@@ -59,30 +59,34 @@ def tag_table(rows: Located, word_column: str | None, tag_column: str | None) ->
     """
     number = 0
 
-    def numbered() -> Iterator[tuple[int, str, str, str]]:
+    def numbered() -> Iterator[tuple[int, str, str, str | None]]:
         nonlocal number
         before = None
         for where, row in rows:
-            word, tag, sentence = (
-                _column(where, row, names)
-                for names in ((word_column,) if word_column else WORD, (tag_column,) if tag_column else TAG, SENTENCE)
+            word, sentence = (
+                _column(where, row, names) for names in ((word_column,) if word_column else WORD, SENTENCE)
             )
+            tag = _column(where, row, (tag_column,)) if tag_column else _found(row, TAG)
             number += bool(row[sentence]) and row[sentence] != before
             before = row[sentence] or before
-            if not row[word] or not row[tag]:
+            if not row[word] or (tag and not row[tag]):
                 raise UserError(f"{where}: the row has no {'tag' if row[word] else 'word'}.")
-            yield number, where, row[word], row[tag].strip()
+            yield number, where, row[word], row[tag].strip() if tag else None
 
     for _, group in groupby(numbered(), key=lambda each: each[0]):
         _, places, words, tags = zip(*group, strict=True)
-        yield places[0], {"words": list(words), "tags": list(tags)}
+        yield places[0], {"words": list(words), "tags": None if None in tags else list(tags)}
 
 
 def _column(where: str, row: Mapping[str, Any], names: Sequence[str]) -> str:
-    found = next((own for name in names if (own := find_column(name, row)) is not None), None)
+    found = _found(row, names)
     if found is None:
         raise UserError(f"{where}: there is no column {' or '.join(names)}; there are {', '.join(row)}.")
     return found
+
+
+def _found(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((own for name in names if (own := find_column(name, row)) is not None), None)
 
 
 def _text_and_spans(row: Mapping[str, Any]) -> tuple[Any, list]:

@@ -68,20 +68,26 @@ def read_tagged_words(
             line.
     """
     name = os.fspath(path)
+    if Path(name.lower()).suffix == ".parquet":
+        return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
+    return _dataset(tagged_rows(path, word_column, tag_column), name)
+
+
+def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None) -> Located:
+    """The rows of [`read_tagged_words`] with their locations, one by one; not of Parquet."""
+    name = os.fspath(path)
     conllu = name.lower().removesuffix(".gz").endswith(".conllu")
     if conllu and word_column is not None:
         raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
     if conllu:
-        return _dataset(_conllu_rows(path, tag_column), name)
+        return _conllu_rows(path, tag_column)
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     if suffix == ".csv":
-        return _dataset(tag_table(csv_rows(path), word_column, tag_column), name)
-    if suffix == ".parquet":
-        return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
+        return tag_table(csv_rows(path), word_column, tag_column)
     if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
         rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
-        return _dataset(_hub_rows(rows, "words", "tags"), name)
-    return _dataset(_column_rows(path, word_column, tag_column), name)
+        return _hub_rows(rows, "words", "tags")
+    return _column_rows(path, word_column, tag_column)
 
 
 def to_tagged_words(

@@ -284,11 +284,33 @@ def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path, output):
     assert (tmp_path / "input.txt").read_text() == "a dog\n"
 
 
-def test_a_table_is_refused_by_models_of_words(predict):
-    with pytest.raises(UserError, match=r"input\.csv: the file is a table"):
-        predict("tagger", "text\n", suffix="csv")
-    with pytest.raises(UserError, match=r"input\.conllu: the file has columns; run_tagging.py"):
-        predict("tagger", CONLLU, suffix="conllu")
+WORDS = [["a", "dog", "sleeps"], ["the", "house"]]
+CONLLU_ROWS = "\t_\t_\t_\t_\t_\t_\t_\t_\n"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        ("jsonl", "".join(json.dumps({"tokens": words, "ner_tags": ["O"] * len(words)}) + "\n" for words in WORDS)),
+        ("jsonl", '{"text": "a dog sleeps"}\n{"text": "the house"}\n'),
+        ("json", json.dumps([{"words": words} for words in WORDS])),
+        ("csv", "by,Text,label\nAnn,a dog sleeps,x\nBob,the house,y\n"),
+        ("csv", "Sentence #,Word,Tag\nSentence: 1,a,O\n,dog,O\n,sleeps,O\nSentence: 2,the,O\n,house,O\n"),
+        ("csv", "sentence_id,word\n1,a\n1,dog\n1,sleeps\n2,the\n2,house\n"),
+        ("tsv", "text\tid\na dog sleeps\t1\nthe house\t2\n"),
+        ("tsv", "a\tO\ndog\tO\nsleeps\tO\n\nthe\tO\nhouse\tO\n"),
+        ("conll", "a O\ndog O\nsleeps O\n\nthe O\nhouse O\n"),
+        ("bio", "a\ndog\nsleeps\n\nthe\nhouse\n"),
+        (
+            "conllu",
+            "".join("".join(f"{n}\t{w}{CONLLU_ROWS}" for n, w in enumerate(words, 1)) + "\n" for words in WORDS),
+        ),
+    ],
+)
+def test_taggers_read_every_format(predict, suffix, content):
+    expected = predict("tagger", "a dog sleeps\nthe house\n")
+    assert [line["words"] for line in expected] == WORDS
+    assert predict("tagger", content, suffix=suffix) == expected
 
 
 def test_the_table_that_trained_a_model_is_predicted(predict, checkpoints, tmp_path):
