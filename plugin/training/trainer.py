@@ -241,8 +241,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if self.is_world_process_zero():
             data: Any = self.train_dataset
             collate = self._get_collator_with_removed_columns(self.data_collator)
-            batch = collate([data[row] for row in range(min(MEASURED, len(data)))])
-            chosen = [output_rate(self.model, batch.to(self.model.device))]
+            batch = collate([data[row] for row in range(min(MEASURED, len(data)))]).to(self.model.device)
+            batch.pop("pattern_targets", None)  # for guiding, not for the model
+            chosen = [output_rate(self.model, batch)]
         (self.output_layers_learning_rate,) = broadcast_object_list(chosen)
         if self.args.should_log:
             print(
