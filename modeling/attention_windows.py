@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import wraps
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -239,17 +240,18 @@ def _keep_windows(model: PreTrainedModel) -> None:
     if model.config._attn_implementation not in HONOURING:
         model.config._attn_implementation = "banded"
     _save_banded(model.config)
+
+    @wraps(type(model).forward)  # `torch.export` reads its signature
+    def forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+        return type(self).forward(self, *args, **{**kwargs, **_special_tokens(self, args, kwargs)})
+
     # No hook: sentence-transformers and PEFT call `forward` past all hooks.
-    model.forward = MethodType(_forward_with_windows, model)
+    model.forward = MethodType(forward, model)
 
 
 def _save_banded(config: PreTrainedConfig) -> None:
     """Where msattn is missing, loading fails with this entry. Transformers would ignore the windows."""
     config.attn_implementation = "banded"
-
-
-def _forward_with_windows(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-    return type(model).forward(model, *args, **{**kwargs, **_special_tokens(model, args, kwargs)})
 
 
 def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

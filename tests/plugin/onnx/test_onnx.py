@@ -8,7 +8,15 @@ from functools import partial
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertForTokenClassification, pipeline
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    PreTrainedConfig,
+    pipeline,
+)
 
 import msattn
 from msattn import (
@@ -84,8 +92,17 @@ MARKED = "the <e1>author</e1> of a <e2>book</e2> ."
 TAGS = {"upos": ["NOUN", "VERB", "X"], "xpos": ["N", "V"]}
 
 
-def parser(**tags) -> PairwiseParser:
-    return PairwiseParser(PairwiseConfig(encoder=encoder(), **tags, **labelled("root", "nsubj", "dep")))
+def parser(within: PreTrainedConfig | None = None, **tags) -> PairwiseParser:
+    config = PairwiseConfig(encoder=within or encoder(), **tags, **labelled("root", "nsubj", "dep"))
+    return PairwiseParser(config)
+
+
+def adapted(family: str, **sizes) -> PreTrainedConfig:
+    """An encoder that is not on the attention interface by itself."""
+    return AutoConfig.for_model(family, vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **sizes)
+
+
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "type_vocab_size": 0}
 
 
 def windows() -> BertForSequenceClassification:
@@ -106,8 +123,10 @@ def pairwise() -> PairwiseForRelationClassification:
         ("dependency-parsing", partial(parser, word_tags=TAGS), SENTENCES, {"k": 2}),
         ("relation-extraction", pairwise, [TEXT, {**TEXT, "pairs": [[0, 1]]}, MARKED], {"negative": "keep"}),
         ("text-classification", windows, SENTENCES, {}),
+        ("dependency-parsing", partial(parser, adapted("mpnet")), SENTENCES, {"k": 2}),
+        ("dependency-parsing", partial(parser, adapted("deberta-v2", **DEBERTA)), SENTENCES, {"k": 2}),
     ],
-    ids=["parser with tags", "all pairs", "windows"],
+    ids=["parser with tags", "all pairs", "windows", "mpnet", "deberta"],
 )
 def test_exported_models_answer_alike(checkpoint, task, build, inputs, options):
     folder = checkpoint(build())
