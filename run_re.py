@@ -25,6 +25,7 @@ from transformers import (
 from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs import entity_markers
+from msattn.data.relations import labels_in
 from msattn.demo import run_demo
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
@@ -156,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         hold_out = partial(relations.hold_out_texts, negatives=drawn)
         data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
         warn_of_repeats({prefix: rows.unique("text") for prefix, rows in data.items()}, "texts")
-        labelled = {prefix: rows.unique("label") for prefix, rows in data.items() if rows[0]["label"] is not None}
+        labelled = {prefix: [*labels_in(rows)] for prefix, rows in data.items() if rows[0]["label"] is not None}
         warn_of_absent(labelled, labels)
 
         # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
@@ -167,7 +168,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         types = relations.entity_types(splits.get("train")) if style == "typed" else ()
         entity_markers.add_entity_markers(marking, style, types)
 
-        def encode(rows: Dataset, on_overflow: str, words: bool = False) -> Dataset:
+        def encode(
+            rows: Dataset, on_overflow: str, max_length: int | None = max_length, words: bool = False
+        ) -> Dataset:
             encoded = entity_markers.encode_relation_dataset(
                 rows,
                 marking,
@@ -184,12 +187,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             unmarked = partial(entity_markers.without_markers, tokenizer=marking)
             return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
-        encoded = {}
-        for prefix, rows in data.items():
+        encoded, trained = {}, getattr(config, "trained_pairs", None)
+        for prefix in sorted(data, key=lambda prefix: prefix != "train"):
+            rows = data[prefix]
             with args.main_process_first(desc=f"encoding {prefix}"):
-                # Some patterns of attention guiding need the words of the training data.
-                encoded[prefix] = encode(rows, data_args.on_overflow, guiding.needs_words and prefix == "train")
+                # Some patterns of attention guiding need the words of the training data. Where all pairs of a text are
+                # scored, the window is that of the pipeline.
+                length, on_overflow = max_length, data_args.on_overflow
+                if prefix != "train" and trained and relations.lists_all_pairs(rows):
+                    # Markers count until they are removed.
+                    window = trained["max_length"] + pairwise * len(entity_markers.ENTITY_MARKERS)
+                    length, on_overflow = min(max_length or window, window), "skip"
+                encoded[prefix] = encode(rows, on_overflow, length, guiding.needs_words and prefix == "train")
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
+            if prefix == "train":
+                trained = relations.trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
 
         # Model and Trainer.
         set_seed(args.seed)
@@ -209,9 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             model.config.entity_markers = style
         if args.do_train:
             vars(model.config).update(dict.fromkeys(relations.FITTED_FIELDS))
-            model.config.trained_pairs = relations.trained_pairs(
-                data["train"].select(encoded["train"]["row"]), encoded["train"], negative
-            )
+            model.config.trained_pairs = trained
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return RelationAnswers.of(model.config, labels, negative).metrics(prediction)
@@ -238,13 +248,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Training. The validation data then fit the temperature and the threshold of the answers, so that their own scores
     # are too good; `uncalibrated_f1` is without both.
     results: dict[str, float] = {}
+
+    def predicted(prefix: str, answers: RelationAnswers) -> tuple[dict[str, float], relations.ScoredPairs]:
+        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
+        pairs = relations.as_in_pipeline(data[prefix], encoded[prefix], output.predictions, trained, answers)
+        return output.metrics | pairs.metrics(prefix, answers), pairs
+
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if trainer.eval_dataset is not None:
-            development = trainer.predict(trainer.eval_dataset)
-            vars(model.config).update(
-                fit_relation_answers(development.predictions, development.label_ids, labels, negative)
-            )
+            _, pairs = predicted("eval", RelationAnswers.of(model.config, labels, negative))
+            fitted = fit_relation_answers(pairs.logits[pairs.asked], pairs.references[pairs.asked], labels, negative)
+            vars(model.config).update(fitted)
         trainer.save_model()
         trainer.save_state()
         results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
@@ -257,16 +272,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         return [name not in ([], negative) for name in names]
 
     for prefix in scored:
-        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
-        scores = output.metrics | {f"{prefix}_samples": len(encoded[prefix])}
+        scores, pairs = predicted(prefix, answers)
+        scores |= {f"{prefix}_samples": len(pairs.examples)}
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
             rate = relations.false_positive_rate(data, prefix, answered, data_args.split_seed)
             scores |= {} if rate is None else {f"{prefix}_false_positive_rate": rate}
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
-            examples = data[prefix].select(encoded[prefix]["row"])  # those that were not skipped
-            relations.write_relation_predictions(args.output_dir, prefix, examples, output.predictions, answers)
+            relations.write_relation_predictions(args.output_dir, prefix, pairs, answers)
 
     if args.do_train and trainer.is_world_process_zero():
         facts = relations.relation_card(model.config, data_args.source, labels, negative, split_names(data_args))

@@ -14,6 +14,9 @@ from .attention_reader import ask_for_maps
 from .pairwise_models import PairwiseModel
 from .real_tokens import checked_mask
 
+# Pairs that are scored together.
+PAIRS = 4096
+
 
 class PairwiseRelations(PairwiseModel):
     """Relation classification from the pairwise scores of two entities."""
@@ -43,6 +46,7 @@ class PairwiseRelations(PairwiseModel):
         inputs_embeds: torch.Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        entity_pairs: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
         r"""
@@ -56,21 +60,25 @@ class PairwiseRelations(PairwiseModel):
                 Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
                 (`config.problem_type`). -100 where there is no loss.
             output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
+            entity_pairs (`torch.LongTensor` of shape `(batch, pairs, 2)`, *optional*):
+                Numbers of the entities of each pair, for any number of entities: `entity_pieces` is then `(batch,
+                entities, m)`, and the logits are `(batch, pairs, num_labels)`. Pairs are scored in blocks.
 
         Raises:
             ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
         """
         batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
-        if (
-            entity_pieces is None
-            or entity_pieces.dim() not in (3, 4)
-            or (entity_pieces.shape[0], entity_pieces.shape[-2]) != (batch, 2)
+        sizes = None if entity_pieces is None else (entity_pieces.dim(), entity_pieces.shape[0])
+        if entity_pieces is None or (
+            sizes != (3, batch)
+            if entity_pairs is not None
+            else sizes not in ((3, batch), (4, batch)) or entity_pieces.shape[-2] != 2
         ):
             got = None if entity_pieces is None else tuple(entity_pieces.shape)
             raise ValueError(
                 f"entity_pieces must be of shape (batch, 2, pieces) or (batch, pairs, 2, pieces), got {got}"
             )
-        entities, pairs = _entities_of_pairs(entity_pieces)
+        entities, pairs = _entities_of_pairs(entity_pieces) if entity_pairs is None else (entity_pieces, entity_pairs)
         wants_states = self._wants("output_hidden_states", output_hidden_states)
         wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
         reads_attention, rows = "att" in self.config.features, None
@@ -88,8 +96,8 @@ class PairwiseRelations(PairwiseModel):
             **kwargs,
         )
         entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
-        logits = self.classifier.score(*self._entity_features(outputs, states, entities, pairs, rows))
-        logits = logits if entity_pieces.dim() == 4 else logits.squeeze(1)
+        logits = self._scores_of(outputs, states, entities, pairs, rows)
+        logits = logits if entity_pairs is not None or entity_pieces.dim() == 4 else logits.squeeze(1)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -100,28 +108,37 @@ class PairwiseRelations(PairwiseModel):
             attentions=outputs.attentions if wants_attention else None,
         )
 
-    def _entity_features(
+    def _scores_of(
         self,
         outputs: Any,
         states: torch.Tensor,
         entities: torch.Tensor,
         pairs: torch.Tensor,
         rows: torch.Tensor | None,
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """The arguments of [`PairwiseScores.score`]: the states of both entities of each pair, and their attention."""
+    ) -> torch.Tensor:
+        """The scores of pairs, `(batch, pairs, num_labels)`: the features of entities once, then blocks of pairs."""
         real = entities >= 0
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
-        first = second = attention = None
+        of_entities = attention = None
         if self.classifier.states is not None:
             of_entities = (mean.unsqueeze(-1) * states_at(states, entities)).sum(dim=-2)
             of_entities = self.classifier.dropout(of_entities)
-            first, second = (states_at(of_entities, pairs[..., role]) for role in (0, 1))
         if "att" in self.config.features:
             attention = self._entity_attention(outputs, entities, rows, mean)
-            batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
-            there, back = (attention[batch, :, pairs[..., role], pairs[..., 1 - role]] for role in (0, 1))
-            attention = torch.cat([there, back], dim=-1)
-        return first, second, attention
+        batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
+
+        def score(block: torch.Tensor) -> torch.Tensor:
+            first = second = between = None
+            if of_entities is not None:
+                first, second = (states_at(of_entities, block[..., role]) for role in (0, 1))
+            if attention is not None:
+                there, back = (attention[batch, :, block[..., role], block[..., 1 - role]] for role in (0, 1))
+                between = torch.cat([there, back], dim=-1)
+            return self.classifier.score(first, second, between)
+
+        if torch.compiler.is_exporting():  # no loop whose number of steps depends on the sizes
+            return score(pairs)
+        return torch.cat([score(block) for block in pairs.split(PAIRS, dim=1)], dim=1)
 
     def _entity_attention(
         self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor

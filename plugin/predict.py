@@ -44,7 +44,7 @@ logger = logging.get_logger(__name__)
 
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
-RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "negative")
+RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
 TABLES = (".csv", ".tsv", ".parquet", ".arrow")
 COLUMNS = (".conll", ".bio", ".iob")
 
@@ -81,11 +81,18 @@ class PredictArguments:
     )
     threshold: float | None = field(default=None, metadata={"help": "Relations: lowest probability of a relation."})
     pairs: list[str] | None = field(
-        default=None, metadata={"help": "Relations: types of entities to pair, such as PER:LOC. Default: all."}
+        default=None,
+        metadata={"help": "Relations: types of entities to pair, such as PER:LOC, or all. Default: as in training."},
     )
     order: str | None = field(
         default=None,
         metadata={"help": "Relations: pairs of heads before tails, text, or both. Default: that of training."},
+    )
+    same_sentence: bool | None = field(
+        default=None, metadata={"help": "Relations: pairs within sentences only, or of any. Default: as in training."}
+    )
+    merge: bool | None = field(
+        default=None, metadata={"help": "Relations: of both directions of a pair, only the more probable one."}
     )
     negative: str | None = field(
         default=None, metadata={"help": "Relations: keep writes pairs without a relation, too; default: drop."}
@@ -155,10 +162,12 @@ def _json(value: Any) -> str:
 
 def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     options = {name: value for name in RELATION_OPTIONS if (value := getattr(args, name)) is not None}
-    if args.pairs is not None:
+    if args.pairs == ["all"]:
+        options["pairs"] = "all"
+    elif args.pairs is not None:
         options["pairs"] = [tuple(pair.split(":")) for pair in args.pairs]
         if any(len(pair) != 2 for pair in options["pairs"]):
-            raise UserError(f"--pairs {' '.join(args.pairs)}: give types as HEAD:TAIL, such as PER:LOC.")
+            raise UserError(f"--pairs {' '.join(args.pairs)}: give types as HEAD:TAIL, such as PER:LOC, or all.")
     extract = _pipeline("relation-extraction", trained, **options)
 
     def answer(located: list[Located]) -> list[str]:

@@ -165,14 +165,17 @@ def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
         train (`datasets.Dataset`): The training split, with the column `label`.
         *others (`datasets.Dataset`): Further splits.
     """
-    trained, *further = (
-        {*split.unique("label"), *chain(*(split["labels"] if "labels" in split.column_names else ()))} - {None}
-        for split in (train, *others)
-    )
+    trained, *further = map(labels_in, (train, *others))
     every = trained.union(*further)
     if every - trained:
         logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
     return sorted(every)
+
+
+def labels_in(rows: Dataset) -> set[str]:
+    """The labels of a dataset, also those of pairs with several."""
+    several = chain.from_iterable(rows["labels"]) if "labels" in rows.column_names else ()
+    return {*rows.unique("label"), *several} - {None}
 
 
 def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:

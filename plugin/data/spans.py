@@ -50,6 +50,13 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
     return [start, end]
 
 
+def name_places(name: str, text: str) -> list[int]:
+    """The characters at which a text has the words of a name."""
+    name = name.strip()
+    places = [match.start() for match in re.finditer(re.escape(name), text)] if name else []
+    return [at for at in places if not cuts_word(text, at) and not cuts_word(text, at + len(name))]
+
+
 def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> list[int]:
     """
     The span of an entity that is given by its words.
@@ -64,8 +71,7 @@ def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> li
     Raises:
         UserError: The text does not have these words as whole words, or not there, or it has them more than once.
     """
-    places = [match.start() for match in re.finditer(re.escape(name.strip()), text)] if name.strip() else []
-    places = [at for at in places if not cuts_word(text, at) and not cuts_word(text, at + len(name.strip()))]
+    places = name_places(name, text)
     found = " and ".join(map(str, places[:2]))
     if offset not in (None, ""):
         if str(offset).strip() not in map(str, places):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     DataCollatorWithPadding,
     PreTrainedTokenizerBase,
@@ -20,7 +22,9 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
+from msattn.data.inputs.entity_pieces import EntityText
 from msattn.data.negative_label import find_negative_label
+from msattn.data.pair_rules import PairRules
 from msattn.errors import UserError
 from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input
 from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
@@ -32,6 +36,35 @@ COPIES = 32
 PAIRS = 1024
 # Pairs of a text from which on it is strange that most of them have a relation.
 MANY = 6
+
+
+class Outcomes:
+    """
+    What the model says of the pairs of a text.
+
+    Args:
+        sentence (`Sentence`): The text.
+        labels (`int`): The number of labels.
+
+    Attributes:
+        logits (`torch.Tensor` of shape `(pairs, labels)`): 0 where a pair is refused.
+        refused (`dict[int, UserError | None]`):
+            What is wrong with pairs; `None` for those that are farther apart than the pairs of training.
+    """
+
+    def __init__(self, sentence: Sentence, labels: int):
+        self.sentence = sentence
+        self.logits = torch.zeros(len(sentence.pairs), labels)
+        bad = sentence.bad
+        self.refused: dict[int, UserError | None] = {
+            pair: bad.get(head) or bad[tail]
+            for pair, (head, tail) in enumerate(sentence.pairs if bad else ())
+            if head in bad or tail in bad
+        }
+
+    def open(self) -> list[int]:
+        """The pairs that are not refused."""
+        return [pair for pair in range(len(self.sentence.pairs)) if pair not in self.refused]
 
 
 class RelationExtractionPipeline(TextPipeline):
@@ -97,9 +130,11 @@ class RelationExtractionPipeline(TextPipeline):
         negative: str | None = None,
         on_error: str | None = None,
         entities: Any = None,
-        pairs: Sequence | None = None,
+        pairs: Sequence | str | None = None,
         max_length: int | None = None,
         order: str | None = None,
+        same_sentence: bool | None = None,
+        merge: bool | None = None,
     ) -> tuple[dict, dict, dict]:
         # top_k=None means all labels, so "" is the default.
         if top_k not in ("", None) and (not isinstance(top_k, int) or top_k < 1):
@@ -109,10 +144,13 @@ class RelationExtractionPipeline(TextPipeline):
         refuse_others("negative", negative, ("keep", "drop"))
         refuse_others("on_error", on_error, ("raise", "skip", "return"))
         refuse_others("order", order, ("text", "both"))
-        ranking = given(threshold=threshold, negative=negative, on_error=on_error) | (
+        ranking = given(threshold=threshold, negative=negative, on_error=on_error, merge=merge) | (
             {} if top_k == "" else {"top_k": top_k}
         )
-        reading = given(max_length=max_length, entities=self._tagger(entities), pairs=pairs, order=order)
+        reading = given(
+            **{"max_length": max_length, "entities": self._tagger(entities), "pairs": pairs},
+            **{"order": order, "same_sentence": same_sentence},
+        )
         return reading, {}, ranking
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
@@ -124,12 +162,17 @@ class RelationExtractionPipeline(TextPipeline):
             entities (`str` or `Pipeline`, *optional*):
                 A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, or a
                 pipeline.
-            pairs (`Sequence`, *optional*):
+            pairs (`Sequence` or `str`, *optional*):
                 Which of the entities to pair: numbers, `[(0, 2), ...]`, or types, `[("PER", "ORG"), ...]`; head first.
-                Default: all pairs.
+                Default: pairs of types that have relations in training; `"all"` for all.
             order (`str`, *optional*):
                 `"text"` for pairs whose head comes first, `"both"` for both orders. Default: that of training. Pairs
-                of numbers are taken in any order.
+                of numbers are taken in any order and from any sentences.
+            same_sentence (`bool`, *optional*):
+                `True` for pairs in one sentence, `False` for pairs of any sentences. Default: as far apart as those of
+                training.
+            merge (`bool`, *optional*, defaults to `False`):
+                Whether two entities have relations in one direction only: that of the most probable one.
             top_k (`int`, *optional*, defaults to 1):
                 Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
                 a list, which has the negative label, too. Default for a model with several relations a pair: all that
@@ -181,41 +224,32 @@ class RelationExtractionPipeline(TextPipeline):
                 if postprocess_params.get("on_error", "raise") == "raise":
                     raise
                 sentences.append(error)
-        jobs = [
-            (number, pair)
-            for number, sentence in enumerate(sentences)
-            if isinstance(sentence, Sentence)
-            for pair in range(len(sentence.pairs))
+        outcomes = [
+            None if isinstance(sentence, UserError) else Outcomes(sentence, len(self.labels)) for sentence in sentences
         ]
-        found: dict[tuple[int, int], Any] = {}
-        for number, pair in jobs:
-            sentence: Any = sentences[number]
-            first, second = (sentence.bad.get(entity) for entity in sentence.pairs[pair])
-            if bad := first or second:
-                found[number, pair] = bad
-        jobs = [job for job in jobs if job not in found]
         run = self._one_pass if self.reads_pieces else self._copies
-        for results in run(sentences, jobs, batch_size, window, limit):
-            found.update(results)
-        for number, sentence in enumerate(sentences):
-            pairs = 0 if isinstance(sentence, UserError) else len(sentence.pairs)
-            outcomes = [found[number, pair] for pair in range(pairs)]
-            yield self.postprocess({"sentence": sentence, "outcomes": outcomes}, **postprocess_params)
+        run(outcomes, batch_size, window, limit)
+        for sentence, outcome in zip(sentences, outcomes, strict=True):
+            yield self.postprocess({"sentence": sentence, "outcomes": outcome}, **postprocess_params)
 
     def preprocess(
         self,
         inputs: Any,
         max_length: int | None = None,
         entities: Any = None,
-        pairs: Sequence | None = None,
+        pairs: Sequence | str | None = None,
         order: str | None = None,
+        same_sentence: bool | None = None,
     ) -> Sentence:
         """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
         if entities is not None and is_plain_text(inputs):
             inputs = {"text": inputs, "entities": entities(inputs)}
-        sentence = read_input(
-            inputs, pairs, self.trained.get("both_orders", True) if order is None else order == "both"
-        )
+        rules = PairRules.of(self.trained)
+        if order is not None:
+            rules = replace(rules, both_orders=order == "both")
+        if same_sentence is not None:
+            rules = replace(rules, sentences=0 if same_sentence else None)
+        sentence = read_input(inputs, pairs, rules)
         if not sentence.marked and not self.trained:
             logger.warning_once(
                 "The checkpoint does not say which pairs it was trained on (config.trained_pairs), so entities are "
@@ -231,21 +265,19 @@ class RelationExtractionPipeline(TextPipeline):
             self._taggers[entities] = _to_the_end(tagger)
         return self._taggers[entities]
 
-    def _copies(
-        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, window: int, limit: int
-    ) -> Iterator[dict]:
+    def _copies(self, outcomes: Sequence[Outcomes | None], batch_size: int, window: int, limit: int) -> None:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
         # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.entity_markers import encode_relations
 
-        size = batch_size if all(sentences[number].marked for number, _ in jobs) else max(batch_size, COPIES)
-        remaining = iter(jobs)
+        known = [outcome for outcome in outcomes if outcome is not None]
+        size = batch_size if all(outcome.sentence.marked for outcome in known) else max(batch_size, COPIES)
+        remaining = ((outcome, pair) for outcome in known for pair in outcome.open())
         while block := list(islice(remaining, LOOKAHEAD * size)):
-            refused: dict[tuple[int, int], Any] = {}
-            rows = {}
-            for job in block:
-                sentence = sentences[job[0]]
-                head, tail = sentence.pairs[job[1]]
+            rows = []
+            for outcome, pair in block:
+                sentence = outcome.sentence
+                head, tail = sentence.pairs[pair]
                 try:
                     for most in dict.fromkeys((window, limit) if sentence.marked else (window,)):
                         columns = encode_relations(
@@ -260,63 +292,74 @@ class RelationExtractionPipeline(TextPipeline):
                         if columns["input_ids"][0] is not None:
                             break
                 except UserError as error:
-                    refused[job] = error
+                    outcome.refused[pair] = error
                     continue
                 if columns["input_ids"][0] is None:
-                    refused[job] = _too_far(sentence, job[1], most) if most == limit else None
+                    outcome.refused[pair] = _too_far(sentence, pair, most) if most == limit else None
                 else:
-                    rows[job] = {name: values[0] for name, values in columns.items()}
-            yield refused
-            by_length = iter(sorted(rows, key=lambda job: -len(rows[job]["input_ids"])))
+                    rows.append((outcome, pair, {name: values[0] for name, values in columns.items()}))
+            by_length = iter(sorted(rows, key=lambda row: -len(row[2]["input_ids"])))
             while batch := list(islice(by_length, size)):
-                inputs = DataCollatorWithPadding(self.tokenizer)([rows[job] for job in batch])
-                yield dict(zip(batch, self.forward(inputs)["logits"], strict=True))
+                inputs = DataCollatorWithPadding(self.tokenizer)([row for _, _, row in batch])
+                for (outcome, pair, _), logits in zip(batch, self.forward(inputs)["logits"], strict=True):
+                    outcome.logits[pair] = logits.float()
 
-    def _one_pass(
-        self, sentences: Sequence, jobs: list[tuple[int, int]], batch_size: int, window: int, limit: int
-    ) -> Iterator[dict]:
+    def _one_pass(self, outcomes: Sequence[Outcomes | None], batch_size: int, window: int, limit: int) -> None:
         """Reads each text once, or once a window, and scores all its pairs."""
-        from msattn.data.inputs.entity_pieces import encode_entities, special_tokens, window_start
+        from msattn.data.inputs.entity_pieces import encode_entities, special_tokens
 
         begin, end = special_tokens(self.tokenizer)
-        refused: dict[tuple[int, int], Any] = {}
-        texts = {}
-        windows: dict[tuple[int, int, int], list] = defaultdict(list)
-        for job in jobs:
-            number, pair = job
-            sentence = sentences[number]
-            if number not in texts:
-                texts[number] = encode_entities(self.tokenizer, sentence.text, sentence.spans)
-            pieces = [texts[number].pieces[entity] for entity in sentence.pairs[pair]]
-            every = list(chain(*pieces)) or [0]
-            for most in dict.fromkeys((window, limit) if sentence.marked else (window,)):
-                room = most - len(begin) - len(end)
-                start = window_start(len(texts[number].ids), room, min(every), max(every) + 1)
+        windows: list[tuple[Outcomes, list[int], list[int], torch.Tensor, torch.Tensor]] = []
+        for outcome in (outcome for outcome in outcomes if outcome is not None):
+            sentence = outcome.sentence
+            text = encode_entities(self.tokenizer, sentence.text, sentence.spans)
+            for start, room, pairs in self._windows(outcome, text, (window, limit), len(begin) + len(end)):
+                # The entities of these pairs, and the pairs by their numbers among them.
+                used, numbers = torch.tensor([sentence.pairs[pair] for pair in pairs]).unique(return_inverse=True)
+                pieces = [[len(begin) + at - start for at in text.pieces[entity]] for entity in used.tolist()]
+                ids = [*begin, *text.ids[start : start + room], *end]
+                windows.append((outcome, pairs, ids, _padded(pieces), numbers))
+        windows.sort(key=lambda each: -len(each[2]))
+        for first in range(0, len(windows), batch_size):
+            batch = windows[first : first + batch_size]
+            inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for _, _, ids, _, _ in batch])
+            logits = self._scores(
+                inputs, _stacked([each[3] for each in batch], -1), _stacked([each[4] for each in batch])
+            )
+            for (outcome, pairs, *_), of_window in zip(batch, logits, strict=True):
+                outcome.logits[pairs] = of_window[: len(pairs)].float()
+
+    def _windows(
+        self, outcome: Outcomes, text: EntityText, lengths: tuple[int, int], special: int
+    ) -> list[tuple[int, int, list[int]]]:
+        """The windows of a text: the first token, the number of tokens, and the pairs."""
+        from msattn.data.inputs.entity_pieces import window_start
+
+        sentence, most = outcome.sentence, lengths[0]
+        if len(text.ids) <= lengths[0] - special:
+            return [(0, len(text.ids), pairs)] if (pairs := outcome.open()) else []
+        bounds = [(min(pieces, default=0), max(pieces, default=0) + 1) for pieces in text.pieces]
+        windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for pair in outcome.open():
+            ends = [bounds[entity] for entity in sentence.pairs[pair]]
+            for most in dict.fromkeys(lengths if sentence.marked else lengths[:1]):
+                room = most - special
+                start = window_start(len(text.ids), room, min(ends)[0], max(last for _, last in ends))
                 if start is not None:
+                    windows[start, room].append(pair)
                     break
-            if start is None:
-                refused[job] = _too_far(sentence, pair, most) if most == limit else None
             else:
-                places = [[len(begin) + at - start for at in entity] for entity in pieces]
-                windows[number, start, room].append((job, places))
-        yield refused
-        # Blocks of pairs of a window, longest windows first.
-        blocks = [
-            ([*begin, *texts[number].ids[start : start + room], *end], of_window[first : first + PAIRS])
-            for (number, start, room), of_window in windows.items()
-            for first in range(0, len(of_window), PAIRS)
-        ]
-        blocks.sort(key=lambda block: -len(block[0]))
-        for first in range(0, len(blocks), batch_size):
-            batch = blocks[first : first + batch_size]
-            inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for ids, _ in batch])
-            inputs["entity_pieces"] = _padded_pieces([[pair for _, pair in of_window] for _, of_window in batch])
-            logits = self.forward(inputs)["logits"]
-            yield {
-                job: of_pair
-                for (_, of_window), of_text in zip(batch, logits, strict=True)
-                for (job, _), of_pair in zip(of_window, of_text, strict=False)
-            }
+                outcome.refused[pair] = _too_far(sentence, pair, most) if most == lengths[1] else None
+        return [(start, room, pairs) for (start, room), pairs in windows.items()]
+
+    def _scores(self, inputs: Any, entities: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        """The logits of pairs `(batch, pairs, 2)` of entities `(batch, entities, pieces)`."""
+        if "entity_pairs" in self.parameters:
+            return self.forward({**inputs, "entity_pieces": entities, "entity_pairs": pairs})["logits"]
+        # A model of an earlier version or of ONNX reads the pieces of each pair, and a limited number of pairs.
+        rows = torch.arange(len(entities))[:, None, None]
+        blocks = (self.forward({**inputs, "entity_pieces": entities[rows, block]}) for block in pairs.split(PAIRS, 1))
+        return torch.cat([block["logits"] for block in blocks], dim=1)
 
     def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:
         return {"logits": self.model(**model_inputs).logits}
@@ -328,40 +371,68 @@ class RelationExtractionPipeline(TextPipeline):
         threshold: float | None = None,
         negative: str = "drop",
         on_error: str = "raise",
+        merge: bool = False,
     ) -> Any:
-        """The relations of an input, from the outcomes of its pairs: logits or errors."""
+        """The relations of an input, from the [`Outcomes`] of its pairs."""
         sentence, outcomes = model_outputs["sentence"], model_outputs["outcomes"]
-        failed = [o for o in outcomes if isinstance(o, UserError)]
-        errors = [sentence] if isinstance(sentence, UserError) else [*sentence.bad.values(), *failed]
+        pairs = 0 if outcomes is None else len(sentence.pairs)
+        failed = {} if outcomes is None else {pair: error for pair, error in outcomes.refused.items() if error}
+        errors = [sentence] if outcomes is None else [*sentence.bad.values(), *failed.values()]
         if errors and on_error == "raise":
-            if len(outcomes) > 1:
+            if pairs > 1:
                 raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
             raise errors[0]
-        if isinstance(sentence, UserError) or (errors and (sentence.marked or not outcomes)):
+        if outcomes is None or (errors and (sentence.marked or not pairs)):
             return [] if on_error == "skip" else {"error": str(errors[0])}
+        probabilities = self._probabilities(outcomes.logits)
         if sentence.marked:
-            return self._of_marked_pair(sentence, outcomes[0], top_k, threshold)
-        relations, refused = [], []
-        if far := sum(outcome is None for outcome in outcomes):
+            return self._of_marked_pair(sentence, probabilities[0].tolist(), top_k, threshold)
+        if far := len(outcomes.refused) - len(failed):
             logger.warning_once(
-                f"{far} of the {len(outcomes)} pairs of a text are farther apart than those of training and have no "
+                f"{far} of the {pairs} pairs of a text are farther apart than those of training and have no "
                 "relation; max_length widens the window."
             )
-        for (head, tail), outcome in zip(sentence.pairs, outcomes, strict=True):
-            if outcome is None:
-                continue
-            if isinstance(outcome, UserError):
-                refused.append({**sentence.entities(head, tail), "error": str(outcome)})
-            else:
-                scored = self._relations(self._probabilities(outcome), top_k, threshold, negative == "keep")
-                relations += [
-                    {**sentence.entities(head, tail), "label": label, "score": score} for label, score in scored
-                ]
-        self._warn_of_many(relations, len(outcomes))
+        relations = []
+        for pair in self._worth_a_look(probabilities, top_k, threshold, negative == "keep"):
+            if pair not in outcomes.refused:
+                scored = self._relations(probabilities[pair].tolist(), top_k, threshold, negative == "keep")
+                ends = sentence.pairs[pair]
+                relations += [{**sentence.entities(*ends), "label": label, "score": score} for label, score in scored]
+        self._warn_of_many(relations, pairs)
         relations.sort(key=lambda relation: -relation["score"])
-        if refused and on_error == "skip":
-            logger.warning(f"{len(refused)} of {len(outcomes)} pairs were skipped; the first: {refused[0]['error']}")
-        return relations + (refused if on_error == "return" else [])
+        if merge:
+            relations = self._merged(relations)
+        if failed and on_error == "skip":
+            logger.warning(f"{len(failed)} of {pairs} pairs were skipped; the first: {next(iter(failed.values()))}")
+        if on_error != "return":
+            return relations
+        return relations + [
+            {**sentence.entities(*sentence.pairs[pair]), "error": str(error)} for pair, error in sorted(failed.items())
+        ]
+
+    def _worth_a_look(
+        self, probabilities: torch.Tensor, top_k: Any, threshold: float | None, keep: bool
+    ) -> Sequence[int]:
+        """The pairs that may have a relation: of many, most have none."""
+        if keep or self.negative is None or not (top_k == "" or (top_k == 1 and not self.several)):
+            return range(len(probabilities))
+        relations = [number for number, label in enumerate(self.labels) if label != self.negative]
+        cuts = [self._cut(self.labels[number]) if threshold is None else threshold for number in relations]
+        of_relations = probabilities[:, relations]
+        related = (of_relations >= probabilities.new_tensor(cuts)).any(dim=-1)
+        if threshold is None and getattr(self.model.config, "decision_threshold", None) is None and not self.several:
+            related &= of_relations.amax(dim=-1) >= probabilities[:, self.labels.index(self.negative)]
+        return related.nonzero().flatten().tolist()
+
+    def _merged(self, relations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The relations, best first, without those of the direction that is less probable."""
+        first: dict[tuple, tuple] = {}
+        kept = []
+        for relation in relations:
+            ends = tuple((relation[role]["start"], relation[role]["end"]) for role in ("head", "tail"))
+            if relation["label"] == self.negative or first.setdefault(tuple(sorted(ends)), ends) == ends:
+                kept.append(relation)
+        return kept
 
     def _warn_of_many(self, relations: Sequence[dict[str, Any]], pairs: int) -> None:
         related = {
@@ -375,8 +446,9 @@ class RelationExtractionPipeline(TextPipeline):
                 "train on texts that list their entities, or raise threshold."
             )
 
-    def _of_marked_pair(self, sentence: Sentence, logits: torch.Tensor, top_k: Any, threshold: float | None) -> Any:
-        probabilities = self._probabilities(logits)
+    def _of_marked_pair(
+        self, sentence: Sentence, probabilities: list[float], top_k: Any, threshold: float | None
+    ) -> Any:
         if self.several or top_k in ("", 1):
             ranked: Sequence[tuple[str | None, float]] = self._relations(probabilities, top_k, threshold, keep=True)
         else:
@@ -387,9 +459,9 @@ class RelationExtractionPipeline(TextPipeline):
         results = [{"label": label, "score": score, **sentence.entities(0, 1)} for label, score in ranked]
         return results[0] if top_k == "" and not self.several else results
 
-    def _probabilities(self, logits: torch.Tensor) -> list[float]:
-        scaled = logits.float() / (getattr(self.model.config, "calibration_temperature", None) or 1.0)
-        return (scaled.sigmoid() if self.several else scaled.softmax(dim=-1)).tolist()
+    def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+        scaled = logits / (getattr(self.model.config, "calibration_temperature", None) or 1.0)
+        return scaled.sigmoid() if self.several else scaled.softmax(dim=-1)
 
     def _relations(
         self, probabilities: list[float], top_k: Any, threshold: float | None, keep: bool
@@ -457,13 +529,15 @@ def _row(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list[i
     return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row
 
 
-def _padded_pieces(batch: list[list[list[list[int]]]]) -> torch.Tensor:
-    """Positions of the pieces of both entities of each pair, `(batch, pairs, 2, m)`, -1 for none."""
-    most = max(len(pairs) for pairs in batch)
-    width = max(1, *(len(entity) for pairs in batch for pair in pairs for entity in pair))
-    padded = torch.full((len(batch), most, 2, width), -1)
-    for row, pairs in enumerate(batch):
-        for column, pair in enumerate(pairs):
-            for role, entity in enumerate(pair):
-                padded[row, column, role, : len(entity)] = torch.tensor(entity, dtype=torch.long)
+def _padded(pieces: list[list[int]]) -> torch.Tensor:
+    """Positions of the pieces of entities, `(entities, m)`, -1 for none."""
+    return pad_sequence([torch.tensor(each or [-1]) for each in pieces], batch_first=True, padding_value=-1)
+
+
+def _stacked(parts: list[torch.Tensor], value: int = 0) -> torch.Tensor:
+    """Matrices of different sizes as `(batch, rows, columns)`."""
+    rows, columns = (max(part.shape[axis] for part in parts) for axis in (0, 1))
+    padded = parts[0].new_full((len(parts), rows, columns), value)
+    for into, part in zip(padded, parts, strict=True):
+        into[: part.shape[0], : part.shape[1]] = part
     return padded

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, permutations
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, permutations, product
 from numbers import Integral
 from typing import Any
 
 from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
-from msattn.data.relation_rows import TAG, relation_row, string_cell
-from msattn.data.spans import character_span, check_name, cuts_word
+from msattn.data.pair_rules import PairRules
+from msattn.data.relation_rows import NAMES, TAG, relation_row, string_cell
+from msattn.data.spans import character_span, check_name, cuts_word, name_places
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -50,7 +51,7 @@ class Sentence:
         return {"head": dict(self.given[head]), "tail": dict(self.given[tail])}
 
 
-def read_input(inputs: Any, pairs: Sequence | None = None, both_orders: bool = True) -> Sentence:
+def read_input(inputs: Any, pairs: Sequence | str | None = None, rules: PairRules | None = None) -> Sentence:
     """
     Reads an input of the pipeline.
 
@@ -58,10 +59,10 @@ def read_input(inputs: Any, pairs: Sequence | None = None, both_orders: bool = T
         inputs (`Any`):
             A text with tags, a row of [`~msattn.data.relation_rows.relation_row`], `{"text" or "tokens",
             "entities"}` or a spaCy `Doc` or `Span`, whose offsets count from its start.
-        pairs (`Sequence`, *optional*):
-            Pairs of entities: numbers, from 0, or types. Default: all pairs of different spans.
-        both_orders (`bool`, *optional*, defaults to `True`):
-            Whether a tail may come before its head in the text. Pairs of numbers may in any case.
+        pairs (`Sequence` or `"all"`, *optional*):
+            Pairs of entities: numbers, from 0, or types. Default: all pairs that the rules keep; with `"all"`, of any
+            types.
+        rules (`PairRules`, *optional*): Pairs that are kept. Pairs of numbers are in any case. Default: all.
 
     Raises:
         UserError: The text is not a string, an entity is empty or out of range or cuts a word, or a pair names an
@@ -74,8 +75,8 @@ def read_input(inputs: Any, pairs: Sequence | None = None, both_orders: bool = T
         ]
         inputs = {"text": inputs.text, "entities": entities}
     if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
-        return _several(inputs, inputs.get("pairs", pairs), both_orders)
-    if pairs is not None:
+        return _several(inputs, inputs.get("pairs", pairs), rules or PairRules())
+    if pairs not in (None, "all"):
         raise UserError('the input marks one pair; pairs= needs {"text": ..., "entities": [...]}.')
     return _marked_pair(inputs)
 
@@ -112,7 +113,7 @@ def _marked_pair(inputs: Any) -> Sentence:
     return Sentence(text, [example["head"], example["tail"]], types, given, [(0, 1)], marked=True)
 
 
-def _several(row: Mapping, pairs: Sequence | None, both_orders: bool) -> Sentence:
+def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules) -> Sentence:
     units, entities = sequence_of(row), row["entities"]
     tokens = None
     if isinstance(units, (list, tuple)):
@@ -124,26 +125,57 @@ def _several(row: Mapping, pairs: Sequence | None, both_orders: bool) -> Sentenc
         text = units
     else:
         raise UserError(f'{WHERE} needs "text" (a string) or "tokens" (a list) beside its entities, not {units!r}.')
-    if not isinstance(entities, (list, tuple)) or not all(isinstance(entity, Mapping) for entity in entities):
-        raise UserError(f'{WHERE}: the entities must be a list of {{"start", "end", "label"}}.')
+    if not isinstance(entities, (list, tuple)):
+        raise UserError(f'{WHERE}: the entities must be a list of {{"start", "end", "label"}} or names.')
     check_text(text, WHERE)
-    spans, types, given, bad = [], [], [], {}
-    for number, entity in enumerate(_merged(entities)):
-        try:
-            span = _span(entity, f"entity {number}", tokens, text)
-        except UserError as error:
-            span, bad[number] = [0, len(text)], error
-        spans.append(span)
-        of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
-        types.append(string_cell(of, f"label of entity {number}", WHERE))
-        shown_entity = _shown(text, span, tokens if tokens is not None else text, types[-1])
-        given.append(shown_entity if number not in bad else {"start": entity.get("start"), "end": entity.get("end")})
-    return Sentence(text, spans, types, given, _pairs(pairs, spans, types, both_orders), bad=bad)
+    spans: list[list[int]] = []
+    types, given, bad, owners = [], [], {}, []
+    for number, of_text in enumerate(_merged(entities)):
+        for entity in _mentions(of_text, text if tokens is None else tokens):
+            try:
+                span = _span(entity, f"entity {number}", tokens, text)
+            except UserError as error:
+                span, bad[len(spans)] = [0, len(text)], error
+            of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
+            types.append(string_cell(of, f"label of entity {number}", WHERE))
+            shown_entity = _shown(text, span, tokens if tokens is not None else text, types[-1])
+            unread = {name: entity[name] for name in ("start", "end", "text") if entity.get(name) is not None}
+            given.append(unread if len(spans) in bad else shown_entity)
+            spans.append(span)
+            owners.append(number)
+    return Sentence(text, spans, types, given, _pairs(pairs, text, spans, types, owners, rules), bad=bad)
+
+
+def _mentions(entity: Any, units: str | list[str]) -> list[dict[str, Any]]:
+    """The mentions of an entity: one, those that are given, or all places of its name."""
+    if isinstance(entity, (list, tuple)) and entity and not isinstance(entity[0], Integral):
+        return [mention for each in entity for mention in _mentions(each, units)]
+    if isinstance(entity, (list, tuple)) and len(entity) in (2, 3):
+        return [dict(zip(("start", "end", "label"), entity, strict=False))]
+    entity = {"text": entity} if isinstance(entity, str) else entity
+    if not isinstance(entity, Mapping):
+        raise UserError(f'{WHERE}: an entity is {{"start", "end", "label"}}, a span or a name, not {shown(entity)}.')
+    name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
+    if entity.get("start") is None and isinstance(name, str):
+        return [{**entity, "text": name, "start": at, "end": end} for at, end in _places(name, units)] or [
+            dict(entity)
+        ]
+    return [dict(entity)]
+
+
+def _places(name: str, units: str | list[str]) -> list[tuple[int, int]]:
+    """Where a text, or its tokens, have a name."""
+    if isinstance(units, str):
+        return [(at, at + len(name.strip())) for at in name_places(name, units)]
+    words = name.split()
+    return [(at, at + len(words)) for at in range(len(units)) if words and units[at : at + len(words)] == words]
 
 
 def _span(entity: Mapping, what: str, tokens: list[str] | None, text: str) -> list[int]:
     """The checked span of an entity, in characters."""
     bounds = [entity.get("start"), entity.get("end")]
+    if bounds == [None, None] and (name := next((entity[name] for name in NAMES if entity.get(name)), None)):
+        raise UserError(f"{WHERE}: {what}, {shown(name)}, is not in the text.")
     span = character_span(bounds, what, tokens, text, WHERE)
     if tokens is None and "score" not in entity:  # a tagger may cut words
         _check_border(text, span, what)
@@ -152,16 +184,16 @@ def _span(entity: Mapping, what: str, tokens: list[str] | None, text: str) -> li
     return span
 
 
-def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
+def _merged(entities: Sequence) -> list[Any]:
     """Joins the tokens of a token-classification pipeline that does not aggregate: B-PER, I-PER to PER."""
-    merged: list[dict[str, Any]] = []
+    merged: list[Any] = []
     for entity in entities:
-        tag = entity.get("entity")
+        tag = entity.get("entity") if isinstance(entity, Mapping) else None
         if not isinstance(tag, str) or "index" not in entity:
-            merged.append(dict(entity))
+            merged.append(entity)
             continue
         prefix, name = (tag[0], tag[2:]) if tag[1:2] == "-" and tag[0] in "BIESLU" else ("", tag)
-        last = merged[-1] if merged else {}
+        last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
         if follows and (prefix not in tuple("BSU") or last["end"] == entity["start"]):
             last.update(end=entity["end"], index=entity["index"])
@@ -171,26 +203,56 @@ def _merged(entities: Sequence[Mapping]) -> list[dict[str, Any]]:
 
 
 def _pairs(
-    pairs: Sequence | None, spans: list[list[int]], types: list[str | None], both_orders: bool
+    pairs: Sequence | str | None,
+    text: str,
+    spans: list[list[int]],
+    types: list[str | None],
+    owners: list[int],
+    rules: PairRules,
 ) -> list[tuple[int, int]]:
-    known = {(head, tail) for head, tail in permutations(range(len(spans)), 2) if spans[head] != spans[tail]}
-    every = [(head, tail) for head, tail in sorted(known) if both_orders or spans[head] < spans[tail]]
-    if pairs is None:
-        return every
+    """Pairs of mentions, the nearest ones of each pair of entities."""
+    of_entities = _nearest_mentions(spans, owners)
+    asked = None if pairs is None or pairs == "all" else pairs
+    if asked is not None or pairs == "all":
+        rules = replace(rules, types=None)
     numbers, allowed = [], set()
-    for pair in pairs:
+    for pair in asked or ():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
             raise UserError(f"pairs must be of two numbers of entities or of two types, not {pair!r}.")
         if isinstance(pair[0], str):
             allowed.add(tuple(pair))
-        elif isinstance(pair[0], Integral) and tuple(pair) in known:
-            numbers.append((int(pair[0]), int(pair[1])))
+        elif isinstance(pair[0], Integral) and tuple(pair) in of_entities:
+            numbers.append(of_entities[tuple(pair)])
         else:
-            raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len(spans)} entities.")
+            raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len({*owners})} entities.")
     for of in {of for pair in allowed for of in pair}.difference(types) if types else ():
         logger.warning_once(f"pairs: no entity of a text has the type {of!r}, so it has no such pair; is it spelt so?")
-    further = known.difference(numbers)
-    return [*numbers, *(pair for pair in every if (types[pair[0]], types[pair[1]]) in allowed and pair in further)]
+    kept = [
+        (head, tail)
+        for head, tail in of_entities.values()
+        if rules.keeps(text, (spans[head], spans[tail], types[head], types[tail]))
+    ]
+    if asked is None:
+        return kept
+    further = {*kept}.difference(numbers) if allowed else ()
+    return [*numbers, *(pair for pair in kept if (types[pair[0]], types[pair[1]]) in allowed and pair in further)]
+
+
+def _nearest_mentions(spans: list[list[int]], owners: list[int]) -> dict[tuple[int, int], tuple[int, int]]:
+    """The nearest mentions of each two entities, by the numbers of these, without those that share their only span."""
+    mentions: dict[int, list[int]] = {}
+    for mention, owner in enumerate(owners):
+        mentions.setdefault(owner, []).append(mention)
+
+    def apart(pair: tuple[int, int]) -> int:
+        return max(spans[mention][0] for mention in pair) - min(spans[mention][1] for mention in pair)
+
+    nearest = {}
+    for head, tail in permutations(mentions, 2):
+        found = [pair for pair in product(mentions[head], mentions[tail]) if spans[pair[0]] != spans[pair[1]]]
+        if found:
+            nearest[head, tail] = found[0] if len(found) == 1 else min(found, key=apart)
+    return nearest
 
 
 def _shown(text: str, span: list[int], units: Any, of: str | None) -> dict[str, Any]:

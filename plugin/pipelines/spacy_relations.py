@@ -18,7 +18,7 @@ RELATIONS = "msattn_relations"
 @Language.factory(
     "msattn_relations",
     default_config={
-        **{"threshold": None, "pairs": None, "order": None, "max_length": None},
+        **{"threshold": None, "pairs": None, "order": None, "max_length": None, "same_sentence": None},
         **{"batch_size": 32, "device": "cpu"},
     },
     requires=["doc.ents"],
@@ -32,6 +32,7 @@ def make_relations(
     pairs: list[Any] | None,
     order: str | None,
     max_length: int | None,
+    same_sentence: bool | None,
     batch_size: int,
     device: str,
 ) -> SpacyRelations:
@@ -46,10 +47,12 @@ def make_relations(
         pairs (`list[tuple[str, str]]`, *optional*): The types of entities to pair, head first. Default: all pairs.
         order (`str`, *optional*): `"text"` for heads before tails, or `"both"`. Default: that of training.
         max_length (`int`, *optional*): Maximum number of tokens of a window. Default: that of training.
+        same_sentence (`bool`, *optional*): Whether to pair within sentences only. Default: as in training.
         batch_size (`int`): Texts that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
     """
     options = {"threshold": threshold, "pairs": pairs, "order": order, "max_length": max_length}
+    options["same_sentence"] = same_sentence
     given = {option: value for option, value in options.items() if value is not None}
     return SpacyRelations(pipeline("relation-extraction", model=model, device=device, **given), batch_size)
 

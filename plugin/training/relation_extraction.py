@@ -6,15 +6,16 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
-from transformers import PreTrainedConfig, TrainingArguments
+from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import Negatives, capped
+from msattn.data.pair_rules import PairRules
 from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
@@ -33,6 +34,8 @@ HEADS = ("multiscale", "cls", "entity-start", "plain-attention", "pairwise")
 OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 # The label of pairs that --negative_pairs draws.
 NO_RELATION = "no_relation"
+# The logit of a certain answer: that of pairs that the pipeline does not ask for.
+SURE = 30.0
 # Configuration fields that a model card lists.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
 FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thresholds")
@@ -162,26 +165,98 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
     return capped(kept, negatives) if negatives else kept, held
 
 
-def scored_pairs(prefix: str, rows: Dataset, negative: str | None) -> str:
+def lists_all_pairs(rows: Dataset) -> bool:
     """
-    Says which pairs a score is of: all ordered pairs of the entities of each text, or those that the data mark.
+    Whether rows are all ordered pairs of the entities of each text, and not those that the data mark.
 
-    All are scored if (nearly) every pair is there in both orders; a limit on the examples may cut the last text.
+    They are if (nearly) every pair is there in both orders; a limit on the examples may cut the last text.
     """
     heads, tails = (map(tuple, rows[role]) for role in ("head", "tail"))
     pairs = [*zip(rows["text"], heads, tails, strict=True)]
-    known, texts = set(pairs), len(set(rows["text"]))
-    both = sum((text, tail, head) in known for text, head, tail in pairs)
-    if both < 0.95 * len(pairs):
+    known = set(pairs)
+    return sum((text, tail, head) in known for text, head, tail in pairs) >= 0.95 * len(pairs)
+
+
+class ScoredPairs(NamedTuple):
+    """
+    The pairs of a split, and what is said of them.
+
+    Args:
+        examples (`datasets.Dataset`): The pairs.
+        logits (`np.ndarray` of shape `(pairs, labels)`): The outputs of the model.
+        references (`np.ndarray` or `None`): The label ids `(pairs,)`, or which labels are right `(pairs, labels)`.
+        asked (`np.ndarray` of shape `(pairs,)`): Whether the pipeline asks for each pair; the others have no relation.
+        all_pairs (`bool`): Whether these are all pairs of the entities of each text.
+    """
+
+    examples: Dataset
+    logits: np.ndarray
+    references: Any
+    asked: np.ndarray
+    all_pairs: bool
+
+    def metrics(self, prefix: str, answers: RelationAnswers) -> dict[str, float]:
+        """The metrics, if there are labels."""
+        if self.references is None:
+            return {}
+        scores = answers.metrics(EvalPrediction(predictions=self.logits, label_ids=self.references))
+        return {f"{prefix}_{name}": score for name, score in scores.items()}
+
+    def described(self, prefix: str, negative: str | None) -> str:
+        """Says which pairs a score is of."""
+        count, texts = len(self.examples), len(set(self.examples["text"]))
+        if not self.all_pairs:
+            return (
+                f"{prefix}: scored on the {count} pairs that the rows of {texts} texts mark. It is no score of all "
+                "pairs of the entities of a text, which the pipeline answers."
+            )
+        none = sum(label == negative for label in self.examples["label"])
+        unasked = int((~self.asked).sum())
         return (
-            f"{prefix}: scored on the {len(pairs)} pairs that the rows of {texts} texts mark. It is no score of all "
-            "pairs of the entities of a text, which the pipeline answers."
+            f"{prefix}: scored on all {count} ordered pairs of the entities of {texts} texts; {none} have no "
+            f"relation. As in the pipeline, {unasked} of other types, order or distance than in training get none."
         )
-    none = sum(label == negative for label in rows["label"])
-    return (
-        f"{prefix}: scored on all {len(pairs)} ordered pairs of the entities of {texts} texts; {none} have no "
-        "relation."
-    )
+
+
+def as_in_pipeline(
+    rows: Dataset,
+    encoded: Dataset,
+    logits: np.ndarray,
+    trained: Mapping[str, Any] | None,
+    answers: RelationAnswers,
+) -> ScoredPairs:
+    """
+    The pairs of a split as the pipeline answers them.
+
+    Where rows are all pairs of the entities of each text, those that the pipeline does not ask for, or whose entities
+    do not fit in its window, have no relation. Otherwise the pairs are those that were encoded.
+
+    Args:
+        rows (`datasets.Dataset`): The pairs.
+        encoded (`datasets.Dataset`): Those that fit, with `row`, their numbers.
+        logits (`np.ndarray` of shape `(encoded, labels)`): The outputs of the model.
+        trained (`Mapping` or `None`): What training saw; see [`trained_pairs`].
+        answers (`RelationAnswers`): Has the labels.
+    """
+    labels, negative = [*answers.labels], answers.negative
+    if not (lists_all_pairs(rows) and trained and (answers.several or negative in labels)):
+        references = np.asarray(encoded["labels"]) if "labels" in encoded.column_names else None
+        return ScoredPairs(rows.select(encoded["row"]), logits, references, np.ones(len(logits), bool), False)
+    rules = PairRules.of(trained)
+    ends = zip(rows["head"], rows["tail"], rows["head_type"], rows["tail_type"], strict=True)
+    asked = np.array([rules.keeps(text, pair) for text, pair in zip(rows["text"], ends, strict=True)])
+    fits = np.isin(np.arange(len(rows)), encoded["row"])
+    every = np.full((len(rows), len(labels)), -SURE, dtype=logits.dtype)
+    if negative in labels:
+        every[:, labels.index(str(negative))] = SURE
+    read = np.asarray(encoded["row"])
+    every[read[asked[read]]] = logits[asked[read]]
+    references = None
+    if rows[0]["label"] is not None and answers.several:
+        references = np.array([[float(label in of_pair) for label in labels] for of_pair in rows["labels"]])
+    elif rows[0]["label"] is not None:
+        references = np.array([labels.index(label) for label in rows["label"]])
+    return ScoredPairs(rows, every, references, asked & fits, True)
 
 
 def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict[str, Any]:
@@ -194,15 +269,13 @@ def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict
         negative (`str` or `None`): The label that stands for no relation.
 
     Returns:
-        `dict[str, Any]`: `both_orders`, whether the tail comes before the head in 1 % of the related pairs or more,
-        and `max_length`, the number of tokens that covers 99 % of the examples.
+        `dict[str, Any]`: The fields of [`~msattn.data.pair_rules.PairRules`], and `max_length`, the number of tokens
+        that covers 99 % of the examples.
     """
-    examples = zip(rows["head"], rows["tail"], rows["label"], strict=True)
-    spans = [(head, tail) for head, tail, label in examples if label != negative]
-    reversed_pairs = sum(tail < head for head, tail in spans)
+    ends = zip(rows["head"], rows["tail"], rows["head_type"], rows["tail_type"], strict=True)
+    rules = PairRules.learned(rows["text"], ends, [label != negative for label in rows["label"]])
     lengths = [len(ids) for ids in encoded["input_ids"]]
-    longest = int(np.quantile(lengths, 0.99, method="higher"))
-    return {"both_orders": not spans or reversed_pairs >= 0.01 * len(spans), "max_length": longest}
+    return {**rules.as_fields(), "max_length": int(np.quantile(lengths, 0.99, method="higher"))}
 
 
 def read_labels(path: str) -> list[str]:
@@ -297,9 +370,7 @@ def false_positive_rate(
     return None if pairs is None else 100 * float(np.mean(answered(pairs)))
 
 
-def write_relation_predictions(
-    folder: str, prefix: str, examples: Dataset, logits: np.ndarray, answers: RelationAnswers
-) -> None:
+def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, answers: RelationAnswers) -> None:
     """
     Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt`, whose first line
     says which pairs are scored, and `<prefix>_confusion.tsv`, unless a pair may have several relations, and prints the
@@ -308,12 +379,11 @@ def write_relation_predictions(
     Args:
         folder (`str`): The folder.
         prefix (`str`): The prefix of the split, such as `"test"`.
-        examples (`datasets.Dataset`): The examples as read.
-        logits (`np.ndarray` of shape `(examples, labels)`): The outputs of the model.
-        answers (`RelationAnswers`): Turns them into answers.
+        pairs (`ScoredPairs`): The examples and the outputs of the model.
+        answers (`RelationAnswers`): Turns these into answers.
     """
-    labels, negative, several = answers.labels, answers.negative, answers.several
-    probabilities = answers.probabilities(logits)
+    examples, labels, negative, several = pairs.examples, answers.labels, answers.negative, answers.several
+    probabilities = answers.probabilities(pairs.logits)
     given = answers.names(answers.chosen(probabilities))
     lines, rows = [], []
     for example, answer, row in zip(examples, given, probabilities, strict=True):
@@ -333,7 +403,7 @@ def write_relation_predictions(
         report, shown = scores.report(), scores.official.report()
     else:
         report = shown = relation_report(given, references, negative)
-    scored = scored_pairs(prefix, examples, negative)
+    scored = pairs.described(prefix, negative)
     Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
     if not several:
         Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(given, references), encoding="utf-8")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import inspect
+import json
 from itertools import permutations
 from types import SimpleNamespace
 
@@ -13,6 +16,7 @@ from transformers.utils import logging
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
 from msattn.data.inputs.entity_pieces import window_start
+from msattn.pipelines.relation_triples import write_triples
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
 
 TEXT = "The author wrote a book in the house."
@@ -294,17 +298,17 @@ def test_a_tagger_reads_to_the_end_of_a_long_text(extractor):
 def test_all_pairs_of_a_text_take_one_pass(pairwise, monkeypatch):
     seen, forward = [], pairwise.model.forward
 
-    def counting(*, input_ids, entity_pieces, **given):
-        seen.append((len(input_ids), entity_pieces.shape[1]))
-        return forward(input_ids=input_ids, entity_pieces=entity_pieces, **given)
+    def counting(*, input_ids, entity_pieces, entity_pairs, **given):
+        seen.append((len(input_ids), entity_pairs.shape[1]))
+        return forward(input_ids=input_ids, entity_pieces=entity_pieces, entity_pairs=entity_pairs, **given)
 
     monkeypatch.setattr(pairwise.model, "forward", counting)
     given = {"text": TEXT, "entities": [*ENTITIES, {"start": 0, "end": 3}]}
     whole = pairwise(given, threshold=0)
     assert len(pairwise([given, INPUT], threshold=0, batch_size=2)) == 2 and seen == [(1, 12), (2, 12)]
-    monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 8)
+    monkeypatch.setattr("msattn.modeling.pairwise_relations.PAIRS", 8)  # scored in blocks, in the same pass
     near(pairwise(given, threshold=0), whole)
-    assert seen[2:] == [(1, 8), (1, 4)]
+    assert seen[2:] == [(1, 12)]
 
 
 def test_one_bad_input_costs_no_other(extractor, caplog):
@@ -397,3 +401,101 @@ def test_a_wrong_argument_is_no_wrong_input(extractor, options):
 def test_pairs_need_a_list_of_entities(extractor):
     with pytest.raises(UserError, match="the input marks one pair"):
         extractor("A <e1>dog</e1> in a <e2>house</e2>.", pairs=[(0, 1)])
+
+
+WHERE_NAMES = "Ann met Bob. Bob and Eve left. Ann stayed."
+
+
+@pytest.mark.parametrize(
+    "entities, pairs",
+    [
+        (["Ann", "Bob"], {(0, 8)}),
+        (["Bob", "Eve"], {(13, 21)}),
+        ([{"name": "Ann", "label": "PER"}, [21, 24]], {(31, 21)}),
+        ([[[0, 3], [31, 34]], [8, 11, "PER"]], {(0, 8)}),
+        ([[0, 3], [8, 11]], {(0, 8)}),
+    ],
+    ids=["names", "nearest", "object", "mentions", "spans"],
+)
+def test_entities_by_name_and_mention(pairwise, entities, pairs):
+    found = pairwise({"text": WHERE_NAMES, "entities": entities}, threshold=0)
+    assert {(one["head"]["start"], one["tail"]["start"]) for one in found} == pairs | {pair[::-1] for pair in pairs}
+    tokens = {"tokens": WHERE_NAMES.replace(".", " .").split(), "entities": ["Ann", "Eve"]}
+    (one, _) = pairwise(tokens, threshold=0)
+    assert {one["head"]["start"], one["tail"]["start"]} == {6, 9}
+    with pytest.raises(UserError, match="entity 1, 'Anna', is not in the text"):
+        pairwise({"text": WHERE_NAMES, "entities": ["Ann", "Anna"]})
+    (error,) = {one["error"] for one in pairwise({"text": WHERE_NAMES, "entities": ["Ann", "Zoe"]}, on_error="return")}
+    assert "'Zoe'" in error
+
+
+@pytest.mark.parametrize(
+    "trained, options, expected",
+    [
+        ({}, {}, 12),
+        ({"sentences": 0}, {}, 4),
+        ({"sentences": 1}, {}, 12),
+        ({"sentences": 0}, {"same_sentence": False}, 12),
+        ({}, {"same_sentence": True}, 4),
+        ({"types": {"PER": ["PER"], "LOC": []}}, {}, 6),
+        ({"types": {"PER": ["PER"], "LOC": []}}, {"pairs": "all"}, 12),
+        ({"types": {"PER": ["PER"], "LOC": []}}, {"pairs": [("PER", "LOC")]}, 3),
+        ({"types": {"ORG": []}}, {}, 12),
+        ({"both_orders": False, "sentences": 0}, {}, 2),
+    ],
+)
+def test_pairs_are_those_of_training(pairwise, trained, options, expected):
+    places = [(0, "PER"), (8, "PER"), (13, "PER"), (21, "LOC")]
+    entities = [{"start": at, "end": at + 3, "label": of} for at, of in places]
+    pairwise.trained = trained
+    try:
+        found = pairwise({"text": WHERE_NAMES, "entities": entities}, threshold=0, negative="keep", **options)
+    finally:
+        pairwise.trained = {}
+    assert len(found) == expected
+
+
+def test_the_more_probable_direction_is_kept(monkeypatch, extractor):
+    entities = {**INPUT, "entities": ENTITIES[:2]}
+    answering(monkeypatch, extractor, [0.1, 0.8, 0.1], [0.2, 0.1, 0.7])
+    assert len(extractor(entities)) == 2
+    answering(monkeypatch, extractor, [0.1, 0.8, 0.1], [0.2, 0.1, 0.7])
+    (kept,) = extractor(entities, merge=True)
+    assert kept["score"] == pytest.approx(0.8)
+
+
+def test_models_that_read_the_pieces_of_each_pair(pairwise, monkeypatch):
+    """Models of earlier versions and those of ONNX take no numbers of entities."""
+    expected = pairwise(INPUT, threshold=0)
+    forward = pairwise.model.forward
+
+    def old(input_ids, attention_mask, entity_pieces, token_type_ids=None):
+        assert entity_pieces.dim() == 4 and entity_pieces.shape[1] <= 4
+        return forward(input_ids, attention_mask, entity_pieces)
+
+    monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 4)
+    monkeypatch.setattr(pairwise.model, "forward", old)
+    monkeypatch.setattr(pairwise, "parameters", inspect.signature(old).parameters)
+    for one, other in zip(pairwise(INPUT, threshold=0), expected, strict=True):
+        assert one == {**other, "score": pytest.approx(other["score"], abs=1e-6)}
+
+
+def test_triples_are_written(pairwise, tmp_path):
+    results = [
+        pairwise(INPUT, threshold=0),
+        [],
+        {"error": "x"},
+        pairwise({"text": TEXT, "head": AUTHOR, "tail": BOOK}),
+    ]
+    assert write_triples(results, tmp_path / "a.csv") == 7 == write_triples(results, tmp_path / "a.jsonl")
+    rows = list(csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8")))
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [{name: str(value) for name, value in line.items()} for line in lines] == rows
+    assert lines[-1]["text"] == 3 and (lines[-1]["head"], lines[-1]["head_type"], lines[-1]["tail"]) == (
+        "author",
+        "PER",
+        "book",
+    )
+    assert write_triples(results[0], tmp_path / "a.csv") == 6
+    with pytest.raises(UserError, match=r"a.txt: triples are written as .csv or .jsonl"):
+        write_triples(results, tmp_path / "a.txt")

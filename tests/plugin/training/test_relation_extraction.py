@@ -8,14 +8,15 @@ from datasets import Dataset
 from transformers import EvalPrediction
 
 from msattn.data.negatives import Negatives
+from msattn.data.pair_rules import PairRules
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.relation_extraction import (
+    as_in_pipeline,
     choose_negative,
     false_positive_rate,
     hold_out_texts,
-    scored_pairs,
     trained_pairs,
 )
 
@@ -80,6 +81,8 @@ def all_pairs(texts=10, words=3):
         [
             {
                 "text": f"a b c {text}",
+                "head_type": None,
+                "tail_type": None,
                 "head": head,
                 "tail": tail,
                 "label": "x" if (head, tail) == (spans[0], spans[1]) else "none",
@@ -99,13 +102,28 @@ def test_held_out_texts_keep_all_their_pairs():
     assert (len(train), len(held)) == (8 * 3, 2 * 6) and train["label"][:].count("none") == 8 * 2
 
 
-def test_a_report_says_which_pairs_it_scores():
+def as_answered(rows, encoded, trained):
+    logits = np.array([[4.0, 0.0]] * len(encoded))
+    return as_in_pipeline(rows, encoded, logits, trained, RelationAnswers(["x", "none"], "none"))
+
+
+def test_scores_are_those_of_the_pipeline():
+    """Of six pairs, three have their head first, and one of these does not fit."""
     rows = all_pairs()
-    assert scored_pairs("test", rows, "none") == (
-        "test: scored on all 60 ordered pairs of the entities of 10 texts; 50 have no relation."
+    encoded = Dataset.from_dict({"row": [row for row in range(60) if row != 1], "labels": [0] * 59})
+    pairs = as_answered(rows, encoded, {"both_orders": False, "max_length": 9})
+    assert pairs.asked.sum() == 29 and (pairs.logits[pairs.asked] == [4, 0]).all()
+    assert (pairs.logits[~pairs.asked] == [-30, 30]).all() and pairs.references.tolist() == [0, 1, 1, 1, 1, 1] * 10
+    scores = pairs.metrics("test", RelationAnswers(["x", "none"], "none"))
+    assert scores["test_recall"] == 100 and scores["test_precision"] == pytest.approx(100 * 10 / 29)
+    assert scores["test_false_positives"] == pytest.approx(100 * 19 / 50)
+    assert pairs.described("test", "none") == (
+        "test: scored on all 60 ordered pairs of the entities of 10 texts; 50 have no relation. As in the pipeline, "
+        "31 of other types, order or distance than in training get none."
     )
-    marked = scored_pairs("test", rows.filter(lambda row: row["label"] == "x"), "none")
-    assert marked.startswith(
+    marked = rows.filter(lambda row: row["label"] == "x")
+    pairs = as_answered(marked, Dataset.from_dict({"row": range(10), "labels": [0] * 10}), {"both_orders": False})
+    assert pairs.asked.all() and pairs.described("test", "none").startswith(
         "test: scored on the 10 pairs that the rows of 10 texts mark. It is no score of all pairs"
     )
 
@@ -116,7 +134,22 @@ def test_what_training_saw(related, both):
     encoded = Dataset.from_dict({"input_ids": [[0] * 9] * 58 + [[0] * 12] * 2})
     # Of pairs that have a relation, the head comes first.
     negative = "none" if related == "x" else "x"
-    assert trained_pairs(rows, encoded, negative) == {"both_orders": both, "max_length": 12}
+    expected = {"both_orders": both, "sentences": 0, "types": None, "max_length": 12}
+    assert trained_pairs(rows, encoded, negative) == expected
+
+
+def test_rules_are_learned_from_pairs_with_a_relation():
+    text = "Ann met Bob. Eve left Rome. Bob waved."
+    ann, bob, rome = [0, 3], [8, 11], [22, 26]
+    pairs = [(ann, bob, "PER", "PER"), (bob, ann, "PER", "PER"), (ann, rome, "PER", "LOC"), (rome, ann, "LOC", "PER")]
+    rules = PairRules.learned([text] * 4, pairs, [True, False, False, False])
+    assert rules == PairRules(both_orders=False, sentences=0, types={"LOC": [], "PER": ["PER"]})
+    assert [rules.keeps(text, pair) for pair in pairs] == [True, False, False, False]
+    assert not rules.keeps(text, (ann, rome, None, None)) and rules.keeps(text, (ann, bob, "PER", "ORG"))
+    far = PairRules.learned([text] * 2, pairs[1:3], [True, True])
+    assert far == PairRules(both_orders=True, sentences=1, types={"LOC": [], "PER": ["LOC", "PER"]})
+    assert PairRules.learned([text], pairs[:1], [False]) == PairRules()
+    assert PairRules.of(far.as_fields()) == far and PairRules.of(None) == PairRules()
 
 
 def test_false_positives_are_counted_on_sentences_without_training_examples():

@@ -1,0 +1,95 @@
+"""Which pairs of entities a model answers: those of the kinds that have relations in its training data."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from msattn.data.inputs.word_rules import sentence_words, word_spans
+
+# The share of related pairs that a rule has to keep.
+COVERED = 0.99
+
+# A pair of entities: the spans of head and tail, and their types.
+Ends = tuple[list[int], list[int], "str | None", "str | None"]
+
+
+@dataclass(frozen=True)
+class PairRules:
+    """
+    Rules for the pairs of a text.
+
+    Args:
+        both_orders (`bool`, *optional*, defaults to `True`): Whether a tail may come before its head.
+        sentences (`int`, *optional*): Most sentence ends between both entities. Default: any number.
+        types (`Mapping[str, Sequence[str]]`, *optional*):
+            The types of tails by the type of the head. Pairs with a type that is not there, or with none, are kept.
+    """
+
+    both_orders: bool = True
+    sentences: int | None = None
+    types: Mapping[str, Sequence[str]] | None = None
+
+    @classmethod
+    def of(cls, trained_pairs: Mapping[str, Any] | None) -> PairRules:
+        """Those of a configuration (`config.trained_pairs`)."""
+        known = trained_pairs or {}
+        return cls(known.get("both_orders", True), known.get("sentences"), known.get("types"))
+
+    @classmethod
+    def learned(cls, texts: Iterable[str], pairs: Iterable[Ends], related: Iterable[bool]) -> PairRules:
+        """
+        The rules of training data.
+
+        A tail may come before its head if 1 % of the related pairs are so. The sentences are those that cover 99 % of
+        them, and the types those of any, if all entities have a type.
+
+        Args:
+            texts (`Iterable[str]`): The text of each pair.
+            pairs (`Iterable[tuple]`): The pairs.
+            related (`Iterable[bool]`): Whether each pair has a relation.
+        """
+        every = list(zip(texts, pairs, related, strict=True))
+        of_relations = [(text, ends) for text, ends, has_relation in every if has_relation]
+        if not of_relations:
+            return cls()
+        reversed_pairs = sum(tail < head for _, (head, tail, *_) in of_relations)
+        apart = sorted(sentences_between(text, head, tail) for text, (head, tail, *_) in of_relations)
+        types = {of for _, ends, _ in every for of in ends[2:]}
+        tails: dict[str, set[str]] = {of: set() for of in types if of is not None}
+        for _, (_, _, head_type, tail_type) in of_relations:
+            if None not in types:
+                tails[str(head_type)].add(str(tail_type))
+        return cls(
+            reversed_pairs >= (1 - COVERED) * len(of_relations),
+            apart[min(int(COVERED * len(apart)), len(apart) - 1)],
+            None if None in types else {of: sorted(tails[of]) for of in sorted(tails)},
+        )
+
+    def keeps(self, text: str, ends: Ends) -> bool:
+        """Whether a pair is answered."""
+        head, tail, head_type, tail_type = ends
+        if not self.both_orders and tail < head:
+            return False
+        known = self.types or {}
+        if head_type in known and tail_type in known and tail_type not in known[str(head_type)]:
+            return False
+        return self.sentences is None or sentences_between(text, head, tail) <= self.sentences
+
+    def as_fields(self) -> dict[str, Any]:
+        """The rules as a configuration stores them."""
+        return asdict(self)
+
+
+def sentences_between(text: str, head: Sequence[int], tail: Sequence[int]) -> int:
+    """The number of sentence ends between the starts of two spans."""
+    starts = _sentence_starts(text)
+    return abs(bisect_right(starts, head[0]) - bisect_right(starts, tail[0]))
+
+
+@lru_cache(maxsize=64)
+def _sentence_starts(text: str) -> list[int]:
+    return [words[0][0] for words in sentence_words(text, word_spans(text))]
