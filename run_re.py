@@ -118,7 +118,7 @@ class RelationDataArguments(HubDataArguments):
         metadata={
             "help": "Pairs without a relation in each text. Of texts that list their entities, at most this number "
             "for training (default: all of them), and always all for validation and test; of texts that mark a pair, "
-            "this number of pairs of words for all three (default: none). 0: none at all. Seed: --split_seed."
+            "this number of pairs of entities for all three (default: none). 0: none at all. Seed: --split_seed."
         },
     )
     negative_label: str | None = field(
@@ -156,6 +156,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         labels = [label for label in labels if not several or label != negative]
         hold_out = partial(relations.hold_out_texts, negatives=drawn)
         data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
+        data = {prefix: relations.with_drawn_pairs(rows, drawn) for prefix, rows in data.items()}
         warn_of_repeats({prefix: rows.unique("text") for prefix, rows in data.items()}, "texts")
         labelled = {prefix: [*labels_in(rows)] for prefix, rows in data.items() if rows[0]["label"] is not None}
         warn_of_absent(labelled, labels)

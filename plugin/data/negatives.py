@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, permutations
 from typing import Any
 
 from datasets import Dataset
 
-from msattn.data.files.arrow_tables import Located
-
 # A word that can stand for an entity: it has two letters at least.
 WORD = re.compile(r"[^\W\d_]{2,}")
+WORDS = re.compile(r"\w+(?:[-'’.&]\w+)*")
+# Most characters between two entities of joined texts.
+APART = 300
 TWO_WORDS = re.compile(r"\b[^\W\d_]{2,} [^\W\d_]{2,}\b")
 
 
@@ -29,39 +30,89 @@ class Negatives:
             The number of drawn pairs of a text that lists its entities; `None` for all its pairs without a relation.
         label (`str`): Their label.
         seed (`int`): The random seed.
-        words (`int`, *optional*, defaults to 0):
-            The number of drawn pairs of words of a text with marked pairs, a row each, one after the other.
+        pairs (`int`, *optional*, defaults to 0):
+            The number of drawn pairs of a text with marked pairs, a row each, one after the other.
     """
 
     count: int | None
     label: str
     seed: int
-    words: int = 0
+    pairs: int = 0
 
 
-def with_word_pairs(examples: Located, negatives: Negatives) -> Located:
+def with_entity_pairs(rows: Dataset, negatives: Negatives) -> Dataset:
     """
-    Adds pairs of words behind the marked pairs of each text. They are not both entities of the text.
+    Adds pairs of entities without a relation behind the marked pairs of each text.
+
+    They are of two kinds. In one, an entity of the text is paired with a span that is like one: words that are
+    marked elsewhere in the data, or, if none of the data have types, any word. In the other, the texts of two rows are
+    joined, and a pair has an entity of each. Two marked entities of a text are never drawn, as they may have a
+    relation.
 
     Args:
-        examples (`Located`): Locations and outputs of [`~msattn.data.relation_rows.relation_row`].
-        negatives (`Negatives`): How many to draw. Fewer are drawn from short texts.
+        rows (`datasets.Dataset`): Marked pairs, as of [`~msattn.data.relations.read_relations`].
+        negatives (`Negatives`): How many to draw, `pairs`. Fewer are drawn where there are too few spans.
     """
     draw = random.Random(negatives.seed)
-    for _, group in groupby(examples, key=lambda located: located[1]["text"]):
-        marked = list(group)
-        yield from marked
-        where, first = marked[0]
-        if first["label"] is None:
-            continue
-        entities = entities_of([example for _, example in marked])
-        apart = _apart([list(word.span()) for word in WORD.finditer(first["text"])], entities)
-        pairs = [pair for pair in permutations([*entities, *apart], 2) if pair[0] in apart or pair[1] in apart]
-        chosen = draw.sample(pairs, min(negatives.words, len(pairs)))
-        for number, (head, tail) in enumerate(chosen, start=1):
-            name = first["id"] and f"{first['id']}:negative-{number}"
-            untyped = {"head_type": None, "tail_type": None, "label": negatives.label}
-            yield where, {**first, "id": name, "head": head, "tail": tail, **untyped}
+    types = {_text(row, role).casefold(): row[f"{role}_type"] for row in rows for role in ("head", "tail")}
+    typed = any(types.values())
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row["text"])]
+    found: list[dict[str, Any]] = []
+    for group in groups:
+        first, ends = group[0], entities_of(group)
+        known = {tuple(row[role]): row[f"{role}_type"] for row in group for role in ("head", "tail")}
+        like = {tuple(span): types[name] for span, name in _named(first["text"], types, ends)}
+        if not like and not typed:
+            like = {
+                tuple(span): None for span in _apart([[*word.span()] for word in WORD.finditer(first["text"])], ends)
+            }
+        spans = {**known, **like}
+        inside = [pair for pair in permutations(spans, 2) if pair[0] in like or pair[1] in like]
+        inside = draw.sample(inside, min((negatives.pairs + draw.randint(0, 1)) // 2, len(inside)))
+        drawn = [_pair(first["text"], pair, [spans[end] for end in pair]) for pair in inside]
+        for _ in range(negatives.pairs - len(inside)):
+            drawn += _across(group, draw.choice(groups), draw)
+        rest = {"label": negatives.label, **({"labels": [negatives.label]} if "labels" in first else {})}
+        found += group
+        for number, pair in enumerate(drawn, start=1):
+            found.append({**first, **pair, **rest, "id": f"{first['id']}:negative-{number}"})
+    return Dataset.from_list(found, rows.features)
+
+
+def _across(group: Sequence[Mapping], others: Sequence[Mapping], draw: random.Random) -> list[dict[str, Any]]:
+    """An entity of a text and one of another, in the joined text; none if they are the same text, or far apart."""
+    pairs = [(draw.choice(rows), draw.choice(("head", "tail"))) for rows in (group, others)]
+    (row, role), (other, other_role) = pairs
+    shift = len(row["text"]) + 1
+    near, far = row[role], [bound + shift for bound in other[other_role]]
+    if row["text"] == other["text"] or far[0] - near[1] > APART:
+        return []
+    ends = [(near, row[f"{role}_type"]), (far, other[f"{other_role}_type"])]
+    (head, head_type), (tail, tail_type) = ends if draw.random() < 0.5 else reversed(ends)
+    return [_pair(f"{row['text']} {other['text']}", (head, tail), [head_type, tail_type])]
+
+
+def _pair(text: str, ends: Sequence[Sequence[int]], types: Sequence[str | None]) -> dict[str, Any]:
+    (head, tail), (head_type, tail_type) = map(list, ends), types
+    return {"text": text, "head": head, "tail": tail, "head_type": head_type, "tail_type": tail_type}
+
+
+def _named(text: str, names: Collection[str], taken: Sequence[Sequence[int]]) -> list[tuple[list[int], str]]:
+    """The spans of up to four words that are one of the names, apart from those that are taken and from each other."""
+    words = [word.span() for word in WORDS.finditer(text)]
+    taken, found = [*taken], []
+    for count in range(4, 0, -1):
+        for first, last in zip(words, words[count - 1 :], strict=False):
+            span = [first[0], last[1]]
+            name = text[slice(*span)].casefold()
+            if name in names and _apart([span], taken):
+                taken.append(span)
+                found.append((span, name))
+    return found
+
+
+def _text(row: Mapping[str, Any], role: str) -> str:
+    return row["text"][slice(*row[role])]
 
 
 def capped(rows: Dataset, negatives: Negatives) -> Dataset:

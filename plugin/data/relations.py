@@ -31,7 +31,7 @@ from msattn.data.files.text_lines import first_line
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.negatives import Negatives, entities_of, random_pair, with_word_pairs
+from msattn.data.negatives import Negatives, entities_of, random_pair
 from msattn.data.row_checks import RowChecks, checked_rows
 from msattn.errors import UserError
 
@@ -48,6 +48,9 @@ RELATION_FEATURES = Features(
         "label": Value("string"),
     }
 )
+
+# What the description of a dataset says whose texts list their entities.
+LISTED = "All entities of a text are listed."
 
 
 def read_relations(
@@ -217,10 +220,10 @@ def _by_rows(
     several = any(has_entities(row) for _, row in first)
     rows = pair_rows(chain(first, rows), negatives)
     examples = checked_rows(iter(rows), source, span_ends, multi_label)
-    if negatives and negatives.words and not several:
-        examples = with_word_pairs(examples, negatives)
-    rows = rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
-    return _with_all_labels(rows) if multi_label else rows
+    found = rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
+    found = _with_all_labels(found) if multi_label else found
+    found.info.description = LISTED if several else ""
+    return found
 
 
 def _with_all_labels(rows: Dataset) -> Dataset:

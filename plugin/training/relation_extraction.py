@@ -14,9 +14,9 @@ from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.negative_label import find_negative_label
-from msattn.data.negatives import Negatives, capped
+from msattn.data.negatives import Negatives, capped, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import random_pairs, read_relations, relation_labels, to_relations
+from msattn.data.relations import LISTED, random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.multi_label import multi_label_report
@@ -104,7 +104,8 @@ def read_relation_splits(
         if split != "test" and rows[0]["label"] is None:
             raise UserError(f"{source}: the examples have no labels (field relation or label).")
         if split == "train":
-            labels = labels or relation_labels(rows)
+            drawn = [negatives.label] if negatives and negatives.pairs else []
+            labels = labels or sorted({*relation_labels(rows), *drawn})
         return rows
 
     found = read_splits(read, data_args, args, " or --dataset_name")
@@ -126,7 +127,8 @@ def pairs_without_relation(
     The pairs without a relation that are examples.
 
     Of texts that list their entities, these are all pairs, as the pipeline scores all of them; for training, at most
-    `--negative_pairs` a text. Of texts with marked pairs, they are `--negative_pairs` pairs of words, in all splits.
+    `--negative_pairs` a text. Of texts with marked pairs, they are `--negative_pairs` pairs of entities, in all
+    splits; see [`with_drawn_pairs`].
 
     Args:
         data_args (`RelationDataArguments`): With `negative_pairs`, `negative_label` and `split_seed`.
@@ -143,6 +145,21 @@ def pairs_without_relation(
     names = [given] if given else [NO_RELATION, getattr(config, "negative_label", None)]
     label = next((name for name in names if name and (labels is None or name in labels)), None)
     return None if label is None else Negatives(count if draws else None, label, data_args.split_seed, count or 0)
+
+
+def with_drawn_pairs(rows: Dataset, negatives: Negatives | None) -> Dataset:
+    """
+    The rows of a split with the pairs that `--negative_pairs` draws, if they mark pairs and have labels.
+
+    Splits draw for themselves, as pairs join texts.
+
+    Args:
+        rows (`datasets.Dataset`): The rows.
+        negatives (`Negatives`, *optional*): The number of pairs.
+    """
+    if not negatives or not negatives.pairs or rows.info.description == LISTED or rows[0]["label"] is None:
+        return rows
+    return with_entity_pairs(rows, negatives)
 
 
 def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) -> tuple[Dataset, Dataset]:

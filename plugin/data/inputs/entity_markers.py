@@ -172,8 +172,7 @@ def encode_relation_dataset(
         for identifier, given in zip(rows["id"], types or [], strict=False):
             if not all(given):
                 raise UserError(
-                    f"example {identifier}: an entity has no type, which {style} entity markers name; words that "
-                    "--negative_pairs draws beside a marked pair have none."
+                    f"example {identifier}: an entity has no type, which {style} entity markers name; give all types."
                 )
         encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
         encoded |= {"id": rows["id"], "row": indices}

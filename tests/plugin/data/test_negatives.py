@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from datasets import Dataset
 
 from msattn.data import read_relations
-from msattn.data.negatives import Negatives
+from msattn.data.negatives import Negatives, with_entity_pairs
 from msattn.data.relation_rows import relation_row
-from msattn.data.relations import random_pairs
+from msattn.data.relations import RELATION_FEATURES, random_pairs
 from msattn.errors import UserError
 
 TACRED = {
@@ -125,28 +126,55 @@ def test_negative_pairs_are_unrelated_and_seeded(read):
     assert len(set(every["id"])) == len(every) == 6
 
 
-def test_one_marked_pair_yields_pairs_of_words(read):
-    assert len(read(TACRED, negatives=Negatives(3, "no_relation", seed=1))) == 1
-    rows = read(TACRED, negatives=Negatives(None, "no_relation", seed=1, words=3))
-    assert rows["label"] == [TACRED["relation"], *["no_relation"] * 3]
-    given = {"Acme Corp", "Ahmed Rashid"}
-    for head, _, tail, *types in triples(rows)[1:]:
-        assert {head, tail} <= {*given, "leads", "the"} and {head, tail} != given and types == [None, None]
+TEXTS = ["Ann works for Acme in Rome near the river", "Bob left Rome", "The river near Oslo froze when Eve met Ann"]
 
 
-def test_rows_of_one_text_share_their_negative_pairs(read):
-    text = "Ann works for Acme in Rome near the old river"
-    first = {"text": text, "head": [0, 3], "tail": [14, 18], "label": "employer"}
-    second = {**first, "tail": [22, 26], "label": "lives in"}
-    rows = read(first, second, TACRED, negatives=Negatives(None, "none", seed=1, words=200))
-    drawn = [row for row in rows if row["text"] == text and row["label"] == "none"]
-    # 3 entities and 7 other words; no pair is of two entities.
-    assert rows["label"][:3] == ["employer", "lives in", "none"] and len(drawn) == 10 * 9 - 3 * 2
-    spans = {"Ann", "Acme", "Rome"}
-    assert not any({text[slice(*row["head"])], text[slice(*row["tail"])]} <= spans for row in drawn)
-    assert len(rows) > 3 + len(drawn)  # the other text has its own
-    for pair in random_pairs(read(first, second), seed=1):
-        assert not spans & {word for role in ("head", "tail") for word in text[slice(*pair[role])].split()}
+def marked(typed, *extra):
+    """A pair in each text, and more; Rome and the river are marked in one text and not in another."""
+    pairs = [(0, "Ann", "Acme"), (1, "Bob", "Rome"), (2, "river", "Oslo"), *extra]
+    kinds = {"Ann": "PER", "Bob": "PER", "Acme": "ORG", "Rome": "LOC", "river": "LOC", "Oslo": "LOC"}
+    rows = []
+    for text, *names in pairs:
+        ends = {role: TEXTS[text].index(name) for role, name in zip(("head", "tail"), names, strict=True)}
+        spans = {role: [at, at + len(name)] for (role, at), name in zip(ends.items(), names, strict=True)}
+        types = {f"{role}_type": kinds[name] if typed else None for role, name in zip(ends, names, strict=True)}
+        rows.append({"id": str(len(rows)), "text": TEXTS[text], **spans, **types, "label": "x"})
+    return Dataset.from_list(sorted(rows, key=lambda row: row["text"]), RELATION_FEATURES)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_drawn_pairs_are_of_entities(typed):
+    rows = with_entity_pairs(marked(typed), Negatives(None, "none", seed=1, pairs=200))
+    drawn = [row for row in rows if row["label"] == "none"]
+    inside = [row for row in drawn if row["text"] in TEXTS]
+    found = {frozenset(row["text"][slice(*row[role])] for role in ("head", "tail")) for row in inside}
+    # Words that are marked elsewhere; the two of a marked pair are not drawn.
+    expected = {frozenset(pair) for pair in (("Ann", "Rome"), ("Ann", "river"), ("Acme", "Rome"), ("Acme", "river"))}
+    expected |= {frozenset(pair) for pair in (("Rome", "river"), ("river", "Ann"), ("Oslo", "Ann"))}
+    if not typed:
+        words = {row["text"][slice(*row[role])] for row in inside for role in ("head", "tail")} - {"left"}
+        assert words <= {"Ann", "Acme", "Rome", "river", "Oslo", "Bob"}  # "left": nothing else is like an entity there
+        found = {pair for pair in found if "left" not in pair}
+    assert found == expected
+    for row in drawn:
+        assert (row["head_type"] is not None) == (row["tail_type"] is not None) == typed
+    across = [row for row in drawn if row["text"] not in TEXTS]
+    assert across and all(any(row["text"] == f"{a} {b}" for a in TEXTS for b in TEXTS if a != b) for row in across)
+    for row in across:
+        entities = {row["text"][slice(*row[role])] for role in ("head", "tail")}
+        assert entities <= {"Ann", "Acme", "Bob", "Rome", "river", "Oslo"}
+    assert {row["head"] < row["tail"] for row in across} == {True, False}
+    again = with_entity_pairs(marked(typed), Negatives(None, "none", seed=1, pairs=200))
+    assert rows.to_list() == again.to_list() and len(set(rows["id"])) == len(rows)
+    assert len(with_entity_pairs(marked(typed), Negatives(None, "none", seed=1, pairs=2))) <= 9
+
+
+def test_entities_of_one_text_are_not_drawn_against_each_other(read):
+    rows = marked(True, (0, "Ann", "Rome"))
+    drawn = with_entity_pairs(rows, Negatives(None, "none", seed=1, pairs=200))
+    inside = [row for row in drawn if row["text"] == TEXTS[0] and row["label"] == "none"]
+    names = {frozenset(row["text"][slice(*row[role])] for role in ("head", "tail")) for row in inside}
+    assert names == {frozenset((name, "river")) for name in ("Ann", "Acme", "Rome")}
 
 
 def test_random_pairs_share_nothing_with_entities_nor_with_drawn_words(read):
