@@ -73,15 +73,16 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     pipelines, rows = build(arguments), []
     for count in arguments.entities:
+        words = ["storm"] * arguments.words
         text = {
-            "tokens": ["storm"] * arguments.words,
+            "tokens": words,
             "entities": [
                 {"start": at * arguments.words // count, "end": at * arguments.words // count + 1}
                 for at in range(count)
             ],
         }
         last = [*pipelines.values()][-1]
-        inputs = last.tokenizer(" ".join(text["tokens"]), return_tensors="pt").to(last.device)
+        inputs = last.tokenizer(" ".join(words), return_tensors="pt").to(last.device)
 
         def encode(encoder=last.model._encoder, inputs=inputs) -> None:
             with torch.inference_mode():

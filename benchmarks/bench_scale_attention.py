@@ -100,13 +100,13 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
 class Layer(torch.nn.Module):
     """Scale-aware attention as compilers see it in a model."""
 
-    def __init__(self, windows: list[int], method: str | None):
+    def __init__(self, windows: list[int]):
         super().__init__()
-        self.windows, self.method = windows, method
+        self.windows = windows
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         query, key, value = (states.transpose(1, 2) for states in (query, key, value))
-        return scale_aware_attention(query, key, value, self.windows, method=self.method).transpose(1, 2)
+        return scale_aware_attention(query, key, value, self.windows).transpose(1, 2)
 
 
 def model_step(name: str, tokens: int, arguments: argparse.Namespace) -> Callable[[], None]:

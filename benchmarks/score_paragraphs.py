@@ -32,7 +32,8 @@ def main() -> None:
     extract = pipeline("relation-extraction", model=arguments.model, device="cpu", **options)
     found = right = known = 0
     for paragraph in json.loads(Path(__file__).with_name("paragraphs.json").read_text(encoding="utf-8")):
-        entities, names = [], {}
+        entities: list[list[dict[str, str]]] = []
+        names: dict[str, str] = {}
         for kind, of_kind in paragraph["entities"].items():
             for mentions in of_kind:
                 first, *_ = each = mentions.split("|")
