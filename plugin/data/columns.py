@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 # Two columns with these names are a pair. Pairs come first: `sentence` is also one of the two columns of QNLI.
 PAIRS = (
@@ -20,6 +20,8 @@ TEXTS = ("text", "sentence", "review", "content", "tweet", "message", "comment",
 # Columns of strings that are no texts: ids (`idx`, `pair_ID`, `uid`), and what tells the label (`label_text`).
 NOT_TEXTS = re.compile(r"(?i:label|gold|^index$|^idx$|^[gu]?u?id$|_id$)|[a-z](ID|Id)$")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+# A name that is none: a number, the end of a sentence, or four words.
+DATA = re.compile(rf"^{NUMBER.pattern}$|[.!?]\s*$|\S\s+\S+\s+\S+\s+\S", re.ASCII)
 # The rows that decide.
 LOOKED_AT = 100
 
@@ -60,6 +62,19 @@ def text_columns(where: str, rows: Sequence[Any], label_column: str = "label") -
             f"{where}: there is no column of text beside {label_column} among {', '.join(header) or 'no columns'}."
         )
     return [max(texts, key=lengths.__getitem__)]
+
+
+def check_header(where: str, header: Sequence[str], label_column: str) -> None:
+    """
+    Refuses a table whose first row is data.
+
+    Raises:
+        UserError: No column has a known name, and one is a number, a sentence or four words or more.
+    """
+    known = {*TEXTS, *(name for pair in PAIRS for name in pair), _plain(label_column)}
+    if any(DATA.search(name) for name in header) and not known & {_plain(name) for name in header}:
+        names = ", ".join(map(shown, header))
+        raise UserError(f"{where}: {names} look like data; the first line has to be a header, such as text,label.")
 
 
 def ignored_columns(columns: Sequence[str], header: Iterable[str], label_column: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
-from msattn.data.columns import LOOKED_AT, find_column, ignored_columns, text_columns
+from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_columns, text_columns
 from msattn.data.files.arrow_tables import (
     Located,
     is_text,
@@ -133,9 +134,10 @@ def _by_rows(
     features = Features(dict.fromkeys([*columns, "label"], Value("string")))
     label = find_column(label_column, row)
     if labelled and label is None:
+        others = ignored_columns(own, row, label_column)
+        flag = f"--label_column_name{f' {shlex.quote(others[0])}' if len(others) == 1 else ''}"
         raise UserError(
-            f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} "
-            "(--label_column_name)."
+            f"{where}: there are no labels in {label_column!r}; the columns are {', '.join(row)} ({flag})."
         )
     rows = chain(first, rows)
     # A published corpus stays as it is: MTL-16 has empty reviews.
@@ -148,6 +150,7 @@ def _columns(source: str, where: str, rows: list, columns: Sequence[str] | None,
     """The columns of the texts as the table names them; the log names the ones that nobody asked for."""
     header = list(rows[0])
     if columns is None:
+        check_header(where, header, label_column)
         found = text_columns(where, rows, label_column)
         if ignored := ignored_columns(found, header, label_column):
             logger.warning(

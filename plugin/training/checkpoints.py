@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,14 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
         raise UserError("--model_name_or_path is missing: give a checkpoint, a folder or a name on the Hub.")
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise UserError(f"--model_name_or_path {name}: there is no such folder.")
-    return AutoConfig.from_pretrained(name, **hub_options(args))
+    try:
+        return AutoConfig.from_pretrained(name, **hub_options(args))
+    except OSError as error:
+        if Path(name).is_dir():
+            raise
+        close = difflib.get_close_matches(Path(name).name, [path.name for path in Path(name).parent.glob("*/")], n=1)
+        meant = f"; did you mean {Path(name).with_name(close[0])}?" if close else f" ({error})"
+        raise UserError(f"--model_name_or_path {name}: no such folder, and no such model on the Hub{meant}") from None
 
 
 def load_tokenizer(args: ModelArguments, config: PreTrainedConfig) -> PreTrainedTokenizerBase:

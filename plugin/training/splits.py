@@ -57,7 +57,8 @@ def read_splits(
     with files_in(data_args.encoding):
         found = {split: data for split in wanted if (data := read(split)) is not None}
     if missing := [split for split in wanted if needed[split] and split not in found]:
-        raise UserError(f"the run needs {missing[0]} data: give --{missing[0]}_file{sources}.")
+        cut = ", or --validation_split_percentage to hold out training data" if missing[0] == "validation" else ""
+        raise UserError(f"the run needs {missing[0]} data: give --{missing[0]}_file{sources}{cut}.")
     validation = data_args.validation_file or ()
     if args.do_train and data_args.test_file in ([validation] if isinstance(validation, str) else validation):
         logger.warning(

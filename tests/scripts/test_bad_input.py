@@ -151,7 +151,10 @@ OPTIONS = {
         "missing.txt: the file cannot be read (No such file or directory)",
     ),
     "no data": ({"train_file": None}, "the run needs train data: give --train_file or --dataset_name."),
-    "no development data": ({"eval_strategy": "epoch"}, "the run needs validation data: give --validation_file"),
+    "no development data": (
+        {"eval_strategy": "epoch"},
+        "--dataset_name, or --validation_split_percentage to hold out training data.",
+    ),
     "no checkpoint": ({"resume_from_checkpoint": "missing"}, "--resume_from_checkpoint missing: there is no such"),
 }
 

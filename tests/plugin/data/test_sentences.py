@@ -61,7 +61,9 @@ def test_snli_pairs_without_a_label_are_counted(write, caplog):
 
 
 def test_numbers_before_a_text_are_no_premises(write):
-    assert "premise" not in read_sentences(write("17\ta good film\t1\n18\ta bad film\t0\n")).column_names
+    """They are a table, without its header."""
+    with pytest.raises(UserError, match="'17', 'a good film', '1' look like data"):
+        read_sentences(write("17\ta good film\t1\n18\ta bad film\t0\n"))
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,21 @@ def test_quotation_marks_of_tsv(write):
 def test_what_is_wrong_with_a_table(write, content, message):
     with pytest.raises(UserError, match=message):
         read_sentences(write(content, "a.csv"), ["text"])
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("text,sentiment", r"no labels in 'label'; the columns are text, sentiment \(--label_column_name sentiment\)"),
+        ("text,a,b", r"the columns are text, a, b \(--label_column_name\)"),
+        ("A cat runs.,x", "'A cat runs.', 'x' look like data; the first line has to be a header, such as text,label"),
+        ("gj04,1,The sailors rode the breeze", "look like data; the first line has to be a header"),
+    ],
+)
+def test_headers(write, header, message):
+    path = write(f"{header}\n{','.join(['A dog sleeps.'] * (header.count(',') + 1))}\n", "a.csv")
+    with pytest.raises(UserError, match=rf"a\.csv:2: .*{message}"):
+        read_sentences(path, labelled=True)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_what_is_read_and_used(given, cut, read, used, tmp_path):
     [
         ({}, "there is nothing to do: give at least one of --do_train"),
         ({"do_train": True}, "the run needs train data: give --train_file or --dataset_name."),
-        ({"do_eval": True}, "the run needs validation data: give --validation_file"),
+        ({"do_eval": True}, "give --validation_file or --dataset_name, or --validation_split_percentage"),
         ({"eval_strategy": "epoch"}, "the run needs validation data: give --validation_file"),
         ({"do_predict": True}, "the run needs test data: give --test_file"),
     ],
