@@ -268,7 +268,7 @@ def _by_columns(dataset: Dataset, source: str, labels: Collection[str] | None) -
     if not is_text(texts) or head is None or tail is None or not all(is_cell(cell) for cell in cells):
         return None
     known = set(columns["label"].unique().to_pylist())
-    if any(name != name.strip(" ") for name in known - {None}):
+    if any(isinstance(name, str) and name != name.strip(" ") for name in known):
         return None
     if columns["id"].null_count or (None in known and len(known) > 1) or (labels and not known - {None} <= {*labels}):
         return None

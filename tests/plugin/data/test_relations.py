@@ -283,6 +283,8 @@ def test_to_relations_takes_rows_as_the_hub_has_them():
 def test_labels_have_no_spaces_around_them(write):
     rows = [{**SPANS, "label": label} for label in ("does", " does", "does ")]
     assert to_relations(Dataset.from_list(rows)).unique("label") == ["does"]
+    numbered = to_relations(Dataset.from_list([{**row, "label": 0} for row in rows]))
+    assert numbered.unique("label") == ["0"]
     assert read_relations(write("\n".join(map(json.dumps, rows)), "rows.jsonl")).unique("label") == ["does"]
 
 
