@@ -197,7 +197,8 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
     draw = random.Random(seed)
 
     def each() -> Iterator[dict[str, Any] | None]:
-        for _, group in groupby(dataset, key=lambda example: example["text"]):
+        marked = dataset.select_columns([*RELATION_FEATURES])  # without all labels of a pair
+        for _, group in groupby(marked, key=lambda example: example["text"]):
             examples = list(group)
             entities = entities_of(examples)
             yield from (random_pair(example, entities, draw) for example in examples)

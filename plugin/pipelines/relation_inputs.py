@@ -157,13 +157,13 @@ def _mentions(entity: Any, units: str | list[str]) -> list[dict[str, Any]]:
         raise UserError(f'{WHERE}: an entity is {{"start", "end", "label"}}, a span or a name, not {shown(entity)}.')
     name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
     if entity.get("start") is None and isinstance(name, str):
-        return [{**entity, "text": name, "start": at, "end": end} for at, end in _places(name, units)] or [
+        return [{**entity, "text": name, "start": at, "end": end} for at, end in _named_spans(name, units)] or [
             dict(entity)
         ]
     return [dict(entity)]
 
 
-def _places(name: str, units: str | list[str]) -> list[tuple[int, int]]:
+def _named_spans(name: str, units: str | list[str]) -> list[tuple[int, int]]:
     """Where a text, or its tokens, have a name."""
     if isinstance(units, str):
         return [(at, at + len(name.strip())) for at in name_places(name, units)]

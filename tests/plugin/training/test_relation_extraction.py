@@ -156,7 +156,10 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
     row = {"text": "the old house near the wide river", "head": [8, 13], "tail": [28, 33], "label": "x"}
     row |= {"id": "1", "head_type": None, "tail_type": None}
     data = Dataset.from_list([row])
-    assert random_pairs(data, 1) is not None
+    expected = random_pairs(data, 1)
+    assert expected is not None
+    several = data.add_column("labels", [["x"]])  # of --multi_label
+    assert random_pairs(several, 1).to_list() == expected.to_list()
     assert false_positive_rate({"train": data, "eval": data}, "eval", list, 1) is None
     for answered, rate in ((True, 100), (False, 0)):
         assert false_positive_rate({"eval": data}, "eval", lambda rows, one=answered: [one] * len(rows), 1) == rate
