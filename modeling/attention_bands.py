@@ -150,14 +150,14 @@ def attend_windows(
     hiding = real if torch.compiler.is_compiling() or not real.all() else None
     options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling}
     if windows is None:
-        return _attend(query, key, value, band, hiding, options).transpose(1, 2).contiguous()
+        return _attend_band(query, key, value, band, hiding, options).transpose(1, 2).contiguous()
     outputs, start = [], 0
     for window, members in groupby(windows):  # neighbouring heads with the same window together
         end = start + len(list(members))
         q, k, v = (tensor[:, start:end] for tensor in (query, key, value))
         if window is None or special is None:
             near = band if window is None else band & Band(-window, window)
-            output = _attend(q, k, v, near, hiding, options)
+            output = _attend_band(q, k, v, near, hiding, options)
         else:
             output = _attend_special(q, k, v, band, window, special, hiding, options)
         outputs.append(output.transpose(1, 2))
@@ -165,7 +165,7 @@ def attend_windows(
     return torch.cat(outputs, dim=2).contiguous()
 
 
-def _attend(
+def _attend_band(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, band: Band, real: torch.Tensor | None, options: Any
 ) -> torch.Tensor:
     """The attention of a band, `(batch, heads, tokens, value_dim)`, zero where no key is visible."""
@@ -204,7 +204,7 @@ def _attend_special(
     real: torch.Tensor | None,
     options: Any,
 ) -> torch.Tensor:
-    """[`_attend`] in a window that special tokens look into and out of, as far as `band` lets them."""
+    """[`_attend_band`] in a window that special tokens look into and out of, as far as `band` lets them."""
     tokens = query.shape[2]
     compiling = torch.compiler.is_compiling()  # it cannot count the special tokens
     count = 0 if compiling else int(special.sum(dim=1).max())

@@ -168,7 +168,7 @@ def statistics_of_call(
 ) -> dict[str, torch.Tensor]:
     """[`attention_statistics`] of an attention function's arguments."""
     query, key, bias, sinks, mask, settings = call.scores
-    _check(query, key, statistics, bands, columns, places)
+    _check_statistics(query, key, statistics, bands, columns, places)
     call, first = call.last(last_queries), 0
     rows = call.queries
     if last_queries is not None:
@@ -217,7 +217,7 @@ def statistics_of_maps(
         real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens.
         statistics, bands, columns, last_queries, places: See [`attention_statistics`].
     """
-    _check(maps, maps, statistics, bands, columns, places)
+    _check_statistics(maps, maps, statistics, bands, columns, places)
     rows = real[:, None] if last_queries is None else last_rows(real[:, None], last_queries)
     weights = maps.to(torch.promote_types(maps.dtype, torch.float32)) * rows.unsqueeze(-1)
     plan = _Plan(tuple(name for name in STATISTICS if name in statistics), tuple(bands), 0, Settings(1.0), places)
@@ -379,7 +379,7 @@ def _of_block(
     return found
 
 
-def _check(
+def _check_statistics(
     query: torch.Tensor,
     key: torch.Tensor,
     statistics: Sequence[str],

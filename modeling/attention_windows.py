@@ -73,7 +73,7 @@ def set_windows(
     """
     adapt(model)
     owner, layers = _owner(model)
-    rows = _rows(windows, list(layers.values()))
+    rows = _windows_by_head(windows, list(layers.values()))
     special = _token_ids(special_token_ids)
     config = owner.config
     # Some models, such as T5's encoder, give their layers a copy of their configuration. The first is saved.
@@ -111,7 +111,7 @@ def number_layers(model: PreTrainedModel) -> None:
         AttentionRefused: See [`set_windows`].
     """
     _, layers = _owner(model)
-    _rows(model.config.attention_windows, list(layers.values()))
+    _windows_by_head(model.config.attention_windows, list(layers.values()))
     _token_ids(getattr(model.config, "attention_windows_special_token_ids", None) or ())
     for number, layer in enumerate(layers):
         setattr(layer, ROW, number)
@@ -191,7 +191,7 @@ def windowed_mask(
             f"{type(module).__name__} has windows beside special tokens, which need the whole text: set "
             "use_cache=False, or set windows without special_token_ids."
         )
-    places = _places(attention_mask, tokens, keys, query.device)
+    places = _query_places(attention_mask, tokens, keys, query.device)
     visible = allowed_keys(windows, places, keys, special)
     if attention_mask is None:
         past = torch.arange(keys, device=query.device) <= places.unsqueeze(-1)
@@ -201,7 +201,7 @@ def windowed_mask(
     return torch.where(visible, attention_mask, torch.finfo(attention_mask.dtype).min)
 
 
-def _places(mask: torch.Tensor | None, tokens: int, keys: int, device: torch.device) -> torch.Tensor:
+def _query_places(mask: torch.Tensor | None, tokens: int, keys: int, device: torch.device) -> torch.Tensor:
     """Where each query is among the keys, of which a cache may hold more, `(tokens,)` or `(batch, 1, tokens)`."""
     if mask is None or keys == tokens:
         return torch.arange(tokens, device=device) + (keys - 1 if tokens == 1 else 0)
@@ -304,7 +304,7 @@ def _outside(model: nn.Module) -> str:
     return f"{name} has no self-attention on the attention interface of Transformers: there are no windows for it."
 
 
-def _rows(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
+def _windows_by_head(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
     """Windows by layer and head, checked."""
     windows = windows.tolist() if hasattr(windows, "tolist") else windows
     if not isinstance(windows, Sequence) or isinstance(windows, str):

@@ -147,17 +147,19 @@ def load_model(
     if refuse_new_weights and missing:
         raise missing_weights(str(args.model_name_or_path), missing)
     if new_tokens > 0:
-        model.resize_token_embeddings(len(tokenizer))
+        with _without_load_report():
+            model.resize_token_embeddings(len(tokenizer))
     return model
 
 
 @contextmanager
 def _without_load_report() -> Iterator[None]:
-    """Keeps the table of new and left-out layers off the terminal: those of a new head are what training is for."""
+    """Keeps new and left-out layers, and embeddings of markers, off the terminal: they are what training is for."""
     reports = logging.get_logger("transformers.modeling_utils")
 
     def is_other(record: Any) -> bool:
-        return "LOAD REPORT" not in record.getMessage()
+        message = record.getMessage()
+        return "LOAD REPORT" not in message and "new embeddings will be initialized" not in message
 
     reports.addFilter(is_other)
     try:
