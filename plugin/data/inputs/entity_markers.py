@@ -178,8 +178,9 @@ def encode_relation_dataset(
         encoded |= {"id": rows["id"], "row": indices}
         if label2id is not None:
             several = rows.get("labels") or [[label] for label in rows["label"]]
+            known = {*label2id, negative} if "labels" in rows and negative is not None else {*label2id}
             for identifier, labels in zip(rows["id"], several, strict=True):
-                if unknown := [label for label in labels if label not in label2id and label != negative]:
+                if unknown := [label for label in labels if label not in known]:
                     raise UserError(
                         f"example {identifier}: {unknown[0]!r} is not a label; the labels are {', '.join(label2id)}."
                     )
