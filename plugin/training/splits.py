@@ -108,7 +108,7 @@ def hold_out_and_limit(
         data.pop("train", None)
     if not evaluated(args):
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
-    data = {prefix: _limited(prefix, each, data_args, stratify_by) for prefix, each in data.items()}
+    data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed)
     if args.should_log:
@@ -144,7 +144,8 @@ def warn_of_absent(
     for prefix, there in found.items():
         if absent := [label for label in labels if label not in there]:
             shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} others" if len(absent) > 5 else "")
-            logger.warning(f"{prefix}: no {what} {shown}.")
+            mend = ": shuffle the file, or take more" if prefix == "train" else ""
+            logger.warning(f"{prefix}: no {what} {shown}{mend}.")
 
 
 def split_names(data_args: DataArguments) -> dict[str, str]:
@@ -214,7 +215,7 @@ def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:
     return np.concatenate([draw.permutation(found)[: counts[label]] for label, found in rows.items()])
 
 
-def _limited(prefix: str, data: Any, args: DataArguments, labels: Callable[[Any], Sequence | None]) -> Any:
+def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
     """The first examples of a split, up to its limit."""
     most = {"train": args.max_train_samples, "test": args.max_predict_samples}.get(
         prefix.partition("_")[0], args.max_eval_samples
@@ -223,11 +224,4 @@ def _limited(prefix: str, data: Any, args: DataArguments, labels: Callable[[Any]
         return data
     if most < 1:
         raise UserError(f"{prefix}: at least one example has to be left, not {most}.")
-    kept = data.select(range(min(most, len(data))))
-    known = labels(data) if prefix == "train" else None
-    if known is not None and (lost := len({*known} - {*(labels(kept) or ())})):
-        logger.warning(
-            f"The first {most} examples lack {lost} of the {len({*known})} labels of the training data: shuffle the "
-            "file, or take more."
-        )
-    return kept
+    return data.select(range(min(most, len(data))))
