@@ -154,7 +154,9 @@ def test_the_parsers_know_every_command(document, monkeypatch):
 def test_every_block_is_found(document):
     found = [*blocks(document)]
     assert len(found) * 2 == (ROOT / document).read_text(encoding="utf-8").count("```")
-    assert {block.language for block in found} <= {"bash", "python", "text", "json"}
+    assert {block.language for block in found} <= {"bash", "python", "text", "json", "console"}
+    # What a training on real data has printed, to its last line.
+    assert all("\nThe model is in " in block.code for block in found if block.language == "console")
 
 
 @pytest.fixture(scope="module")
