@@ -117,7 +117,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	$(call build_environment,"$(TORCH)",--editable ".[train]")
 
 .venv/.tools: .venv/.ready
-	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,app,crf,onnx,parsing,oracles,spacy,integrations]"
+	@.venv/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev,docs,train,app,crf,onnx,oracles,spacy,integrations]"
 	@touch $@
 
 .venv/.site: .venv/.ready
@@ -125,7 +125,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,parsing,oracles]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,oracles]")
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)
