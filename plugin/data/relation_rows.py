@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msattn.data.files.checked_text import check_cell, check_text
-from msattn.data.spans import character_span, check_name, mention_span, whole
+from msattn.data.spans import character_span, check_name, cuts_word, mention_span, whole
 from msattn.errors import UserError, shown
 
 TAG = re.compile(r"(</?e[12]>)")
@@ -23,7 +23,7 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     Normalizes an example.
 
     The text is `text` or `sentence` (a string), or `token` or `tokens` (a list, joined by spaces; spans then count
-    tokens and are converted to characters). The entities are one of
+    tokens and are converted to characters); see [`one_sequence`] for rows that have both. The entities are one of
 
     - `h` and `t`, or `head` and `tail`: `[start, end)`, `[start, end, type]`, `"[start, end]"` (CSV),
       `{"start": start, "end": end}`, `{"pos": [start, end)}` (OpenNRE, Wiki80), `{"indices": [[...], ...]}` (FewRel on
@@ -55,7 +55,7 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
-    row = {str(name).strip().casefold(): value for name, value in row.items()} | dict(row)
+    row = one_sequence({str(name).strip().casefold(): value for name, value in row.items()} | dict(row))
     tokens, text = _first(row, "token", "tokens"), _first(row, "text", "sentence")
     if tokens is not None:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
@@ -85,6 +85,37 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
         "tail_type": string_cell(tail_type, "tail type", where),
         "label": string_cell(_first(row, "relation", "label"), "label", where),
     }
+
+
+def one_sequence(row: Mapping) -> Mapping:
+    """
+    A row without its text or without its tokens, if it has both.
+
+    Its spans count characters if they all begin and end with words of the text, or if one of them ends behind the last
+    token; otherwise they count tokens.
+    """
+    tokens, text = _first(row, "token", "tokens"), _first(row, "text", "sentence")
+    if not isinstance(tokens, list) or not isinstance(text, str) or not all(isinstance(each, str) for each in tokens):
+        return row
+    try:
+        entities = row.get("entities")
+        if entities is None:
+            entities = [_entity(row, role, None, text, "")[0] for role in ("head", "tail")]
+        bounds = [
+            (each["start"], each["end"]) if isinstance(each, Mapping) else each[:2]
+            for each in entities
+            if not isinstance(each, str)
+        ]
+        spans = [(whole(start), whole(end)) for start, end in bounds]
+    except (UserError, LookupError, TypeError, ValueError):
+        spans = []  # whoever reads the entities says what is wrong
+    words = [text[slice(*span)] for span in spans]
+    characters = all(
+        word and word == word.strip() and not any(cuts_word(text, bound) for bound in span)
+        for word, span in zip(words, spans, strict=True)
+    )
+    others = ("token", "tokens") if characters or max(end for _, end in spans) > len(tokens) else ("text", "sentence")
+    return {name: value for name, value in row.items() if name not in others}
 
 
 def _seen(row: Mapping) -> str:

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
-from msattn.data.relation_rows import NAMES, TAG, relation_row, string_cell
+from msattn.data.relation_rows import NAMES, TAG, one_sequence, relation_row, string_cell
 from msattn.data.spans import character_span, check_name, cuts_word, name_places
 from msattn.errors import UserError, shown
 
@@ -74,6 +74,7 @@ def read_input(inputs: Any, pairs: Sequence | str | None = None, rules: PairRule
             {"start": ent.start_char - start, "end": ent.end_char - start, "label": ent.label_} for ent in inputs.ents
         ]
         inputs = {"text": inputs.text, "entities": entities}
+    inputs = one_sequence(inputs) if isinstance(inputs, Mapping) else inputs
     if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
         return _several(inputs, inputs.get("pairs", pairs), rules or PairRules())
     if pairs not in (None, "all"):

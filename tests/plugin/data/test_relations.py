@@ -127,6 +127,23 @@ def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
         assert entities(rows[1])[1].startswith("naps")
 
 
+@pytest.mark.parametrize(
+    ("head", "tail", "text"),
+    [
+        ([0, 3], [13, 17], "Ann lives in Rome."),  # behind the last token
+        ([0, 3], [4, 9], "Ann lives in Rome."),  # words of the text, though there are so many tokens
+        ([0, 1], [3, 4], "Ann lives in Rome . So does Bob ."),
+        ("Ann", "Rome", "Ann lives in Rome."),
+    ],
+)
+def test_spans_of_rows_with_text_and_tokens(write, head, tail, text):
+    tokens = ["Ann", "lives", "in", "Rome", ".", "So", "does", "Bob", "."]
+    row = {"text": "Ann lives in Rome.", "tokens": tokens, "head": head, "tail": tail, "label": "does"}
+    (found,) = read_relations(write(json.dumps(row), "data.jsonl"))
+    assert found["text"] == text
+    assert entities(found) in (("Ann", "Rome"), ("Ann", "lives"))
+
+
 @pytest.mark.parametrize("indent", [None, 0, 4])
 def test_fewrel_file(write, indent):
     example = {"tokens": ["A", "cat", "naps"], "h": ["cat", "Q1", [[1]]], "t": ["naps", "Q2", [[2]]]}
