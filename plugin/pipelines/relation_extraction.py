@@ -255,7 +255,26 @@ class RelationExtractionPipeline(TextPipeline):
                 "The checkpoint does not say which pairs it was trained on (config.trained_pairs), so entities are "
                 "paired both ways, in windows as long as the model takes; order and max_length narrow that."
             )
+        if not sentence.marked:
+            self._warn_of_wider(max_length, pairs, order, same_sentence)
         return sentence
+
+    def _warn_of_wider(self, max_length: Any, pairs: Any, order: str | None, same_sentence: bool | None) -> None:
+        """Says which arguments ask for more than training saw."""
+        seen, chosen = PairRules.of(self.trained), {tuple(pair) for pair in pairs or ()}
+        known = seen.types or {}
+        unrelated = {(head, tail) for head, tails in known.items() for tail in known.keys() - tails}
+        wider = {
+            f"max_length={max_length}": (max_length or 0) > self.trained.get("max_length", VERY_LARGE_INTEGER),
+            "order='both'": order == "both" and not seen.both_orders,
+            "same_sentence=False": same_sentence is False and seen.sentences is not None,
+            f"pairs={pairs!r}": bool(unrelated if pairs == "all" else unrelated & chosen),
+        }
+        if asked := [name for name, more in wider.items() if more]:
+            logger.warning_once(
+                f"{', '.join(asked)}: the model answers pairs such as had no relation in its training data "
+                "(config.trained_pairs), so expect more wrong relations."
+            )
 
     def _tagger(self, entities: Any) -> Any:
         if entities is None or callable(entities):

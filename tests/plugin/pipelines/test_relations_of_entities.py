@@ -254,10 +254,12 @@ def test_what_training_saw_is_the_default(model, request, monkeypatch, caplog):
     every = model(INPUT, **everything)
     monkeypatch.setattr(model, "trained", {"both_orders": False, "max_length": 64})
     found = model(INPUT, threshold=0)
+    assert "expect more" not in caplog.text
     in_order = [row for row in every if row["head"]["start"] < row["tail"]["start"]]
     assert len(every) == 6
     near(found, in_order)
     near(model(INPUT, threshold=0, order="both"), every)
+    assert "order='both': the model answers pairs such as had no relation" in caplog.text
     (named,) = model(INPUT, threshold=0, pairs=[(2, 0)])
     assert named["head"] == HOUSE  # a pair of numbers is taken in any order
 
@@ -444,7 +446,8 @@ def test_entities_by_name_and_mention(pairwise, entities, pairs):
         ({"both_orders": False, "sentences": 0}, {}, 2),
     ],
 )
-def test_pairs_are_those_of_training(pairwise, trained, options, expected):
+def test_pairs_are_those_of_training(pairwise, trained, options, expected, caplog):
+    logging.warning_once.cache_clear()
     places = [(0, "PER"), (8, "PER"), (13, "PER"), (21, "LOC")]
     entities = [{"start": at, "end": at + 3, "label": of} for at, of in places]
     pairwise.trained = trained
@@ -453,6 +456,8 @@ def test_pairs_are_those_of_training(pairwise, trained, options, expected):
     finally:
         pairwise.trained = {}
     assert len(found) == expected
+    narrows = not trained or options.get("same_sentence")
+    assert ("expect more wrong relations" in caplog.text) == bool(options and not narrows)
 
 
 def test_the_more_probable_direction_is_kept(monkeypatch, extractor):
