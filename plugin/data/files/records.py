@@ -147,7 +147,7 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
 
     Raises:
         UserError: The file cannot be read or is not CSV, the header names a column twice, or a row and the header
-            differ in length.
+            differ in length, or there is no row.
     """
     csv.field_size_limit(LONGEST_FIELD)
     lines = (line for _, line in text_lines(path, newline=""))
@@ -156,7 +156,7 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
         first, before = next(lines, ""), 1
     dialect = {"delimiter": max(SEPARATORS, key=first.count), **dialect}
     reader = csv.reader(chain([first], lines), strict=True, **dialect)
-    start = 1  # of the row that is being read
+    start, found = 1, False  # the first line of the row that is being read; whether there is a row
     try:
         header = [name.strip() for name in next(reader, [])]
         if twice := [name for name in header if name and header.count(name) > 1]:
@@ -169,8 +169,14 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
                 opened = f"; it starts in line {start}, perhaps with a stray quotation mark" if lines_read else ""
                 raise UserError(f"{where}: the row has {len(row)} fields, but the header names {len(header)}{opened}.")
             if row:
+                found = True
                 yield where, {name: cell for name, cell in zip(header, row, strict=True) if name}
             start = reader.line_num + before + 1
+        if header and not found:
+            raise UserError(
+                f"{os.fspath(path)}:{before + 1}: there is no example below the names of columns, "
+                f"{shown(first.strip())}. If this line is one, write the names above it, such as text,label."
+            )
     except csv.Error as error:
         raise UserError(
             f"{os.fspath(path)}:{start}: the row that starts here is not CSV ({error}); look for a stray quotation "

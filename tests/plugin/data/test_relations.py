@@ -222,7 +222,7 @@ def test_bad_rows_name_the_line(write, change, message):
     [
         (b"", "data.txt", "", "empty"),
         (b"", "data.csv", "", "no example"),
-        (b"text,label\n", "data.csv", "", "no example"),
+        (b"text,label\n", "data.csv", ":1", "no example"),
         (b"Hello.\n", "data.txt", ":1", "give file_format, one of semeval"),
         (
             b'{"text": "a"}\n{"te',

@@ -60,6 +60,11 @@ def test_snli_pairs_without_a_label_are_counted(write, caplog):
         read_sentences(write(snli_line("-")))
 
 
+def test_a_table_of_one_line_lacks_its_names(write):
+    with pytest.raises(UserError, match="data.csv:1: there is no example below the names of columns, 'bad film,neg'"):
+        read_sentences(write("bad film,neg\n", "data.csv"))
+
+
 def test_numbers_before_a_text_are_no_premises(write):
     """They are a table, without its header."""
     with pytest.raises(UserError, match="'17', 'a good film', '1' look like data"):
