@@ -18,14 +18,15 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .attention_bands import attend_windows, is_worthwhile
+from .attention_bands import is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
 from .attention_windows import HONOURING, OWN_MASKS, has_windows, special_tokens_of, windowed_mask, windows_of
 from .mask_bands import Band, band_of, decode_band, encode_band, visible_keys
+from .window_attention import window_attention
 
 try:  # Models that collect attentions by hooks tell nobody else whether they do.
     from transformers.utils.output_capturing import _active_collector
@@ -111,7 +112,8 @@ def attention_forward(
         band, real = found
         if stock and position_bias is None and not reads:
             windows, special = windows_of(module), special_tokens_of(module, special_tokens)
-            return attend_windows(query, key, value, windows, special, band, real, scaling, dropout), None
+            key, value = (repeat_kv(states, query.shape[1] // states.shape[1]) for states in (key, value))
+            return window_attention(query, key, value, windows, band, real, special, scaling, dropout), None
         attention_mask = visible_keys(band, query.shape[2], key.shape[2], query.device) & real[:, None, None]
     attention_mask = windowed_mask(module, query, key, attention_mask, is_causal, special_tokens)
     softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "dropout": dropout}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import dropout, embedding, pad, scaled_dot_product_attention
-from transformers.integrations.sdpa_attention import repeat_kv
 
-from .mask_bands import Band, visible_keys
+from .mask_bands import Band
 
 # The fused kernel takes so many queries at once; a block has up to a multiple of them, and at most the second number.
 # Its keys are cut to a multiple of the third, the numbers that a processor works on at once.
@@ -114,141 +111,6 @@ def band_attention(
     if torch.compiler.is_exporting():  # the end of a slice would be compared with the length
         return output.index_select(2, torch.arange(tokens, device=output.device))
     return output[:, :, :tokens]
-
-
-def attend_windows(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    windows: Sequence[int | None] | None,
-    special: torch.Tensor | None,
-    band: Band,
-    real: torch.Tensor,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-) -> torch.Tensor:
-    """
-    Attention of a layer with a band and, in it, a window for each head, at the cost of the windows.
-
-    Args:
-        query (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries.
-        key (`torch.Tensor` of shape `(batch, key_heads, tokens, head_dim)`): Keys.
-        value (`torch.Tensor` of shape `(batch, key_heads, tokens, value_dim)`): Values.
-        windows (`Sequence[int | None]`, *optional*): Tokens that each head sees on either side, `None` for all.
-        special (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): Tokens outside of the windows.
-        band (`Band`): The distances that all heads see.
-        real (`torch.BoolTensor` of shape `(batch, tokens)`): False at padding.
-        scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
-        dropout (`float`, *optional*, defaults to 0.0): Dropout of the attention weights.
-
-    Returns:
-        `torch.Tensor` of shape `(batch, tokens, heads, value_dim)`: Zero where no key is visible.
-    """
-    groups = query.shape[1] // key.shape[1]
-    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    special = None if special is None else special & real
-    hiding = real if torch.compiler.is_compiling() or not real.all() else None
-    options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling}
-    if windows is None:
-        return _attend_band(query, key, value, band, hiding, options).transpose(1, 2).contiguous()
-    outputs, start = [], 0
-    for window, members in groupby(windows):  # neighbouring heads with the same window together
-        end = start + len(list(members))
-        q, k, v = (tensor[:, start:end] for tensor in (query, key, value))
-        if window is None or special is None:
-            near = band if window is None else band & Band(-window, window)
-            output = _attend_band(q, k, v, near, hiding, options)
-        else:
-            output = _attend_special(q, k, v, band, window, special, hiding, options)
-        outputs.append(output.transpose(1, 2))
-        start = end
-    return torch.cat(outputs, dim=2).contiguous()
-
-
-def _attend_band(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, band: Band, real: torch.Tensor | None, options: Any
-) -> torch.Tensor:
-    """The attention of a band, `(batch, heads, tokens, value_dim)`, zero where no key is visible."""
-    tokens = query.shape[2]
-    if is_worthwhile(band, tokens):
-        output = band_attention(query, key, value, band, real, **options)
-        return output if real is None else output * _seeing(band, real)[:, None, :, None]
-    band = band.within(tokens)
-    whole = band.before == tokens - 1
-    if whole and band.after == tokens - 1:
-        mask = None if real is None else real[:, None, None].expand(-1, 1, tokens, -1)
-    elif whole and not band.after and real is None:
-        return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
-    else:
-        mask = visible_keys(band, tokens, tokens, query.device)
-        mask = mask if real is None else mask & real[:, None, None]
-    return scaled_dot_product_attention(query, key, value, attn_mask=mask, **options)
-
-
-def _seeing(band: Band, real: torch.Tensor) -> torch.Tensor:
-    """True for a query with a real key in its band, `(batch, tokens)`."""
-    tokens = real.shape[1]
-    count = pad(real.long().cumsum(dim=1), (1, 0))
-    places = torch.arange(tokens, device=real.device)
-    first, last = (places + band.first).clamp_min(0), (places + band.last + 1).clamp_max(tokens)
-    return count[:, last] > count[:, first]
-
-
-def _attend_special(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    band: Band,
-    window: int,
-    special: torch.Tensor,
-    real: torch.Tensor | None,
-    options: Any,
-) -> torch.Tensor:
-    """[`_attend_band`] in a window that special tokens look into and out of, as far as `band` lets them."""
-    tokens = query.shape[2]
-    compiling = torch.compiler.is_compiling()  # it cannot count the special tokens
-    count = 0 if compiling else int(special.sum(dim=1).max())
-    near = (band & Band(-window, window)).within(tokens)
-    if compiling or not is_worthwhile(near, tokens - count):
-        mask = allowed_keys([window], torch.arange(tokens, device=query.device), tokens, special)
-        mask = mask & visible_keys(band, tokens, tokens, query.device)
-        mask = mask if real is None else mask & real[:, None, None]
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, **options)
-    places = special.int().argsort(dim=1, descending=True, stable=True)[:, :count]
-    valid = special.gather(1, places)
-    output = band_attention(query, key, value, near, real, others=Others(places, valid, band), **options)
-    # What special tokens see themselves.
-    mask = band.holds(torch.arange(tokens, device=query.device) - places.unsqueeze(-1)).unsqueeze(1)
-    mask = mask if real is None else mask & real[:, None, None]
-    rows = scaled_dot_product_attention(gather_tokens(query, places), key, value, attn_mask=mask, **options)
-    rows = torch.where(valid[:, None, :, None], rows, gather_tokens(output, places))
-    return output.scatter(2, places[:, None, :, None].expand_as(rows), rows.to(output.dtype))
-
-
-def allowed_keys(
-    windows: Sequence[int | None], places: torch.Tensor, keys: int, special: torch.Tensor | None = None
-) -> torch.Tensor:
-    """
-    True where a window or a special token lets a query see a key.
-
-    Args:
-        windows (`Sequence[int | None]`): Tokens that each head sees on either side, `None` for all.
-        places (`torch.LongTensor` of shape `(queries,)` or `(batch, 1, queries)`): The place of each query.
-        keys (`int`): The number of keys.
-        special (`torch.BoolTensor` of shape `(batch, keys)`, *optional*): Tokens outside of the windows, where all
-            keys are queries.
-
-    Returns:
-        `torch.BoolTensor` of shape `(batch or 1, heads or 1, queries, keys)`
-    """
-    every = windows[:1] if len(set(windows)) == 1 else windows
-    limits = torch.tensor([keys if window is None else window for window in every], device=places.device)
-    distances = (places.unsqueeze(-1) - torch.arange(keys, device=places.device)).abs()
-    visible = distances <= limits[:, None, None]
-    visible = visible if visible.dim() == 4 else visible.unsqueeze(0)
-    if special is not None:
-        visible = visible | special[:, None, None, :] | special[:, None, :, None]
-    return visible
 
 
 def _multiplies_well(query: torch.Tensor) -> bool:
@@ -425,11 +287,10 @@ class Neighbourhoods(torch.autograd.Function):
 
 __all__ = [
     "Others",
-    "allowed_keys",
-    "attend_windows",
     "band_attention",
     "hidden",
     "is_worthwhile",
+    "gather_tokens",
     "queries_per_block",
     "wide",
 ]

@@ -14,9 +14,9 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .attention_adapters import adapt, adapt_layers, inner_models, is_attention_layer, is_outside
-from .attention_bands import allowed_keys
 from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
 from .head_gates import _heads
+from .window_attention import limits_of
 
 #: The names of our attention implementation.
 HONOURING = ("msattn", "received", "banded", "rows", "words")
@@ -192,7 +192,10 @@ def windowed_mask(
             "use_cache=False, or set windows without special_token_ids."
         )
     places = _query_places(attention_mask, tokens, keys, query.device)
-    visible = allowed_keys(windows, places, keys, special)
+    distances = (places.unsqueeze(-1) - torch.arange(keys, device=query.device)).abs()
+    visible = distances <= limits_of(windows, query.device)[..., None, None]
+    if special is not None:
+        visible = visible | special[:, None, None] | special[:, None, :, None]
     if attention_mask is None:
         past = torch.arange(keys, device=query.device) <= places.unsqueeze(-1)
         return visible & past if is_causal_layer(module, is_causal) else visible

@@ -19,7 +19,8 @@ from .attention import read_layer
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
 from .real_tokens import checked_mask, first_token
-from .scale_aware_attention import attention_weights, scale_aware_attention, visible_in_windows
+from .scale_aware_attention import attention_weights, scale_aware_attention
+from .window_attention import limits_of
 from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
@@ -82,7 +83,8 @@ class MSTransformerAttention(nn.Module):
     def _mask(self, query: torch.Tensor, windows: Windows, attention_mask: torch.Tensor) -> torch.Tensor:
         """True at the keys that a query sees, `(batch, heads or 1, tokens, tokens)`; padding sees nothing."""
         real = attention_mask.bool()
-        visible = visible_in_windows(query, windows)
+        places = torch.arange(query.shape[2], device=query.device)
+        visible = (places[:, None] - places).abs() <= limits_of(windows, query.device)[..., None, None]
         if self.config.cls_global:
             visible = visible | first_token(attention_mask)[:, None, :, None]
         return visible & real[:, None, None] & real[:, None, :, None]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from msattn.modeling import attention, attention_bands
+from msattn.modeling import attention, window_attention
 from msattn.modeling.mask_bands import decode_band
 from tests.attention_contract import VARIANTS, Unbuilt, inputs_of, tiny_model
 
@@ -23,8 +23,9 @@ WINDOWS: tuple[dict[str, Any], ...] = (
 
 def bands_everywhere(monkeypatch: Any) -> None:
     """Short texts are computed as long ones are."""
-    for module in (attention, attention_bands):
+    for module in (attention, window_attention):
         monkeypatch.setattr(module, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
+    monkeypatch.setattr(window_attention, "SHORT", 0)
 
 
 def windowed_model(model_type: str) -> PreTrainedModel:

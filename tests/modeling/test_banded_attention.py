@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
 
-from msattn.modeling import attention, attention_bands
+from msattn.modeling import attention, attention_bands, window_attention
 from msattn.modeling.attention_bands import band_attention
 from msattn.modeling.mask_bands import Band, decode_band
 from tests.attention_contract import Unbuilt, skip_if_older, text_model, text_models, tiny_model
@@ -88,7 +88,7 @@ def bands_of(monkeypatch) -> list[Band]:
     """The bands that are computed from now on."""
     bands: list[Band] = []
     monkeypatch.setattr(
-        attention_bands,
+        window_attention,
         "band_attention",
         lambda *args, **options: bands.append(args[3]) or band_attention(*args, **options),
     )

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from msattn import scale_aware_attention
-from msattn.modeling import attention_bands
-from msattn.modeling import scale_aware_attention as module
+from msattn.modeling import attention_bands, window_attention
+from msattn.modeling.mask_bands import UNBOUNDED, Band
 from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
 
 TOKENS = 23
@@ -30,7 +32,7 @@ def small_blocks(monkeypatch):
     """Many blocks, the last of them not full, and windows that reach over several; those of up to 1 by products."""
     for name, size in {"QUERIES": 5, "MOST_QUERIES": 9, "LANES": 4, "NARROW": 2}.items():
         monkeypatch.setattr(attention_bands, name, size)
-    monkeypatch.setattr(module, "LITTLE", 0)
+    monkeypatch.setattr(window_attention, "LITTLE", 0)
 
 
 def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
@@ -64,7 +66,7 @@ def reference(query, key, value, windows, real) -> tuple[np.ndarray, np.ndarray]
 @pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens(left=True)], ids=["full", "right", "left"])
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
 def test_equals_the_equation(method, mask, windows, monkeypatch):
-    monkeypatch.setattr(module, "SHORT", 0)
+    monkeypatch.setattr(window_attention, "SHORT", 0)
     tensors = heads()
     real = torch.ones(3, TOKENS, dtype=torch.bool) if mask is None else mask
     output = scale_aware_attention(*tensors, windows, mask, method=method)
@@ -154,15 +156,6 @@ def test_memory_follows_the_window():
     assert sizes[1] < 2.1 * sizes[0] and sizes[2] < 2.1 * sizes[1]
 
 
-def test_one_long_sentence_does_not_widen_the_others(monkeypatch):
-    monkeypatch.undo()
-    lengths = torch.tensor([1600, *[200] * 15])
-    windows = (lengths // 4).unsqueeze(-1).expand(-1, 2)
-    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (16, 2, 1600, 4))]
-    alone = kept_for_backward(*(tensor[:1] for tensor in tensors), windows[:1])
-    assert kept_for_backward(*tensors, windows, real_tokens(lengths.tolist())) < 2 * alone
-
-
 def test_gradients_of_padding_under_autocast():
     """Half precision hides less: what hides a key must not become infinite."""
     tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
@@ -175,13 +168,14 @@ def test_gradients_of_padding_under_autocast():
 def calls_of(monkeypatch) -> list[tuple[str, int]]:
     """The method of each group of heads, and how many heads are in it."""
     calls = []
-    attend = module._attend
 
-    def noting(query, *rest):
-        calls.append((rest[-1], query.shape[1]))
+    def noting(method, attend, query, *rest):
+        calls.append((method, query.shape[1]))
         return attend(query, *rest)
 
-    monkeypatch.setattr(module, "_attend", noting)
+    for method in ("dense", "banded"):
+        name = f"_{method}"
+        monkeypatch.setattr(window_attention, name, partial(noting, method, getattr(window_attention, name)))
     return calls
 
 
@@ -241,6 +235,21 @@ def test_an_exported_program_keeps_the_band(monkeypatch):
             given = inputs(size[0] if several else 1, size[1])
             torch.testing.assert_close(program(*given), Layer()(*given), rtol=0, atol=1e-5)
         calls.clear()
+
+
+@pytest.mark.parametrize("tokens", [60, 200, 700], ids=["short", "little", "long"])
+def test_windows_in_a_band(tokens, monkeypatch):
+    """As in a model with windows of its own, for the lengths that are computed in different ways."""
+    monkeypatch.undo()
+    tensors, windows = heads(shape=(1, 4, tokens, 6)), [1, 3, 9, None]
+    places = torch.arange(tokens)
+    distances = places - places[:, None]
+    for band in (Band(-20, 5), Band(-UNBOUNDED, 0)):
+        limits = torch.tensor([tokens if window is None else window for window in windows])
+        mask = band.holds(distances) & (distances.abs() <= limits[:, None, None])
+        expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=mask)
+        found = window_attention.window_attention(*tensors, windows, band)
+        torch.testing.assert_close(found.transpose(1, 2), expected, rtol=0, atol=1e-12)
 
 
 def test_padding_alone_has_a_gradient():
