@@ -3,6 +3,8 @@ TORCH ?= torch==2.13.0
 DATA ?= ../shared/data
 SEED ?= 0
 SPACE ?= outputs/space
+# One checkpoint of a task: reference models, as `make models HUB=somebody` names them.
+MODELS ?= $(if $(HUB),$(patsubst %,$(HUB)/msattn-%,tagger relations parser-ewt))
 ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 
 # Every path is relative, so that the path of the checkout may hold spaces.
@@ -44,7 +46,7 @@ help: ## show this list
 demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
 	@OMP_NUM_THREADS=1 $(RUN) run_re.py
 
-space: .venv/.tools .venv/.links-$(FILES) ## write a folder for a Space of the Hub (MODELS="owner/name ..." SPACE=folder)
+space: .venv/.tools .venv/.links-$(FILES) ## write a folder for a Space of the Hub (HUB=somebody or MODELS="owner/name ..."; SPACE=folder)
 	@$(RUN) -m msattn_command app $(MODELS) --space "$(SPACE)"
 
 test: .venv/.tools .venv/.links-$(FILES) ## run the tests

@@ -1,29 +1,24 @@
-"""Answers of the models to a text, and pictures of them, for the page."""
+"""Answers of the models to a text, as the sections of the page."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
-from io import BytesIO
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from transformers import Pipeline
+from transformers.utils import logging
 
 from msattn.app.checkpoints import Checkpoint
-from msattn.app.entities import Entity, check_length
+from msattn.app.entities import Entity, check_length, finds_entities, found
 from msattn.errors import UserError
-from msattn.plots import (
-    FusedAttention,
-    arc_diagram,
-    attention_distances,
-    fused_attention_html,
-    plot_heads,
-    relation_graph,
-)
+from msattn.plots import FusedAttention, arc_diagram, attention_distances, fused_attention_html, relation_graph
 from msattn.plots.encoders import encoder_of, short_names
-from msattn.plots.heads import distance_table
-from msattn.plots.style import picture_style
+
+logger = logging.get_logger(__name__)
 
 MOST_CHARACTERS = 5000
 # A relation model reads every ordered pair of entities.
@@ -32,6 +27,26 @@ MOST_ENTITIES = 20
 MOST_TOKENS = 200
 # What the pipeline reads of an entity.
 SPAN = ("start", "end", "label")
+
+
+@dataclass
+class Reading:
+    """
+    The input of a visitor, and what the models found.
+
+    Args:
+        text (`str`): The text.
+        second (`str`): The second text of a pair, for a classifier.
+        entities (`list[Entity]`): The entities of the text.
+        least (`float`): Relations with a lower probability are left out.
+        found (`dict[str, Any]`): What is saved as JSON.
+    """
+
+    text: str
+    second: str = ""
+    entities: list[Entity] = field(default_factory=list)
+    least: float = 0.0
+    found: dict[str, Any] = field(default_factory=dict)
 
 
 def check_text(text: str, *others: str) -> None:
@@ -57,78 +72,104 @@ def check_entities(entities: Sequence[Entity]) -> None:
         raise UserError(f"There are {len(entities)} entities, and the page takes {MOST_ENTITIES}: unmark some.")
 
 
-def relations(extract: Pipeline, text: str, entities: Sequence[Entity]) -> list[dict[str, Any]]:
-    """
-    The relations between entities, best first.
+def sections(checkpoints: Mapping[str, Checkpoint], reading: Reading) -> str:
+    """All that the checkpoints say of a text, as HTML, and a link that saves it as JSON."""
+    parts = [f"<h2>{title}</h2>{answered(answer)}" for title, answer in _answers(checkpoints, reading)]
+    heads = answered(lambda: head_reach([*checkpoints.values()], reading.text))
+    parts.append(f"<details><summary>How far the heads look</summary>{heads}</details>")
+    found = {"text": reading.text, "entities": reading.entities, **reading.found}
+    return "".join(parts) + _save("Save all as JSON", "answers.json", json.dumps(found, ensure_ascii=False, indent=2))
 
-    Args:
-        extract (`Pipeline`): A pipeline `"relation-extraction"`.
-        text (`str`): The text.
-        entities (`Sequence[Entity]`): Its entities.
+
+def _answers(checkpoints: Mapping[str, Checkpoint], reading: Reading) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The titles of the sections, and what makes them."""
+    for task, (title, answer) in SECTIONS.items():
+        run = checkpoints[task].run if task in checkpoints else None
+        if run is not None and not finds_entities(run):
+            yield title, partial(answer, run, reading)
+    fused = [one for one in checkpoints.values() if getattr(one.model.config, "fusion_layers", 0)]
+    yield from (("Fused attention", partial(fused_attention, one, reading)) for one in fused[:1])
+
+
+def answered(answer: Callable[[], str]) -> str:
+    """The result of a function or, if it fails, the reason in one sentence, as HTML that screen readers say aloud."""
+    try:
+        return answer()
+    except UserError as error:
+        message = str(error)
+    except Exception:
+        logger.exception("the page could not show a text")
+        message = "Something went wrong here; the terminal of the page has the details."
+    return f'<p class="sentence" role="alert">{html.escape(message)}</p>'
+
+
+def words(tagger: Any, reading: Reading) -> str:
+    """The words of a text with their tags above them."""
+    reading.found["tags"] = found(tagger, reading.text)
+    ruby = "".join(f" {html.escape(one['text'])}<rt>{html.escape(one['label'])}</rt>" for one in reading.found["tags"])
+    return f"<ruby>{ruby}</ruby>"
+
+
+def relations(extract: Any, reading: Reading) -> str:
+    """
+    The relations between the entities, best first, as a graph and as a table.
 
     Raises:
-        UserError: There are too few or too many entities.
+        UserError: There are too few or too many entities, or there is no relation.
     """
-    check_entities(entities)
-    return extract({"text": text, "entities": [{name: one[name] for name in SPAN} for one in entities]})
+    check_entities(reading.entities)
+    spans = [{name: one[name] for name in SPAN} for one in reading.entities]
+    every = extract({"text": reading.text, "entities": spans})
+    reading.found["relations"] = triples = [one for one in every if one["score"] >= reading.least]
+    if not triples:
+        least = f" with a probability of {reading.least:g} or more" if reading.least else ""
+        raise UserError(f"The model finds no relation between these entities{least}.")
+    rows = [(one["head"]["text"], one["label"], one["tail"]["text"], one["score"]) for one in triples]
+    picture = _picture(relation_graph(triples), "relations.svg", "Graph of the relations; the table has them, too")
+    return picture + _table(("head", "relation", "tail", "score"), rows)
 
 
-def relation_picture(found: Sequence[Mapping[str, Any]]) -> str:
-    """The graph of relations, as HTML."""
-    return _scrolled(relation_graph(found), "Graph of the relations; the table has them, too")
+def trees(parse: Any, reading: Reading) -> str:
+    """The dependency trees of a text, as pictures and as CoNLL-U."""
+    reading.found["trees"] = sentences = parse(reading.text)
+    conllu = parse.to_conllu(sentences)
+    picture = _picture(arc_diagram(sentences), "trees.svg", "Dependency trees; they are below as CoNLL-U, too")
+    return (
+        f"{picture}<details><summary>CoNLL-U</summary><pre>{html.escape(conllu)}</pre>"
+        f"{_save('Save CoNLL-U', 'trees.conllu', conllu)}</details>"
+    )
 
 
-def relation_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Head, relation, tail and score of each relation, as an HTML table."""
-    rows = [(one["head"]["text"], one["label"], one["tail"]["text"], f"{one['score']:.2f}") for one in found]
-    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("head", "relation", "tail", "score"))
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f'<table class="relations"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def trees(parse: Pipeline, text: str) -> tuple[str, str]:
-    """The dependency trees of a text, as HTML and as CoNLL-U."""
-    sentences = parse(text)
-    picture = _scrolled(arc_diagram(sentences), "Dependency trees; they are below as CoNLL-U, too")
-    return picture, parse.to_conllu(sentences)
-
-
-def classes(classify: Pipeline, text: str, second: str = "") -> dict[str, float]:
+def classes(classify: Any, reading: Reading) -> str:
     """
     The probabilities of the classes; the score of a model with one output.
-
-    Args:
-        classify (`Pipeline`): A pipeline `"text-classification"`.
-        text (`str`): The text.
-        second (`str`, *optional*): The second text of a pair.
 
     Raises:
         UserError: The text has more tokens than the model reads.
     """
-    texts = [text, second] if second.strip() else [text]
+    texts = [reading.text, reading.second] if reading.second.strip() else [reading.text]
     check_length(classify, *texts)
     (answer,) = classify([dict(zip(("text", "text_pair"), texts, strict=False))], top_k=None)
-    return {one["label"]: one["score"] for one in answer}
+    reading.found["classes"] = {one["label"]: one["score"] for one in answer}
+    name = "score" if len(answer) == 1 else "probability"
+    return _table(("class", name), list(reading.found["classes"].items()))
 
 
-def fused_attention(checkpoint: Checkpoint, text: str, pair: Sequence[Entity] = ()) -> str:
+def fused_attention(checkpoint: Checkpoint, reading: Reading) -> str:
     """
-    The attention of a multi-scale model, as HTML: the interactive page in a frame.
-
-    Args:
-        checkpoint (`Checkpoint`): The model and its tokenizer.
-        text (`str`): The text.
-        pair (`Sequence[Entity]`, *optional*): Head and tail, for a relation model.
+    The attention of a multi-scale model, and of a relation model for its best pair: the interactive page in a frame.
 
     Raises:
         UserError: The text has too many tokens to draw.
     """
     given: dict[str, Any] = {}
-    if pair:
+    if getattr(checkpoint.run, "task", None) == "relation-extraction":
+        best = reading.found.get("relations")
+        pair = (best[0]["head"], best[0]["tail"]) if best else reading.entities[:2]
+        check_entities(pair)
         head, tail = ((one["start"], one["end"]) for one in pair)
         given = {"head": head, "tail": tail, "types": tuple(one.get("label") for one in pair)}
-    attention = FusedAttention.from_model(checkpoint.model, checkpoint.tokenizer, text, **given)
+    attention = FusedAttention.from_model(checkpoint.model, checkpoint.tokenizer, reading.text, **given)
     count = len(attention.tokens)
     if count > MOST_TOKENS:
         raise UserError(f"The text has {count} tokens, and {MOST_TOKENS} can be drawn: give a shorter one.")
@@ -140,45 +181,63 @@ def fused_attention(checkpoint: Checkpoint, text: str, pair: Sequence[Entity] = 
     )
 
 
-def head_reach(checkpoints: Sequence[Checkpoint], text: str) -> tuple[str, str, str]:
+def head_reach(checkpoints: Sequence[Checkpoint], text: str) -> str:
     """
-    How far the heads of encoders look.
+    How far the heads of encoders look, as a table of each: a row a layer, a column a head.
 
     Args:
         checkpoints (`Sequence[Checkpoint]`): The models and their tokenizers.
         text (`str`): The text, truncated to the limits of the models.
-
-    Returns:
-        `tuple[str, str, str]`: The picture as HTML, a Markdown table, and which models have no attention to show.
-
-    Raises:
-        UserError: No model returns attention maps, or the text has one token.
     """
-    found, names, refused = [], [], []
-    for name, one in zip(short_names([one.name for one in checkpoints]), checkpoints, strict=True):
-        try:
-            found.append(attention_distances(encoder_of(one.model), one.tokenizer, [(text,)]))
-            names.append(name)
-        except UserError as error:
-            refused.append(f"{name}: {error}")
-    if not found:
-        raise UserError(" ".join(refused))
-    buffer = BytesIO()
-    figure = plot_heads(found, titles=names)
-    with picture_style():
-        figure.savefig(buffer, format="svg")
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    width = 72 * figure.get_figwidth()
-    picture = f'<img alt="" src="data:image/svg+xml;base64,{data}" style="width: {width:.0f}px">'
-    table = distance_table(found, names)
-    return _scrolled(picture, "Distances of attention; the table has their means"), table, " ".join(refused)
+    names = short_names([one.name for one in checkpoints])
+    named = zip(names, checkpoints, strict=True)
+    return "".join(answered(partial(_reach_of, name, one, text)) for name, one in named)
 
 
-def sentence(message: str) -> str:
-    """A sentence to the visitor, as HTML that screen readers say aloud."""
-    return f'<p class="sentence" role="alert">{html.escape(message)}</p>'
+def _reach_of(name: str, checkpoint: Checkpoint, text: str) -> str:
+    try:
+        found = attention_distances(encoder_of(checkpoint.model), checkpoint.tokenizer, [(text,)])
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    rows = [(f"layer {layer}", *scales) for layer, scales in enumerate(found.scales)]
+    caption = f"{name}: mean distance in tokens; uniform attention has {found.uniform_scale:.1f}"
+    header = ["", *map(str, range(found.scales.shape[1]))]
+    return _table(header, rows, caption, digits=1, most=found.scales.max() or 1.0)
 
 
-def _scrolled(picture: str, label: str) -> str:
+SECTIONS: Mapping[str, tuple[str, Callable[[Any, Reading], str]]] = {
+    "token-classification": ("Words and their tags", words),
+    "relation-extraction": ("Relations", relations),
+    "dependency-parsing": ("Dependency trees", trees),
+    "text-classification": ("Class", classes),
+}
+
+
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", digits: int = 2, most: float = 1.0
+) -> str:
+    """A table as HTML, whose numbers are shaded by their shares of `most`."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, str):
+            return f"<td>{html.escape(value)}</td>"
+        return f'<td style="--share: {min(1, max(0, value / most)):.2f}">{value:.{digits}f}</td>'
+
+    head = "".join(f'<th scope="col">{name}</th>' for name in header)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    label = html.escape(caption or "Table")
+    title = f"<caption>{label}</caption>" if caption else ""
+    table = f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scrolled" tabindex="0" role="group" aria-label="{label}">{table}</div>'
+
+
+def _picture(svg: str, file: str, label: str) -> str:
     """A picture as HTML. A wide one is scrolled, by the arrow keys, too."""
-    return f'<div class="picture" tabindex="0" role="group" aria-label="{html.escape(label)}">{picture}</div>'
+    box = f'<div class="scrolled picture" tabindex="0" role="group" aria-label="{html.escape(label)}">{svg}</div>'
+    return box + _save("Save SVG", file, svg)
+
+
+def _save(title: str, file: str, content: str) -> str:
+    """A link that saves a file, which is in the link itself."""
+    data = base64.b64encode(content.encode("utf-8")).decode("ascii")
+    return f'<p><a download="{file}" href="data:application/octet-stream;base64,{data}">{title}</a></p>'

@@ -11,7 +11,7 @@ from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError
 from msattn.pipelines.relation_inputs import cuts_word
 
-# `start` and `end` in characters, the `text` between, `label`, and whether a visitor has `marked` it.
+# `start` and `end` in characters, the `text` between, `label`, and the tagger's `score` or `marked` by a visitor.
 Entity = dict[str, Any]
 
 
@@ -36,7 +36,8 @@ def found(tagger: Pipeline, text: str) -> list[Entity]:
     if finds_entities(tagger):
         # From the end, so that the first group keeps a word that several share.
         for group in reversed(tagger(text, aggregation_strategy="simple")):
-            entities = _put(entities, _entity(text, group["start"], group["end"], group["entity_group"]))
+            one = _entity(text, group["start"], group["end"], group["entity_group"])
+            entities = _put(entities, {**one, "score": float(group["score"])})
         return entities
     pieces = tagger(text, aggregation_strategy="none", ignore_labels=[])
     for start, end in word_spans(text):

@@ -10,12 +10,37 @@ import gradio as gr
 from gradio.components import Component
 
 from msattn.app import answers
+from msattn.app.answers import Reading
 from msattn.app.checkpoints import Checkpoint, load_checkpoints
 from msattn.app.entities import Entity, finds_entities, found, mark, marked_still, merged, unmark
-from msattn.app.panels import Reading, answered, build_panels, empty_note, highlighted
 from msattn.plots.encoders import short_names
+from msattn.plots.style import COLORS
 
-TEXT = "Steve Jobs founded Apple in California. The flood was caused by the heavy rain."
+# A text, a second one for a model of pairs, and what is marked in it where no tagger finds the entities.
+EXAMPLES: Sequence[tuple[str, str, Sequence[str]]] = (
+    (
+        "The flood was caused by the heavy rain of the night.",
+        "It rained.",
+        ("flood", "rain"),
+    ),
+    (
+        "Marie Curie was born in Warsaw, Poland. She worked at the University of Paris.",
+        "Marie Curie was from Poland.",
+        ("Marie Curie", "Warsaw", "Poland", "University of Paris"),
+    ),
+    (
+        "The engine of the old car was built by a small company from Turin.",
+        "Nobody has built the engine.",
+        ("engine", "car", "company", "Turin"),
+    ),
+)
+NOUNS = {
+    "token-classification": "entities",
+    "relation-extraction": "relations",
+    "dependency-parsing": "dependency trees",
+    "text-classification": "classes",
+    "encoder": "attention",
+}
 # The visitor's own fonts: Gradio's default theme loads some from another server.
 FONT, MONOSPACE = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")
 STYLE, SELECTION = (
@@ -57,7 +82,7 @@ def launch(names: Sequence[str], lang: str | None = None, **options: Any) -> Non
 
 def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     """
-    The page of the checkpoints, with a panel for all that they can show.
+    The page of the checkpoints, with a section for all that they can show.
 
     Args:
         checkpoints (`Mapping[str, Checkpoint]`): See [`~msattn.app.checkpoints.load_checkpoints`].
@@ -67,63 +92,55 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     """
     runs: dict[str, Any] = {task: checkpoint.run for task, checkpoint in checkpoints.items()}
     tagger, extract = runs.get("token-classification"), runs.get("relation-extraction")
-    tags_words = tagger is not None and not finds_entities(tagger)
-    tagger = None if tags_words else tagger
-    names = short_names([one.name for one in checkpoints.values()])
-    with gr.Blocks(title="msattn", analytics_enabled=False) as page:
-        gr.Markdown(f"# msattn\n{', '.join(names)}")
-        text = gr.Textbox(TEXT, label="Text", lines=3, max_lines=12, elem_id="text", info="Shift+Enter reads it, too.")
-        second = gr.Textbox(
-            "", label="Second text, for a model of pairs", visible="text-classification" in checkpoints
+    tagger = tagger if tagger is not None and finds_entities(tagger) else None
+    typed = getattr(extract, "style", "plain") != "plain"
+    title = heading(checkpoints)
+    with gr.Blocks(title=f"{title} · msattn", analytics_enabled=False) as page:
+        gr.Markdown(f"# {title}\nby {', '.join(short_names([one.name for one in checkpoints.values()]))}")
+        text = gr.Textbox(
+            EXAMPLES[0][0], label="Text", lines=3, max_lines=12, elem_id="text", info="Shift+Enter reads it, too."
         )
-        label = gr.Textbox(
-            "", label="Type of the entity to mark", visible=getattr(extract, "style", "plain") != "plain"
-        )
+        second = gr.Textbox("", label="Second text, for a model of pairs", visible="text-classification" in runs)
+        label = gr.Textbox("", label="Type of the entity to mark", visible=typed)
         with gr.Row(visible=extract is not None):
             marks = gr.Button("Mark as entity", min_width=120)
             unmarks = gr.Button("Unmark", min_width=120)
         least = gr.Slider(0, 1, 0, step=0.05, label="Least probability of a relation", visible=extract is not None)
         reads = gr.Button("Read", variant="primary")
-        note = empty_note()
-        entities_shown = gr.HighlightedText(
-            label="Entities",
-            show_whitespaces=False,
-            elem_classes="tags",
-            visible=extract is not None or tagger is not None,
-        )
-        panels = build_panels(checkpoints, tags_words)
+        samples = [[one[0]] for one in EXAMPLES]
+        examples = gr.Dataset(label="Examples", components=[text], samples=samples, type="index", layout="gallery")
+        shown = gr.HighlightedText(label="Entities", show_whitespaces=False, elem_classes="tags", visible=False)
+        found_here = gr.HTML(elem_classes="answers")
         state = gr.State(("", []))
         span = gr.JSON(visible=False)
 
         def read(text: str, second: str, known: State, least: float = 0.0) -> dict[Component, Any]:
-            values: dict[Component, Any] = {note: None, entities_shown: None}
-            for panel in panels:
-                values |= panel.empty()
+            values: dict[Component, Any] = {shown: highlighted(text, [])}
 
-            def answer() -> dict[Component, Any]:
+            def answer() -> str:
                 answers.check_text(text, second)
                 entities = _known(text, known)
                 if tagger is not None and text != known[0]:
                     entities = merged(found(tagger, text), entities)
-                shown = {state: (text, entities), entities_shown: highlighted(text, entities)}
-                reading = Reading(text, second, entities, extract, least)
-                for panel in panels:
-                    shown |= panel.values(reading)
-                return shown
+                values.update({state: (text, entities), shown: highlighted(text, entities)})
+                return answers.sections(checkpoints, Reading(text, second, entities, least))
 
-            return {**values, **answered(answer, note)}
+            return {found_here: answers.answered(answer), **values}
 
         def change(
             text: str, known: State, changed: Callable[[list[Entity]], list[Entity]], label: str = ""
-        ) -> Mapping:
-            def answer() -> dict[Component, Any]:
+        ) -> dict[Component, Any]:
+            values: dict[Component, Any] = {}
+
+            def answer() -> str:
                 answers.check_text(text, label)
                 entities = changed(_known(text, known))
                 # The entities are those of this text: the tagger has to read the text before anew.
                 read = text if text == known[0] else ""
-                return {note: None, state: (read, entities), entities_shown: highlighted(text, entities)}
+                values.update({state: (read, entities), shown: highlighted(text, entities)})
+                return ""
 
-            return answered(answer, note)
+            return {found_here: answers.answered(answer), **values}
 
         def on_mark(text: str, label: str, known: State, span: list[int]) -> Mapping:
             return change(text, known, lambda entities: mark(text, entities, span, label.strip()), label)
@@ -131,15 +148,49 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         def on_unmark(text: str, known: State, span: list[int]) -> Mapping:
             return change(text, known, lambda entities: unmark(entities, span))
 
-        shown: list[Component] = [note, state, entities_shown]
+        def on_example(number: int) -> Mapping:
+            one, other, names = EXAMPLES[number]
+            entities: list[Entity] = []
+            if tagger is None and extract is not None and not typed:
+                for name in names:
+                    entities = mark(one, entities, (one.index(name), one.index(name) + len(name)))
+            return {text: one, second: other, state: ("", entities)}
+
         private: dict[str, Any] = {"api_visibility": "private"}
         quick = {**private, "js": SELECTION, "show_progress": "hidden"}
-        marks.click(on_mark, [text, label, state, span], shown, **quick)
-        unmarks.click(on_unmark, [text, state, span], shown, **quick)
-        outputs = [*shown, *(part for panel in panels for part in panel.empty())]
-        asks = [reads.click, text.submit, least.release]
-        gr.on(asks, read, [text, second, state, least], outputs, concurrency_limit=1, **private)
+        outputs: list[Component] = [found_here, state, shown]
+        marks.click(on_mark, [text, label, state, span], outputs, **quick)
+        unmarks.click(on_unmark, [text, state, span], outputs, **quick)
+        asks = {
+            "fn": read,
+            "inputs": [text, second, state, least],
+            "outputs": outputs,
+            "concurrency_limit": 1,
+            **private,
+        }
+        gr.on([reads.click, text.submit, least.release], **asks)
+        examples.click(on_example, [examples], [text, second, state], **private).then(**asks)
     return page
+
+
+def heading(checkpoints: Mapping[str, Checkpoint]) -> str:
+    """What the checkpoints find, in words."""
+    nouns = [noun for task, noun in NOUNS.items() if task in checkpoints]
+    if "token-classification" in checkpoints and not finds_entities(checkpoints["token-classification"].run):
+        nouns[0] = "tags of words"
+    *others, last = nouns
+    return f"{', '.join(others)} and {last}".capitalize() if others else last.capitalize()
+
+
+def highlighted(text: str, entities: Sequence[Entity]) -> gr.HighlightedText:
+    """The entities in the text, with their types and probabilities; a colour for each type."""
+    types = sorted({one["label"] for one in entities})
+    spans, colors = [], {}
+    for one in entities:
+        name = one["label"] + (f" {one['score']:.2f}" if "score" in one else "")
+        spans.append({"entity": name, "start": one["start"], "end": one["end"]})
+        colors[name] = COLORS[types.index(one["label"]) % len(COLORS)]
+    return gr.HighlightedText({"text": text, "entities": spans}, color_map=colors, visible=bool(spans))
 
 
 def _known(text: str, known: State) -> list[Entity]:

@@ -19,6 +19,13 @@ WORD_SIZE, LABEL_SIZE = 15, 11
 # of an arrowhead.
 GAP, FOOT, LEVEL, CORNER, HEAD = 22, 9, 26, 10, 6
 MARGIN = 14
+# The colours on a dark ground. In a page, its `color-scheme` decides. Readers without `light-dark` ignore the rules.
+DARK = {"#ffffff": "#14181d", INK: "#e6edf3", MUTED: "#9da7b3", COLORS[0]: "#56b4e9"}
+STYLE = "svg.arcs:root{color-scheme:light dark}" + "".join(
+    f'.arcs [{name}="{light}"]{{{name}:light-dark({light},{dark})}}'
+    for light, dark in DARK.items()
+    for name in ("fill", "stroke")
+)
 # What XML cannot hold: control characters and halves of characters.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\x7e\x80-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -97,8 +104,9 @@ def write_arcs(rows: Sequence[tuple[Sequence[str], Sequence[Arc]]], path: str | 
     fonts = ", ".join(f"'{font}'" for font in FONTS)
     picture = "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" '
-            f'height="{height:.1f}" font-family="{fonts}, sans-serif" text-anchor="middle">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="arcs" viewBox="0 0 {width:.1f} {height:.1f}" '
+            f'width="{width:.1f}" height="{height:.1f}" font-family="{fonts}, sans-serif" text-anchor="middle">',
+            f"<style>{STYLE}</style>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             *shapes,
             "</svg>\n",

@@ -97,10 +97,22 @@ def test_a_paragraph_becomes_a_graph_and_a_tree(visit):
     graph, tree = page.get_by_label("Graph of the relations"), page.get_by_label("Dependency trees; they")
     expect(graph).to_contain_text("Product-Producer(e2,e1)")
     expect(tree).to_contain_text("wrote")
-    expect(page.get_by_label("Distances of attention").locator("img")).to_be_visible()
+    heads = page.get_by_text("How far the heads look")
+    expect(page.get_by_text("relations: mean distance")).to_be_hidden()
+    heads.focus()
+    keys.press("Enter")
+    expect(page.get_by_text("relations: mean distance")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save SVG").first.click()
+    assert download.value.suggested_filename == "relations.svg"
     token = page.frame_locator("iframe.fused").get_by_role("button", name="wrote")
     token.click()
     expect(token).to_have_attribute("aria-pressed", "true")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(map(int, background.strip("rgb()").split(", "))) < 150
+    ground = graph.locator("svg > rect").evaluate("(shape) => getComputedStyle(shape).fill")
+    assert sum(map(int, ground.strip("rgb()").split(", "))) < 150
+    page.get_by_role("button", name="The flood was caused").click()
+    expect(area).to_have_value(re.compile("The flood"))
+    expect(tree).to_contain_text("flood")

@@ -28,9 +28,9 @@ class Tagger:
 
 def test_a_word_cut_by_a_tagger_is_whole_and_of_its_first_part():
     groups = [
-        {"start": 4, "end": 6, "entity_group": "animal"},
-        {"start": 6, "end": 10, "entity_group": "thing"},
-        {"start": 18, "end": 23, "entity_group": "thing"},
+        {"start": 4, "end": 6, "entity_group": "animal", "score": 0.5},
+        {"start": 6, "end": 10, "entity_group": "thing", "score": 0.5},
+        {"start": 18, "end": 23, "entity_group": "thing", "score": 0.5},
     ]
     tagger = Tagger(groups, "B-animal", "O")
     assert finds_entities(tagger)

@@ -1,62 +1,74 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from msattn.app import build_page
-from msattn.app.panels import answered
+from msattn.app.page import EXAMPLES, heading
 
 TEXT = "the author wrote a book ."
 
 
 @pytest.fixture
 def open_page(load):
-    """The function that reads a text, and what it answers by the titles of the panels."""
+    """The components of a page, and its functions by their names, whose values are by the names of components."""
 
     def open_page(*names: str):
         page = build_page(load(*names))
-        blocks = [block for block in page.blocks.values()]
-        functions = {function.name: function.fn for function in page.fns.values()}
-        return blocks, functions
+
+        def named(function):
+            def run(*arguments):
+                return {
+                    part.elem_classes[0] if part.elem_classes else part.get_block_name(): value
+                    for part, value in function(*arguments).items()
+                }
+
+            return run
+
+        functions = {function.name: named(function.fn) for function in page.fns.values()}
+        return list(page.blocks.values()), functions
 
     return open_page
 
 
-def notes(values) -> list[str]:
-    return [value for part, value in values.items() if value and "note" in (part.elem_classes or ())]
+def spans(shown) -> list[tuple[str, str]]:
+    """The entities that are shown."""
+    pieces = [(one["class_or_confidence"], one["token"]) for one in shown.value]
+    return [(label, text) for label, text in pieces if label]
 
 
-def values_of(values, kind: str) -> list:
-    return [value for part, value in values.items() if part.get_block_name() == kind]
+def titles(values) -> list[str]:
+    return re.findall("<h2>(.*?)</h2>", values["answers"])
 
 
-def test_the_page_has_a_panel_for_what_its_checkpoints_find(open_page):
-    def titles(*names):
-        blocks, _ = open_page(*names)
-        texts = (block.value for block in blocks if block.get_block_name() == "markdown" and block.value)
-        return [text.removeprefix("## ") for text in texts if text.startswith("## ")]
+def sentences(values) -> list[str]:
+    return re.findall('role="alert">(.*?)<', values["answers"])
 
-    assert titles("encoder") == ["How far the heads look"]
-    assert titles("words", "parser") == ["Words and their tags", "Dependency trees", "How far the heads look"]
-    assert titles("relations", "entities", "classes") == [
-        *("Relations", "Class", "Fused attention", "How far the heads look")
-    ]
+
+def test_the_page_has_a_section_for_what_its_checkpoints_find(open_page, load):
+    def sections(*names):
+        return titles(open_page(*names)[1]["read"](TEXT, "", ("", [])))
+
+    assert sections("encoder") == []
+    assert sections("words", "parser") == ["Words and their tags", "Dependency trees"]
+    assert sections("relations", "entities", "classes") == ["Relations", "Class", "Fused attention"]
+    assert heading(load("relations", "entities", "parser")) == "Entities, relations and dependency trees"
+    assert heading(load("words")) == "Tags of words"
 
 
 def test_marked_entities_are_read(open_page):
     _, functions = open_page("relations", "parser")
     state = ("", [])
     for span in ((4, 10), (19, 22)):
-        (state,) = values_of(functions["on_mark"](TEXT, "", state, span), "state")
+        state = functions["on_mark"](TEXT, "", state, span)["state"]
     assert [one["text"] for one in state[1]] == ["author", "book"]
     values = functions["read"](TEXT, "", state)
-    (shown,) = values_of(values, "highlightedtext")
-    assert [(one["start"], one["end"]) for one in shown["entities"]] == [(4, 10), (19, 23)]
-    pictures = values_of(values, "html")
-    assert sum("<svg" in (picture or "") for picture in pictures) >= 1 and any("srcdoc" in (p or "") for p in pictures)
-    (state,) = values_of(functions["on_unmark"](TEXT, state, (5, 5)), "state")
+    assert spans(values["tags"]) == [("entity", "author"), ("entity", "book")]
+    assert titles(values) == ["Relations", "Dependency trees", "Fused attention"] and not sentences(values)
+    state = functions["on_unmark"](TEXT, state, (5, 5))["state"]
     assert [one["text"] for one in state[1]] == ["book"]
-    (note,) = notes(functions["on_mark"](TEXT, "", state, (3, 3)))
-    assert "Select the words of an entity" in note
+    assert "Select the words of an entity" in sentences(functions["on_mark"](TEXT, "", state, (3, 3)))[0]
 
 
 @pytest.mark.parametrize("name", ["typed", "pairs"])
@@ -66,27 +78,36 @@ def test_models_that_ask_for_types_and_models_of_pairs_show_their_relations(name
     assert types.visible is (name == "typed")
     state = ("", [])
     for span, label in (((4, 10), " person "), ((19, 23), "work")):
-        (state,) = values_of(functions["on_mark"](TEXT, label, state, span), "state")
+        state = functions["on_mark"](TEXT, label, state, span)["state"]
     assert [one["label"] for one in state[1]] == ["person", "work"]
     values = functions["read"](TEXT, "", state)
-    assert not notes(values)
-    assert any("author" in picture and "book" in picture for picture in values_of(values, "html") if picture)
-    # No probability is above 1.
-    assert notes(functions["read"](TEXT, "", state, 1.1))[0].count("with a probability of 1.1 or more.") == 1
+    assert not sentences(values) and "author" in values["answers"] and "book" in values["answers"]
 
 
 def test_a_tagger_reads_a_text_once_until_it_changes(open_page):
     _, functions = open_page("entities")
     # A visitor has unmarked what it found.
-    assert values_of(functions["read"](TEXT, "", (TEXT, [])), "state") == [(TEXT, [])]
-    first = values_of(functions["read"](TEXT, "", ("", [])), "state")
-    (state,) = values_of(functions["on_mark"]("a dog", "", first[0], (2, 5)), "state")
+    assert functions["read"](TEXT, "", (TEXT, []))["state"] == (TEXT, [])
+    first = functions["read"](TEXT, "", ("", []))
+    name, _ = spans(first["tags"])[0]
+    assert re.fullmatch(r"animal [01]\.\d\d", name)
+    state = functions["on_mark"]("a dog", "", first["state"], (2, 5))["state"]
     assert [one["text"] for one in state[1]] == ["dog"]
-    assert values_of(functions["read"](TEXT, "", state), "state") == first
+    assert functions["read"](TEXT, "", state)["state"] == first["state"]
+
+
+@pytest.mark.parametrize("names", [("relations",), ("typed",), ("entities", "relations"), ("classes",)])
+def test_every_example_is_read(open_page, names):
+    _, functions = open_page(*names)
+    for number, (text, second, marked) in enumerate(EXAMPLES):
+        values = functions["on_example"](number)
+        assert [one["text"] for one in values["state"][1]] == (list(marked) if names == ("relations",) else [])
+        values = functions["read"](text, second, values["state"])
+        assert len(sentences(values)) == (2 if names == ("typed",) else 0), values
 
 
 @pytest.mark.parametrize(
-    ("names", "text", "sentences"),
+    ("names", "text", "expected"),
     [
         (("relations", "parser"), " ", ["There is no text"]),
         (("relations", "parser"), "a" * 6000, ["The text has 6,000 characters"]),
@@ -95,11 +116,11 @@ def test_a_tagger_reads_a_text_once_until_it_changes(open_page):
         (("bilstm",), TEXT, ["bilstm: "]),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(open_page, names, text, sentences):
+def test_what_cannot_be_shown_is_a_sentence(open_page, names, text, expected):
     _, functions = open_page(*names)
-    found = notes(functions["read"](text, "", ("", [])))
-    assert len(found) == len(sentences)
-    assert all(sentence in note for sentence, note in zip(sentences, found, strict=True))
+    found = sentences(functions["read"](text, "", ("", [])))
+    assert len(found) == len(expected)
+    assert all(sentence in one for sentence, one in zip(expected, found, strict=True))
 
 
 def test_the_limit_holds_for_every_text(open_page):
@@ -110,11 +131,4 @@ def test_the_limit_holds_for_every_text(open_page):
         functions["on_mark"](TEXT, long, state, (2, 5)),
         functions["on_unmark"](long, state, (2, 5)),
     ):
-        assert "The text has 6,000 characters" in notes(values)[0]
-
-
-def test_a_failure_is_a_sentence_too():
-    def fail():
-        raise RuntimeError("secret")
-
-    assert "secret" not in answered(fail, "note")["note"] and "Something went wrong" in answered(fail, "note")["note"]
+        assert "The text has 6,000 characters" in sentences(values)[0]
