@@ -113,7 +113,8 @@ def attention_forward(
         if stock and position_bias is None and not reads:
             windows, special = windows_of(module), special_tokens_of(module, special_tokens)
             key, value = (repeat_kv(states, query.shape[1] // states.shape[1]) for states in (key, value))
-            return window_attention(query, key, value, windows, band, real, special, scaling, dropout), None
+            output = window_attention(query, key, value, windows, band, real, special, scaling, dropout)
+            return output.contiguous(), None
         attention_mask = visible_keys(band, query.shape[2], key.shape[2], query.device) & real[:, None, None]
     attention_mask = windowed_mask(module, query, key, attention_mask, is_causal, special_tokens)
     softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "dropout": dropout}

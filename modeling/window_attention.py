@@ -85,7 +85,7 @@ def window_attention(
             output = _dense(q, k, v, group, band, real, within, options)
         outputs.append(output.transpose(1, 2))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
-    return joined.contiguous() if real is None else joined.masked_fill(~real[:, :, None, None], 0)
+    return joined if real is None else joined.masked_fill(~real[:, :, None, None], 0)
 
 
 def hiding_bias(
