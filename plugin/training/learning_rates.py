@@ -34,6 +34,8 @@ class FineTuningArguments(TrainingArguments):
             f"than {DEPTH} layers; {SCRATCH_RATE:g} for a model that is trained from scratch."
         },
     )
+    # Transformers' flag needs a value.
+    disable_tqdm: bool = field(default=False, metadata={"help": "Print lines in place of progress bars."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
 
 
