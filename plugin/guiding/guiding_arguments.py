@@ -23,6 +23,16 @@ CHOICES = {
     "mdg_normalize": NORMALIZATIONS,
     "pdg_normalize": NORMALIZATIONS,
     "guiding_reduction": REDUCTIONS,
+    "guiding_tokens": ("all", "words"),
+    "guiding_decay": ("none", "linear"),
+}
+# What no variant changes.
+USUAL: dict[str, Any] = {
+    "guide_every": 1,
+    "guiding_tokens": "all",
+    "guiding_decay": "none",
+    "pattern_heads": None,
+    "pattern_decay_steps": None,
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {
@@ -66,6 +76,17 @@ class GuidingArguments:
             `"none"`.
         pdg_normalize (`str`): The same in PDG.
         guiding_reduction (`str`): Reduction of MDG over maps and PDG over tokens: `"mean"`, or `"sum"` as printed.
+        guide_every (`int`): Guide every k-th step only, the first one included; the others cost nothing. The weights
+            are those of a guided step.
+        guiding_tokens (`str`): Tokens that MDG and PDG compare: `"all"`, or `"words"`, which leaves special tokens out
+            of rows and columns of the maps.
+        guiding_decay (`str`): How the weights of MDG and PDG fall in training: `"none"`, or `"linear"`, to 0 at the
+            last step.
+        pattern_heads (`list[int]`, *optional*): Number of heads per layer for each pattern, or one number for all.
+            Heads are assigned in order from the first one. Default: half of the heads, divided equally, at least one
+            each.
+        pattern_decay_steps (`int`, *optional*): Keep `pattern_weight` constant for this many steps, then decay it
+            linearly to 0 at the end of training. Default: no decay.
 
     Raises:
         UserError: A value is unknown or out of range, or the arguments contradict each other.
@@ -91,7 +112,8 @@ class GuidingArguments:
         default=None,
         metadata={
             "help": "JSON object of values that differ from the variant: guiding_axis, guiding_temperature, "
-            "mdg_normalize, pdg_normalize, guiding_reduction."
+            "mdg_normalize, pdg_normalize, guiding_reduction, guide_every, guiding_tokens, guiding_decay, "
+            "pattern_heads, pattern_decay_steps (docs/guiding.md)."
         },
     )
     mdg_weight: float = field(
@@ -104,28 +126,6 @@ class GuidingArguments:
     guided_layers: list[int] | None = field(
         default=None, metadata={"help": "Layers to guide, from 0, or from -1 for the last one. Default: all."}
     )
-    guide_every: int = field(
-        default=1,
-        metadata={
-            "help": "Guide every k-th step only, the first one included; the others cost nothing. The weights are "
-            "those of a guided step."
-        },
-    )
-    guiding_tokens: str = field(
-        default="all",
-        metadata={
-            "help": "Tokens that MDG and PDG compare: all, or words, which leaves special tokens such as [CLS] and "
-            "[SEP] out of rows and columns of the maps.",
-            "choices": ["all", "words"],
-        },
-    )
-    guiding_decay: str = field(
-        default="none",
-        metadata={
-            "help": "How the weights of MDG and PDG fall in training: none, or linear, to 0 at the last step.",
-            "choices": ["none", "linear"],
-        },
-    )
     patterns: list[str] | None = field(
         default=None,
         metadata={
@@ -135,20 +135,6 @@ class GuidingArguments:
         },
     )
     pattern_weight: float = field(default=0.0, metadata={"help": "Weight of the pattern loss."})
-    pattern_heads: list[int] | None = field(
-        default=None,
-        metadata={
-            "help": "Number of heads per layer for each pattern, one number per pattern or one for all. Heads are "
-            "assigned in order from the first one. Default: half of the heads, divided equally, at least one each."
-        },
-    )
-    pattern_decay_steps: int | None = field(
-        default=None,
-        metadata={
-            "help": "Keep --pattern_weight constant for this many steps, then decay it linearly to 0 at the end of "
-            "training. Default: no decay."
-        },
-    )
     dependency_files: list[str] | None = field(
         default=None,
         metadata={"help": "CoNLL-U files with trees of the training sentences, for the pattern dependency."},
@@ -159,22 +145,27 @@ class GuidingArguments:
     mdg_normalize: str = field(init=False)
     pdg_normalize: str = field(init=False)
     guiding_reduction: str = field(init=False)
+    guide_every: int = field(init=False)
+    guiding_tokens: str = field(init=False)
+    guiding_decay: str = field(init=False)
+    pattern_heads: list[int] | None = field(init=False)
+    pattern_decay_steps: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
-            if isinstance(value := getattr(self, name), (int, float, str)):
-                setattr(self, name, [value])
         if self.guiding not in PRESETS:
             raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
         given: Any = self.guiding_kwargs
         given = self.guiding_kwargs = json.loads(given) if isinstance(given, str) else given
-        preset = PRESETS[self.guiding]
+        preset = {**PRESETS[self.guiding], **USUAL}
         for name, value in {**preset, **(given or {})}.items():
             if name not in preset:
                 raise UserError(f"guiding_kwargs: there is no {name}, but {', '.join(preset)}.")
             if value not in CHOICES.get(name, (value,)):
                 raise UserError(f"{name} must be one of {', '.join(CHOICES[name])}, got {value!r}.")
             setattr(self, name, value)
+        for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
+            if isinstance(value := getattr(self, name), (int, float, str)):
+                setattr(self, name, [value])
         for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
@@ -186,9 +177,6 @@ class GuidingArguments:
             raise UserError("guided_layers names no layer: leave it out for all layers.")
         if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
             raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
-        for name, choices in (("guiding_tokens", ("all", "words")), ("guiding_decay", ("none", "linear"))):
-            if getattr(self, name) not in choices:
-                raise UserError(f"{name} must be {' or '.join(choices)}, got {getattr(self, name)!r}.")
         if not isinstance(self.guide_every, int) or self.guide_every < 1:
             raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
         if self.guiding != "recommended" and not self.weights:

@@ -117,7 +117,11 @@ def test_entities_are_learned(run, write, tmp_path):
 def test_parts_of_the_data_and_guiding(run, write, tmp_path):
     train = write("train.conllu", conllu(SENTENCES * 4))
     data = {"train_file": train, "validation_file": train, "validation_split_percentage": 25, "max_eval_samples": 3}
-    patterns = {"patterns": ["pmi", "dependency"], "dependency_files": [train], "pattern_heads": [1]}
+    patterns = {
+        "patterns": ["pmi", "dependency"],
+        "dependency_files": [train],
+        "guiding_kwargs": '{"pattern_heads": 1}',
+    }
     weights = {"mdg_weight": 0.1, "pattern_weight": 0.1, "logging_steps": 1}
     results = run("do_train", "do_eval", **data, **patterns, **weights)
     assert (results["train_samples"], results["eval_samples"], results["dev_samples"]) == (12, 3, 3)

@@ -536,7 +536,7 @@ def test_every_third_step(tmp_path, monkeypatch):
     monkeypatch.setattr(
         attention_call.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
     )
-    guiding = GuidingArguments(mdg_weight=0.5, guide_every=3)
+    guiding = GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guide_every": 3})
     trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5)
     trainer.train()
     assert ["mdg_loss" in line for line in logged(trainer)] == [True, False, False, True, False]
@@ -548,7 +548,7 @@ def test_every_third_step(tmp_path, monkeypatch):
     guided = [line["mdg_loss"] for line in logged(trainer) if "mdg_loss" in line]
     assert logged(longer)[0]["mdg_loss"] == pytest.approx(sum(guided) / 2, rel=1e-4)
     with pytest.raises(UserError, match="guide_every must be a positive whole number, got 0"):
-        GuidingArguments(mdg_weight=0.5, guide_every=0)
+        GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guide_every": 0})
 
 
 class BiEncoder(torch.nn.Module):
@@ -775,7 +775,7 @@ def test_words_alone_are_compared(tmp_path):
     maps = model(**batch, output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
     vectors = torch.cat([(one * kept[:, None, :, None]).sum(-2) for one in maps], dim=1)
-    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5, guiding_tokens="words"))
+    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guiding_tokens": "words"}))
     with pytest.raises(UserError, match="guiding_tokens=words needs the tokenizer"):
         trainer.train()
     trainer.processing_class = tokenizer
@@ -784,7 +784,7 @@ def test_words_alone_are_compared(tmp_path):
 
 
 def test_the_weights_of_mdg_decay(tmp_path):
-    guiding = GuidingArguments(mdg_weight=0.5, guiding_decay="linear")
+    guiding = GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guiding_decay": "linear"})
     trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=4)
     trainer.train()
     for line, part in zip(logged(trainer), (1, 0.75, 0.5, 0.25), strict=True):

@@ -159,7 +159,7 @@ def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
 
 
 def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
-    guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0, pattern_heads=[1])
+    guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0, guiding_kwargs={"pattern_heads": [1]})
     terms = []
     for dropout in (0.0, 0.5):
         config = BertConfig(**{**SIZES, "attention_probs_dropout_prob": dropout}, vocab_size=len(tokenizer))
@@ -174,7 +174,11 @@ def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
 def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
     none = data.filter(lambda row: "." not in row["words"][0])
-    guiding = GuidingArguments(patterns=["period", "delim", "pmi"], pattern_weight=1.0, pattern_heads=[1])
+    guiding = GuidingArguments(
+        patterns=["period", "delim", "pmi"],
+        pattern_weight=1.0,
+        guiding_kwargs={"pattern_heads": [1]},
+    )
     for rows, warned in ((none, True), (data, False)):
         caplog.clear()
         trainer = trainer_of(tokenizer, rows, tmp_path, guiding)
@@ -185,7 +189,7 @@ def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypat
 
 
 def test_the_weight_decays(tokenizer, data, tmp_path):
-    guiding = GuidingArguments(patterns=["first"], pattern_weight=3.0, pattern_decay_steps=2)
+    guiding = GuidingArguments(patterns=["first"], pattern_weight=3.0, guiding_kwargs={"pattern_decay_steps": 2})
     assert [guiding.pattern_schedule(step, 6) for step in range(7)] == [1, 1, 1, 0.75, 0.5, 0.25, 0]
     assert GuidingArguments(patterns=["first"], pattern_weight=1.0).pattern_schedule(5, 6) == 1
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=4)
@@ -197,7 +201,9 @@ def test_the_weight_decays(tokenizer, data, tmp_path):
 
 def test_heads():
     def heads(count, patterns, sizes=None):
-        slices = GuidingArguments(patterns=patterns, pattern_weight=1.0, pattern_heads=sizes).heads(count)
+        slices = GuidingArguments(
+            patterns=patterns, pattern_weight=1.0, guiding_kwargs={"pattern_heads": sizes}
+        ).heads(count)
         return {name: (heads.start, heads.stop) for name, heads in slices.items()}
 
     assert heads(12, ["next"]) == {"next": (0, 6)}
@@ -218,10 +224,22 @@ def test_heads():
         ({"pattern_weight": 1.0}, "pattern_weight needs patterns"),
         ({"patterns": ["next"], "pattern_weight": -1.0}, "pattern_weight must be 0 or a positive number"),
         ({"patterns": ["next"], "pattern_weight": float("nan")}, "pattern_weight must be 0 or a positive number"),
-        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [0]}, "pattern_heads must be a positive"),
-        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1.5]}, "pattern_heads must be a positive"),
-        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_heads": [1, 2]}, "or one a pattern"),
-        ({"patterns": ["next"], "pattern_weight": 1.0, "pattern_decay_steps": -1}, "pattern_decay_steps must be"),
+        (
+            {"patterns": ["next"], "pattern_weight": 1.0, "guiding_kwargs": {"pattern_heads": [0]}},
+            "pattern_heads must be a positive",
+        ),
+        (
+            {"patterns": ["next"], "pattern_weight": 1.0, "guiding_kwargs": {"pattern_heads": [1.5]}},
+            "pattern_heads must be a positive",
+        ),
+        (
+            {"patterns": ["next"], "pattern_weight": 1.0, "guiding_kwargs": {"pattern_heads": [1, 2]}},
+            "or one a pattern",
+        ),
+        (
+            {"patterns": ["next"], "pattern_weight": 1.0, "guiding_kwargs": {"pattern_decay_steps": -1}},
+            "pattern_decay_steps must be",
+        ),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -233,7 +251,10 @@ def test_what_a_trainer_lacks(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["pmi"], pattern_weight=1.0)
     with pytest.raises(UserError, match="would have 5 heads"):
         trainer_of(
-            tokenizer, data, tmp_path, GuidingArguments(patterns=["next"], pattern_weight=1.0, pattern_heads=[5])
+            tokenizer,
+            data,
+            tmp_path,
+            GuidingArguments(patterns=["next"], pattern_weight=1.0, guiding_kwargs={"pattern_heads": [5]}),
         )
     bare = data.remove_columns(["words", "word_ids"])
     trainer = trainer_of(tokenizer, data, tmp_path, guiding)
