@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from datasets import Dataset
 from transformers import (
@@ -59,12 +60,9 @@ class RelationModelArguments(ModelArguments):
             "help": "Model on top of the encoder: multiscale (multi-scale fusion, the default for an encoder); the "
             "baselines cls (first token), entity-start (entity markers) and plain-attention (same size as multiscale, "
             "without phrases); or pairwise (attention between the entities, without markers).",
-            "choices": [*relations.HEADS, *relations.OLD_HEADS],
+            "choices": list(relations.HEADS),
         },
     )
-
-    def __post_init__(self):
-        self.head = relations.OLD_HEADS.get(str(self.head), self.head)
 
 
 @dataclass
@@ -85,10 +83,10 @@ class RelationDataArguments(HubDataArguments):
     )
     label_file: str | None = field(
         default=None,
-        metadata={"help": "JSON list of labels, or object from label to id. Default: those of the training data."},
-    )
-    label_names_file: str | None = field(
-        default=None, metadata={"help": 'JSON file with new names of labels, such as {"P177": "crosses"}.'}
+        metadata={
+            "help": "JSON list of labels, or object from label to id (default: those of the training data), or to "
+            'a new name: {"P177": "crosses"}.'
+        },
     )
     max_seq_length: int | None = field(
         default=None,
@@ -169,37 +167,26 @@ def main(argv: Sequence[str] | None = None) -> None:
         types = relations.entity_types(splits.get("train")) if style == "typed" else ()
         entity_markers.add_entity_markers(marking, style, types)
 
-        def encode(
-            rows: Dataset, on_overflow: str, max_length: int | None = max_length, words: bool = False
-        ) -> Dataset:
-            encoded = entity_markers.encode_relation_dataset(
+        def encode(rows: Dataset, **options: Any) -> Dataset:
+            return entity_markers.encode_relation_dataset(
                 rows,
                 marking,
-                max_length=max_length,
                 label2id=None if rows[0]["label"] is None else label_fields(labels)["label2id"],
-                on_overflow=on_overflow,
                 num_proc=data_args.preprocessing_num_workers,
-                words=words,
                 style=style,
                 negative=negative,
+                marked=not pairwise,
+                **options,
             )
-            if not pairwise:
-                return encoded
-            unmarked = partial(entity_markers.without_markers, tokenizer=marking)
-            return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
         encoded, trained = {}, getattr(config, "trained_pairs", None)
         for prefix in sorted(data, key=lambda prefix: prefix != "train"):
-            rows = data[prefix]
+            rows, window = data[prefix], {"max_length": max_length, "on_overflow": data_args.on_overflow}
+            if prefix != "train" and trained and relations.lists_all_pairs(rows):
+                window = relations.pipeline_window(trained, max_length, pairwise)
             with args.main_process_first(desc=f"encoding {prefix}"):
-                # Some patterns of attention guiding need the words of the training data. Where all pairs of a text are
-                # scored, the window is that of the pipeline.
-                length, on_overflow = max_length, data_args.on_overflow
-                if prefix != "train" and trained and relations.lists_all_pairs(rows):
-                    # Markers count until they are removed.
-                    window = trained["max_length"] + pairwise * len(entity_markers.ENTITY_MARKERS)
-                    length, on_overflow = min(max_length or window, window), "skip"
-                encoded[prefix] = encode(rows, on_overflow, length, guiding.needs_words and prefix == "train")
+                # Some patterns of attention guiding need the words of the training data.
+                encoded[prefix] = encode(rows, words=guiding.needs_words and prefix == "train", **window)
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
             if prefix == "train":
                 trained = relations.trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
@@ -268,17 +255,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Scores and predictions.
     answers = RelationAnswers.of(model.config, labels, negative)
 
-    def answered(rows: Dataset) -> list[bool]:
-        names = answers.names(answers.chosen(answers.probabilities(trainer.predict(encode(rows, "skip")).predictions)))
-        return [name not in ([], negative) for name in names]
-
     for prefix in scored:
         scores, pairs = predicted(prefix, answers)
         scores |= {f"{prefix}_samples": len(pairs.examples)}
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
-            rate = relations.false_positive_rate(data, prefix, answered, data_args.split_seed)
-            scores |= {} if rate is None else {f"{prefix}_false_positive_rate": rate}
+            random = relations.untrained_pairs(data, prefix, data_args.split_seed)
+            if random is not None:
+                output = trainer.predict(encode(random, max_length=max_length, on_overflow="skip"))
+                scores[f"{prefix}_false_positive_rate"] = answers.related(output.predictions)
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
             relations.write_relation_predictions(args.output_dir, prefix, pairs, answers)

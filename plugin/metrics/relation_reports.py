@@ -78,6 +78,11 @@ class RelationAnswers:
         names = np.asarray(self.labels)
         return [names[row].tolist() for row in chosen] if self.several else names[chosen].tolist()
 
+    def related(self, logits: np.ndarray) -> float:
+        """The share of examples that get a relation, in percent, from logits of shape `(examples, labels)`."""
+        names = self.names(self.chosen(self.probabilities(logits)))
+        return 100 * float(np.mean([name not in ([], self.negative) for name in names]))
+
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """
         Accuracy, precision, recall, micro-F1 and, over all relations, macro-F1 without the label of no relation, the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
+from msattn.data.inputs.entity_markers import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import Negatives, capped, with_entity_pairs
 from msattn.data.pair_rules import PairRules
@@ -30,8 +31,6 @@ logger = logging.get_logger(__name__)
 
 # The values of --head: fusion and its baselines, and pairwise attention, which is another class.
 HEADS = ("multiscale", "cls", "entity-start", "plain-attention", "pairwise")
-# Their names in version 0.1.
-OLD_HEADS = {"bert": "cls", "bert-entity": "entity-start"}
 # The label of pairs that --negative_pairs draws.
 NO_RELATION = "no_relation"
 # The logit of a certain answer: that of pairs that the pipeline does not ask for.
@@ -84,8 +83,8 @@ def read_relation_splits(
     if (data_args.negative_pairs or 0) < 0 or (data_args.negative_pairs and data_args.negative_label == ""):
         raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
-    names = read_label_names(data_args.label_names_file)
-    labels, ends = read_labels(data_args.label_file) if data_args.label_file else None, data_args.span_ends
+    labels, names = read_labels(data_args.label_file) if data_args.label_file else (None, {})
+    ends = data_args.span_ends
 
     def read(split: str) -> Dataset | None:
         nonlocal labels
@@ -276,6 +275,19 @@ def as_in_pipeline(
     return ScoredPairs(rows, every, references, asked & fits, True)
 
 
+def pipeline_window(trained: Mapping[str, Any], max_length: int | None, pairwise: bool) -> dict[str, Any]:
+    """
+    The window of the pipeline, in which all pairs of a text are scored.
+
+    Args:
+        trained (`Mapping[str, Any]`): What training saw; see [`trained_pairs`].
+        max_length (`int` or `None`): The most tokens.
+        pairwise (`bool`): Whether the model reads no markers: these count until they are removed.
+    """
+    window = trained["max_length"] + pairwise * len(ENTITY_MARKERS)
+    return {"max_length": min(max_length or window, window), "on_overflow": "skip"}
+
+
 def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict[str, Any]:
     """
     What training saw, as the pipeline then takes it by default.
@@ -295,42 +307,38 @@ def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict
     return {**rules.as_fields(), "max_length": int(np.quantile(lengths, 0.99, method="higher"))}
 
 
-def read_labels(path: str) -> list[str]:
+def read_labels(path: str) -> tuple[list[str] | None, dict[str, str]]:
     """
-    The labels of a `--label_file`, in the order of their ids.
+    The labels of a `--label_file` in the order of their ids, or `None`, and new names of labels.
 
     Args:
-        path (`str`): A JSON list of labels, or an object from label to id.
-
-    Raises:
-        UserError: The file holds something else.
-    """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        labels = sorted(content, key=content.__getitem__) if isinstance(content, dict) else list(content)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: expected a JSON list of labels, or an object from label to id ({error}).") from None
-    if not labels or not all(isinstance(label, str) for label in labels) or len(set(labels)) < len(labels):
-        raise UserError(f"{path}: expected different labels, each a string.")
-    return labels
-
-
-def read_label_names(path: str | None) -> dict[str, str]:
-    """
-    New names of labels: `{"P177": "crosses"}`, or FewRel's `{"P177": ["crosses", description]}`. Empty without a file.
+        path (`str`): A JSON list of labels, an object from label to id, or an object from label to a new name:
+            `{"P177": "crosses"}`, or FewRel's `{"P177": ["crosses", description]}`.
 
     Raises:
         UserError: The file holds something else, or two labels have the same name.
     """
-    if path is None:
-        return {}
-    content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    names = {label: name[0] if isinstance(name, list) and name else name for label, name in dict(content).items()}
-    if not names or not all(isinstance(name, str) and name for name in names.values()):
-        raise UserError(f'{path}: expected a JSON object from label to name, such as {{"P177": "crosses"}}.')
-    if len(set(names.values())) < len(names):
-        raise UserError(f"{path}: two labels have the same name.")
-    return names
+    expected = (
+        f"{path}: expected a JSON list of labels, or an object from label to id or from label to a new name, such as "
+        '{"P177": "crosses"}'
+    )
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        if isinstance(content, dict) and not all(isinstance(number, int) for number in content.values()):
+            labels, names = (
+                None,
+                {label: name if isinstance(name, str) else name[0] for label, name in content.items()},
+            )
+        else:
+            labels, names = sorted(content, key=content.__getitem__) if isinstance(content, dict) else [*content], {}
+    except (ValueError, TypeError, LookupError) as error:
+        raise UserError(f"{expected} ({error}).") from None
+    found = [*names.values()] if labels is None else labels
+    if not found or not all(isinstance(label, str) and label for label in found):
+        raise UserError(f"{expected}.")
+    if len(set(found)) < len(found):
+        raise UserError(f"{expected}; two have the same name.")
+    return labels, names
 
 
 def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) -> str | None:
@@ -369,22 +377,18 @@ def choose_negative(labels: Sequence[str], args: Any, config: PreTrainedConfig) 
     return negative
 
 
-def false_positive_rate(
-    data: Mapping[str, Dataset], prefix: str, answered: Callable[[Dataset], Sequence[bool]], seed: int
-) -> float | None:
+def untrained_pairs(data: Mapping[str, Dataset], prefix: str, seed: int) -> Dataset | None:
     """
-    The share of random pairs of other spans that get a relation, in percent; `None` if no sentence has room for one.
+    Random pairs of other spans, in sentences that are no training data; `None` if no sentence has room for one.
 
     Args:
-        data (`Mapping[str, datasets.Dataset]`): The examples of all splits. Those of trained sentences are left out.
+        data (`Mapping[str, datasets.Dataset]`): The examples of all splits.
         prefix (`str`): The split whose sentences are read.
-        answered (`Callable`): Returns whether each example gets a relation.
         seed (`int`): The random seed of the pairs.
     """
     trained = set(data["train"]["text"]) if "train" in data else set()
     rows = [row for row, text in enumerate(data[prefix]["text"]) if text not in trained]
-    pairs = random_pairs(data[prefix].select(rows), seed)
-    return None if pairs is None else 100 * float(np.mean(answered(pairs)))
+    return random_pairs(data[prefix].select(rows), seed)
 
 
 def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, answers: RelationAnswers) -> None:

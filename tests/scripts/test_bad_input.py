@@ -132,7 +132,7 @@ OPTIONS = {
         "fusion_heads must divide hidden_size (128) into equal parts, got 5",
     ),
     "no head with that option": (
-        {"head": "bert", "config_overrides": ["pooling=mean"]},
+        {"head": "cls", "config_overrides": ["pooling=mean"]},
         "--config_overrides pooling=mean: other arguments say pooling='cls'.",
     ),
     "no scale": ({"config_overrides": ["scales=[0]"]}, "scales must be"),

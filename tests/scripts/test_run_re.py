@@ -136,8 +136,8 @@ def test_predicts_an_unlabelled_test_file(trained, demo, tmp_path):
 @pytest.mark.parametrize(
     "head, fields",
     [
-        ("bert", {"fusion_layers": 0, "pooling": "cls"}),
-        ("bert-entity", {"fusion_layers": 0, "pooling": "entity_start"}),
+        ("cls", {"fusion_layers": 0, "pooling": "cls"}),
+        ("entity-start", {"fusion_layers": 0, "pooling": "entity_start"}),
         ("plain-attention", {"fusion_layers": 1, "scales": (), "mask_mode": "none"}),
     ],
 )

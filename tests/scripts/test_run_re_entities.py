@@ -35,7 +35,7 @@ def files(tmp_path):
     data, names = tmp_path / "data.json", tmp_path / "names.json"
     data.write_text(json.dumps([{**SENTENCE, "orig_id": number} for number in range(12)]))
     names.write_text(json.dumps({"P1": "causes", "P2": ["happens in", "where an effect takes place"]}))
-    return {"train_file": data, "validation_file": data, "test_file": data, "label_names_file": names}
+    return {"train_file": data, "validation_file": data, "test_file": data, "label_file": names}
 
 
 def test_from_entities_with_types_to_triples(run, files, tmp_path):
@@ -80,7 +80,7 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
         extract({**SENTENCE, "entities": [{**ENTITIES[0], "type": "PER"}, ENTITIES[1]]})
 
     # So does the checkpoint alone.
-    given = {"test_file": files["test_file"], "label_names_file": files["label_names_file"]}
+    given = {"test_file": files["test_file"], "label_file": files["label_file"]}
     again = run("do_predict", **given, model_name_or_path=out, output_dir=tmp_path / "again")
     assert again["test_f1"] == pytest.approx(metrics["test_f1"])
     assert again["test_ece"] == pytest.approx(metrics["test_ece"], abs=1e-3)
@@ -193,12 +193,12 @@ def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
         ({"entity_markers": "typed"}, "an entity has no type, which typed entity markers name"),
         ({"negative_pairs": -1}, "--negative_pairs takes a number from 0 on"),
         ({"negative_pairs": 1, "negative_label": ""}, 'a --negative_label that is not ""'),
-        ({"label_names_file": "{}"}, "expected a JSON object from label to name"),
-        ({"label_names_file": '{"a": "x", "b": "x"}'}, "two labels have the same name"),
+        ({"label_file": '{"a": ""}'}, "or from label to a new name"),
+        ({"label_file": '{"a": "x", "b": "x"}'}, "two have the same name"),
     ],
 )
 def test_wrong_options(fails, demo, tmp_path, options, message):
-    if "label_names_file" in options:
-        (tmp_path / "names.json").write_text(options["label_names_file"])
-        options = {"label_names_file": tmp_path / "names.json"}
+    if "label_file" in options:
+        (tmp_path / "names.json").write_text(options["label_file"])
+        options = {"label_file": tmp_path / "names.json"}
     assert message in fails("do_train", train_file=demo.train_file, max_train_samples=4, **options)

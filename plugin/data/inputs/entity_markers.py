@@ -137,6 +137,7 @@ def encode_relation_dataset(
     words: bool = False,
     style: str = "plain",
     negative: str | None = None,
+    marked: bool = True,
 ) -> datasets.Dataset:
     """
     Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
@@ -156,6 +157,8 @@ def encode_relation_dataset(
         style (`str`, *optional*, defaults to `"plain"`): The style of the markers; see [`encode_relations`].
         negative (`str`, *optional*):
             The label of pairs without a relation, if the dataset has the column `labels` (all labels of each pair).
+        marked (`bool`, *optional*, defaults to `True`):
+            Whether to keep the markers; see [`without_markers`]. They count in `max_length` in any case.
 
     Returns:
         `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of [`encode_relations`],
@@ -212,7 +215,10 @@ def encode_relation_dataset(
             f"{len(dataset) - len(encoded)} of {len(dataset)} examples were skipped: their entities do not both fit "
             f"in {limit} tokens."
         )
-    return encoded
+    if marked:
+        return encoded
+    unmarked = partial(without_markers, tokenizer=tokenizer)
+    return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
 
 
 def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase) -> dict[str, list]:

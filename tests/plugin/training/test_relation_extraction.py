@@ -15,9 +15,9 @@ from msattn.metrics.relation_reports import RelationAnswers, confusion_table, re
 from msattn.training.relation_extraction import (
     as_in_pipeline,
     choose_negative,
-    false_positive_rate,
     hold_out_texts,
     trained_pairs,
+    untrained_pairs,
 )
 
 LABELS = ["born in", "none", "works for"]
@@ -160,9 +160,9 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
     assert expected is not None
     several = data.add_column("labels", [["x"]])  # of --multi_label
     assert random_pairs(several, 1).to_list() == expected.to_list()
-    assert false_positive_rate({"train": data, "eval": data}, "eval", list, 1) is None
-    for answered, rate in ((True, 100), (False, 0)):
-        assert false_positive_rate({"eval": data}, "eval", lambda rows, one=answered: [one] * len(rows), 1) == rate
+    assert untrained_pairs({"train": data, "eval": data}, "eval", 1) is None
+    assert untrained_pairs({"eval": data}, "eval", 1).to_list() == expected.to_list()
+    assert RelationAnswers(["x", "none"], "none").related(np.array([[2.0, 1.0], [1.0, 2.0]])) == 50
 
 
 @pytest.mark.parametrize(
