@@ -10,19 +10,13 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers.utils import logging
 
 from msattn.data.entity_pairs import has_entities, pair_rows
 from msattn.data.files.arrow_tables import (
     Located,
-    is_cell,
-    is_text,
     located_rows,
-    named_table,
     parquet_dataset,
     rows_to_dataset,
 )
@@ -32,7 +26,7 @@ from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.negatives import Negatives, entities_of, random_pair
-from msattn.data.row_checks import RowChecks, checked_rows
+from msattn.data.row_checks import checked_rows
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -151,10 +145,6 @@ def to_relations(
         UserError: The dataset is empty, a row is invalid, only some rows have labels, or a label is not in `labels`.
             The message names the row.
     """
-    if isinstance(dataset, Dataset) and not (negatives or label_names or multi_label or span_ends == "inclusive"):
-        found = _by_columns(dataset, source, labels)
-        if found is not None:
-            return found
     return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives, span_ends, multi_label)
 
 
@@ -247,56 +237,6 @@ def _checked(examples: Located, labels: Collection[str] | None, label_names: Map
         if labels is not None and label is not None and label not in labels:
             raise UserError(f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}.")
         yield where, {**example, "id": example["id"] or str(number), "label": label}
-
-
-def _by_columns(dataset: Dataset, source: str, labels: Collection[str] | None) -> Dataset | None:
-    """
-    The examples of a dataset with the columns of [`read_relations`], checked by whole columns.
-
-    Returns:
-        `datasets.Dataset` or `None`: The examples; `None` if the columns are others, or if anything is wrong, which a
-        look at the single rows then names.
-    """
-    if not len(dataset) or not {"text", "head", "tail"} <= set(dataset.column_names) <= set(RELATION_FEATURES):
-        return None
-    table = named_table(dataset)
-    columns = {name: table[name].combine_chunks() for name in table.column_names}
-    columns.setdefault("id", pa.array(range(1, len(table) + 1)))
-    for name in ("head_type", "tail_type", "label"):
-        columns.setdefault(name, pa.nulls(len(table)))
-    texts, head, tail = columns["text"], _bounds(columns["head"]), _bounds(columns["tail"])
-    cells = [columns[name] for name in ("id", "head_type", "tail_type", "label")]
-    if not is_text(texts) or head is None or tail is None or not all(is_cell(cell) for cell in cells):
-        return None
-    known = set(columns["label"].unique().to_pylist())
-    if any(isinstance(name, str) and name != name.strip(" ") for name in known):
-        return None
-    if columns["id"].null_count or (None in known and len(known) > 1) or (labels and not known - {None} <= {*labels}):
-        return None
-    size, strings = pc.utf8_length(texts).to_numpy(), texts.to_pylist()
-    for span in (head, tail):
-        start, end = span.T
-        entities = (text[slice(*bounds)] for text, bounds in zip(strings, span.tolist(), strict=True))
-        if not ((start >= 0) & (start < end) & (end <= size)).all() or not all(map(str.strip, entities)):
-            return None
-    if (head == tail).all(axis=1).any():
-        return None
-    checks = RowChecks(source)
-    examples = zip(strings, head.tolist(), tail.tolist(), columns["label"].to_pylist(), strict=True)
-    for number, example in enumerate(examples, start=1):
-        checks.see(f"row {number}", *example)
-    checks.warn()
-    schema = RELATION_FEATURES.arrow_schema
-    return Dataset(pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema))
-
-
-def _bounds(spans: pa.Array) -> np.ndarray | None:
-    """`(rows, 2)`: the bounds of spans; `None` if they are not two whole numbers each."""
-    if spans.null_count or not pa.types.is_list(spans.type) or not pa.types.is_integer(spans.type.value_type):
-        return None
-    bounds = spans.flatten()
-    two_each = not bounds.null_count and pc.all(pc.equal(pc.list_value_length(spans), 2)).as_py()
-    return bounds.to_numpy().reshape(-1, 2) if two_each else None
 
 
 def _guess_format(path: str | os.PathLike) -> str:

@@ -10,17 +10,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
 from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_columns, text_columns
 from msattn.data.files.arrow_tables import (
     Located,
-    is_text,
     located_rows,
-    named_table,
     parquet_dataset,
     rows_to_dataset,
     without_empty,
@@ -108,9 +104,6 @@ def to_sentences(
         UserError: The dataset is empty or has no text column, or only some rows have a label. With `labelled`, there
             is no label column; without it, a text is empty.
     """
-    found = _by_columns(dataset, source, columns, label_column) if isinstance(dataset, Dataset) else None
-    if found is not None and ("label" in found.column_names or not labelled):
-        return found
     return _by_rows(located_rows(dataset, source), source, columns, label_column, labelled)
 
 
@@ -187,36 +180,6 @@ def _examples(rows: Located, columns: Mapping[str, str], label_column: str) -> L
             if not isinstance(text, str):
                 raise UserError(f"{where}: the row has no text in {columns[name]!r}.")
         yield where, {**texts, "label": _label(row.get(label_column), where)}
-
-
-def _by_columns(dataset: Dataset, source: str, columns: Sequence[str] | None, label_column: str) -> Dataset | None:
-    """The examples, checked by whole columns; `None` if anything is wrong, which a look at the rows then names."""
-    if not len(dataset):
-        return None
-    first = dataset.select(range(min(LOOKED_AT, len(dataset)))).to_list()
-    own = _columns(source, f"{source}, row 1", first, columns, label_column)
-    columns = columns or own
-    table = named_table(dataset)
-    if not all(is_text(table[name]) and _filled(table[name]) for name in own):
-        return None
-    found = {name: table[there].cast(pa.string()) for name, there in zip(columns, own, strict=True)}
-    label = find_column(label_column, table.column_names)
-    if label is not None:
-        try:
-            values = table[label].combine_chunks().dictionary_encode()
-            labels = pa.array([_label(value, "") for value in values.dictionary.to_pylist()], pa.string())
-        except (UserError, pa.ArrowNotImplementedError):
-            return None
-        found["label"] = labels.take(values.indices)
-    if found.get("label", pa.nulls(0)).null_count not in (0, len(table)):
-        return None
-    dataset = Dataset(pa.table(found))
-    return without_empty(dataset, "label") if "label" in found else dataset
-
-
-def _filled(column: pa.ChunkedArray) -> bool:
-    """Whether every text has more than white space."""
-    return not pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py()
 
 
 def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet
 from datasets import Dataset, Features, IterableDataset
 from datasets.utils import tqdm
@@ -66,34 +64,6 @@ def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tu
         for name, names in names_of.items():
             row[name] = _named(row[name], names, where)
         yield where, row
-
-
-def named_table(dataset: Dataset) -> pa.Table:
-    """
-    The table of a dataset, with names in place of the ids of a `ClassLabel`, and null for those that have no name.
-
-    Columns of lists of ids stay as they are.
-    """
-    table = dataset.with_format("arrow")[:]
-    for name, names in _classes(dataset).items():
-        if pa.types.is_integer(table[name].type):
-            numbers = table[name].fill_null(-1).to_numpy()
-            known = pa.array(np.where((numbers < 0) | (numbers >= len(names)), len(names), numbers))
-            table = table.set_column(table.column_names.index(name), name, pa.array([*names, None]).take(known))
-    return table
-
-
-def is_text(column: pa.Array) -> bool:
-    """Returns true if all values of a column are strings."""
-    return not column.null_count and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
-def is_cell(column: pa.Array) -> bool:
-    """Returns true if every value is null, a whole number, or a string that a cell of a TSV file can hold."""
-    if pa.types.is_null(column.type) or pa.types.is_integer(column.type):
-        return True
-    odd = pc.match_substring_regex(column, r"^$|[\t\r\n]") if is_text(column.drop_null()) else pa.array([True])
-    return not pc.any(odd).as_py()
 
 
 def _classes(dataset: Dataset | IterableDataset) -> dict[str, list[str]]:

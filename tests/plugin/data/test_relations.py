@@ -245,43 +245,6 @@ def test_bad_files(write, content, name, place, message):
     assert message in str(error.value)
 
 
-COLUMNS = {
-    "text": ["A cat naps.", "A dog runs."],
-    "head": [[2, 5]] * 2,
-    "tail": [[6, 10]] * 2,
-    "label": ["x", "y"],
-    "head_type": ["Animal", None],
-}
-
-
-def test_columns_are_read_as_rows_are():
-    data = Dataset.from_dict(COLUMNS)
-    rows = to_relations(data)
-    assert rows.to_list() == to_relations(data.to_iterable_dataset()).to_list() and rows["id"] == ["1", "2"]
-    assert to_relations(data.class_encode_column("label")).to_list() == rows.to_list()
-    renamed = data.rename_columns({"text": "sentence", "head": "h", "tail": "t"})
-    assert to_relations(renamed.select([1, 0]))["text"] == COLUMNS["text"][::-1]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("text", None, "an example needs"),
-        ("head", [2, 12], "the head span .* is wrong"),
-        ("head", [5, 6], "the head is empty"),
-        ("head", [2], "the head needs two whole numbers"),
-        ("tail", [2, 5], "both entities are at"),
-        ("label", None, "the example has no label"),
-        ("label", "z", "unknown label 'z'"),
-        ("label", "x\ty", "has a tab or a line end"),
-    ],
-)
-def test_columns_with_a_bad_row(name, value, message):
-    data = Dataset.from_dict(COLUMNS | {name: [COLUMNS[name][0], value]})
-    with pytest.raises(UserError, match=f"^hub, row 2: .*{message}"):
-        to_relations(data, "hub", labels=["x", "y"])
-
-
 def test_to_relations_takes_rows_as_the_hub_has_them():
     features = Features({"sentence": Value("string"), "relation": ClassLabel(names=["Other", "Cause-Effect(e1,e2)"])})
     data = Dataset.from_dict(
