@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -31,7 +32,6 @@ from msattn.modeling.attention_readings import (
     use_received,
 )
 from msattn.training.accumulation import AccumulationMixin
-from msattn.training.guiding_record import GuidingRecord
 
 
 @dataclass
@@ -44,7 +44,8 @@ class _Guided:
         own_attention (`list`): The attention implementations of the model outside of training.
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
             The word embeddings before training, for the pattern `wordsim`.
-        record (`GuidingRecord`): The loss terms since the last log.
+        sums (`dict`): The loss terms since the last log, summed on their device.
+        steps (`dict`): The number of steps that each of them is of.
         computed (`bool`): Whether a loss has been computed in this training.
         by_outputs (`bool`): Whether the model is asked for its attentions: if it is compiled, or the axis is official.
         layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
@@ -53,7 +54,8 @@ class _Guided:
     parser: Callable[[list[str]], Sequence[int]] | None
     own_attention: list[tuple[PreTrainedConfig, str | None]] = field(default_factory=list)
     embeddings: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    record: GuidingRecord = field(default_factory=GuidingRecord)
+    sums: dict[str, torch.Tensor] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
     computed: bool = False
     by_outputs: bool = False
     layers: list[int] | None = None
@@ -120,10 +122,10 @@ class GuidingMixin(AccumulationMixin):
         """As in [`Trainer`]. Restores the model's attention implementation afterwards."""
         if self.model is not None:  # hyperparameter search removes it and calls `call_model_init`
             self._set_attention(self.model)
-        self._guided.record, self._guided.computed = GuidingRecord(), False
+        self._guided.sums, self._guided.steps, self._guided.computed = {}, {}, False
         try:
             output = super().train(*args, **kwargs)
-            self._guided.record.check()
+            self._take_means()
             return output
         finally:
             self._restore_attention()
@@ -177,7 +179,6 @@ class GuidingMixin(AccumulationMixin):
         weights = self.guiding.weights
         if not (model.training and weights):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        self._guided.record.check()
         inputs = dict(inputs)
         share = self.share(inputs)  # some Trainers take the labels out
         targets = inputs.pop("pattern_targets", {})
@@ -191,7 +192,6 @@ class GuidingMixin(AccumulationMixin):
             loss, outputs = result if return_outputs else (result, None)
         self._guided.computed = True
         divisor = self.divisor(num_items_in_batch)
-        values: dict[int, torch.Tensor] = {}
         parts = {"task_loss": loss.detach().mean() / divisor}
         if guided:
             passes = self._passes(readings)
@@ -204,13 +204,14 @@ class GuidingMixin(AccumulationMixin):
             for name, term in guiding_terms(passes, self.guiding).items():
                 loss = loss + weights[name] * divisor * share * term.to(loss.device)
                 parts[name] = share * term.detach().to(loss.device)
-            values = {layer: _values(reading).to(loss.device) for layer, reading in passes[-1].items()}
-        self._guided.record.add(self.state.global_step + 1, parts, share, values)
+        for name, part in parts.items():
+            self._guided.sums[name] = self._guided.sums.get(name, 0.0) + part
+            self._guided.steps[name] = self._guided.steps.get(name, 0.0) + share
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs and self.guiding.weights:
-            means = self._guided.record.take_means()
+            means = self._take_means()
             if not means and (self._guided.computed or not self.state.global_step):
                 return super().log(logs, *args, **kwargs)  # a subclass logs between the steps
             if not means:
@@ -218,10 +219,24 @@ class GuidingMixin(AccumulationMixin):
                     f"{type(self).__name__} computes a loss without guiding: let its compute_loss call that of "
                     "GuidedTrainer, or give the loss as compute_loss_func."
                 )
-            self._guided.record.check()
-            gathered = self.accelerator.gather(torch.stack(list(means.values())).unsqueeze(0)).mean(dim=0)
-            logs = {**logs, **dict(zip(means, gathered.tolist(), strict=True))}
+            logs = {**logs, **means}
         super().log(logs, *args, **kwargs)
+
+    def _take_means(self) -> dict[str, float]:
+        """The mean of each loss term over its steps since the last call; empty without any."""
+        guided = self._guided
+        if not guided.sums:
+            return {}
+        means = torch.stack([total / guided.steps[name] for name, total in guided.sums.items()])
+        gathered = self.accelerator.gather(means.unsqueeze(0)).mean(dim=0)
+        found = dict(zip(guided.sums, gathered.tolist(), strict=True))
+        guided.sums, guided.steps = {}, {}
+        if infinite := [name for name, value in found.items() if not math.isfinite(value)]:
+            raise UserError(
+                f"step {self.state.global_step}: {' and '.join(infinite)} not finite; lower the learning rate or the "
+                "weights, or train in bf16 or float32."
+            )
+        return found
 
     @contextmanager
     def _reading(self, targets: Mapping[str, torch.Tensor]) -> Iterator[list[Reading]]:
@@ -372,11 +387,6 @@ def _takes_output_attentions(model: nn.Module) -> bool:
     parameters = inspect.signature(model.forward).parameters
     takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return takes_any or "output_attentions" in parameters
-
-
-def _values(reading: Reading) -> torch.Tensor:
-    """The values of a reading, `(batch, maps, values)`."""
-    return reading["received"] if "received" in reading.statistics else reading[DISTANCES].unsqueeze(-1)
 
 
 @contextmanager
