@@ -5,7 +5,6 @@ from msattn.plots.doubt import Doubt, doubts, most_doubtful
 from msattn.plots.error_browser import error_browser
 from msattn.plots.examples_page import fused_attention_html
 from msattn.plots.fused_attention import FusedAttention
-from msattn.plots.fused_picture import plot_fused_attention
 from msattn.plots.heads import AttentionDistances, attention_distances, plot_heads
 from msattn.plots.maps import attention_maps, plot_attention_maps
 from msattn.plots.relation_graph import relation_graph
@@ -20,7 +19,6 @@ __all__ = [
     "fused_attention_html",
     "most_doubtful",
     "plot_attention_maps",
-    "plot_fused_attention",
     "plot_heads",
     "plot_windows",
     "relation_graph",

@@ -19,15 +19,11 @@ from msattn.plots.windows import labelled_texts, windows_table
 
 
 def draw_fused(args: argparse.Namespace) -> None:
-    """the words and phrases that a multi-scale model attends to in a sentence (.png, .svg, .html)"""
+    """the words and phrases that a multi-scale model attends to in a sentence (.html)"""
     _, model, tokenizer = load_trained(args.model)
     row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
     attention = plots.FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
-    if args.output.endswith(".html"):
-        plots.fused_attention_html(attention, args.output)
-    else:
-        query = [int(part) if part.isdecimal() else part for part in args.query] if args.query else None
-        plots.plot_fused_attention(attention, query, args.output)
+    plots.fused_attention_html(attention, args.output)
 
 
 def draw_errors(args: argparse.Namespace) -> None:
@@ -78,7 +74,7 @@ TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> an
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
-    "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--query": {"nargs": "+", "help": "attending words"}}),
+    "fused": (draw_fused, {"model": MODEL, "--text": TEXT}),
     "errors": (
         draw_errors,
         {"model": {**MODEL, "nargs": "?"}, "--file": {"required": True, "help": "test_predictions.jsonl"}},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msattn.plots.fused_attention import FusedAttention
+from msattn.plots.style import check_suffix
 
 
 def attention_fields(attention: FusedAttention, digits: int = 6) -> dict[str, Any]:
@@ -80,6 +81,10 @@ def fused_attention_html(attention: FusedAttention, path: str | os.PathLike | No
 
     Returns:
         `str`: The page.
+
+    Raises:
+        UserError: `path` does not end in `.html`.
     """
+    check_suffix(path, ".html")
     title = attention.label or "Fused attention"
     return write_examples(path, title, " ".join(attention.tokens), [attention_fields(attention)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +40,10 @@ class FusedAttention:
     Example:
 
     ```python
-    >>> from msattn.plots import FusedAttention, plot_fused_attention
+    >>> from msattn.plots import FusedAttention, fused_attention_html
 
     >>> attention = FusedAttention.from_model(model, tokenizer, "A cat sat.")
-    >>> plot_fused_attention(attention, "cat", "attention.png")
+    >>> page = fused_attention_html(attention, "attention.html")
     ```
     """
 
@@ -134,37 +133,6 @@ class FusedAttention:
         """The span `[start, end)` of tokens that phrase `position` of a scale covers."""
         start = position - (scale - 1 if self.alignment == "causal" else scale // 2)
         return max(start, 0), min(start + scale, len(self.tokens))
-
-    def positions(self, query: int | str | Sequence[int | str] | None = None) -> list[int]:
-        """
-        Resolves a query to token positions.
-
-        Args:
-            query (`int`, `str` or a sequence of them, *optional*):
-                Positions or words. A word matches merged sub-words, ignoring case. Default: the first token of each
-                entity, or all tokens without entities.
-
-        Raises:
-            UserError: The position is out of range, or the word is not in the sentence.
-        """
-        if query is None:
-            return [start for start, _ in self.entities] or list(range(len(self.tokens)))
-        if not isinstance(query, (int, str)):
-            return list(dict.fromkeys(position for part in query for position in self.positions(part)))
-        if isinstance(query, int):
-            if not 0 <= query < len(self.tokens):
-                raise UserError(f"There is no token {query}: the sentence has the tokens 0 to {len(self.tokens) - 1}.")
-            return [query]
-        merged: list[tuple[str, list[int]]] = []
-        for position, token in enumerate(self.tokens):
-            if token.startswith("##") and merged:
-                merged[-1] = (merged[-1][0] + token[2:], [*merged[-1][1], position])
-            else:
-                merged.append((token, [position]))
-        found = [position for word, positions in merged if word.lower() == query.lower() for position in positions]
-        if not found:
-            raise UserError(f"There is no word {query!r} in the sentence: {' '.join(word for word, _ in merged)}")
-        return found
 
 
 def _closing(tokens: list[str], start: int, entity: list[str]) -> int:

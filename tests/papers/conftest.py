@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 for folder in (
     "benchmarks",
     "papers",
-    *(f"papers/{paper}" for paper in ("guiding", "multiscale_transformer", "pairwise")),
+    *(f"papers/{paper}" for paper in ("fusion", "guiding", "multiscale_transformer", "pairwise")),
 ):
     if str(ROOT / folder) not in sys.path:
         sys.path.append(str(ROOT / folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 
@@ -11,8 +10,7 @@ import pytest
 import torch
 
 from msattn import BertForMultiScaleSequenceClassification, MultiScaleBertConfig, MultiScaleBertModel, UserError
-from msattn.plots import FusedAttention, fused_attention_html, plot_fused_attention
-from msattn.plots.fused_picture import QUERY, ROW
+from msattn.plots import FusedAttention, fused_attention_html
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 TOKENS = "[CLS] the [E1] Bern ##oulli [/E1] sold $ 5 & $ 6 < <b> [E2] maps [/E2] [SEP]".split()
@@ -41,21 +39,6 @@ def test_a_phrase_covers_the_tokens_that_its_convolution_sees(alignment, scale):
     for position in range(tokens):
         start, end = attention.phrase(scale, position)
         assert [token for token in range(tokens) if phrases[token][position]] == list(range(start, end))
-
-
-@pytest.mark.parametrize(
-    ("query", "positions"), [(3, [3]), ("MAPS", [15]), ("bernoulli", [3, 4]), (["sold", 0, "sold"], [6, 0])]
-)
-def test_queries(query, positions):
-    assert random_attention().positions(query) == positions
-    assert random_attention().positions() == list(range(len(TOKENS)))
-    assert random_attention(head=(14, 17), tail=(2, 6)).positions() == [14, 2]
-
-
-@pytest.mark.parametrize("query", [99, -1, "house"])
-def test_unknown_queries(query):
-    with pytest.raises(UserError, match=r"tokens 0 to 17|no word 'house'.*bernoulli|no word 'house'.*Bernoulli"):
-        random_attention().positions(query)
 
 
 def test_relation_extractor():
@@ -93,79 +76,6 @@ def test_inputs_that_the_model_cannot_read():
         FusedAttention.from_model(tiny_relation_extractor(fusion_layers=0)[0], tiny_tokenizer(), "the book")
     with pytest.raises(UserError, match=r"weights of 2 tokens cannot have the shape \(3, 3\)"):
         FusedAttention(["a", "b"], np.ones((3, 3)), {})
-
-
-def lines(figure) -> dict:
-    """The line of each query, scale (0: words) and position."""
-    gids = {patch: patch.get_gid() for patch in figure.axes[0].patches if patch.get_gid()}
-    return {tuple(map(int, gid.split("-")[1:])): patch for patch, gid in gids.items()}
-
-
-def weight(attention, query, scale, position) -> float:
-    return (attention.phrases[scale] if scale else attention.words)[query, position]
-
-
-def test_more_attention_is_a_darker_thicker_line_on_top():
-    attention = random_attention()
-    drawn = lines(plot_fused_attention(attention, [2, 14], top=100))
-    for words in (True, False):
-        ordered = sorted((weight(attention, *link), patch) for link, patch in drawn.items() if (link[1] == 0) == words)
-        for (_, pale), (_, dark) in zip(ordered, ordered[1:], strict=False):
-            assert pale.get_linewidth() < dark.get_linewidth()
-            assert pale.get_zorder() < dark.get_zorder()
-            assert sum(pale.get_edgecolor()[:3]) >= sum(dark.get_edgecolor()[:3])
-
-
-def test_top_keeps_the_strongest_of_each_query_that_can_be_seen():
-    attention = random_attention()
-    drawn = lines(plot_fused_attention(attention, [2, 14], top=4))
-    for query in (2, 14):
-        kept = [weight(attention, *link) for link in drawn if link[0] == query]
-        every = np.concatenate([attention.words[query], *(rows[query] for rows in attention.phrases.values())])
-        np.testing.assert_array_equal(sorted(kept), np.sort(every)[-4:])
-    words = np.zeros((3, 3))
-    words[1] = 0.001, 0.004, 0.5
-    attention = FusedAttention(["a", "b", "c"], words, {3: np.zeros((3, 3))})
-    assert list(lines(plot_fused_attention(attention))) == [(1, 0, 2)]
-    assert lines(plot_fused_attention(attention, "a")) == {}
-
-
-@pytest.mark.parametrize("alignment", ["causal", "same"])
-def test_lines_end_at_what_is_attended(alignment):
-    """A word's line at the word; a phrase's in the middle of the words that it covers, on the other side."""
-    attention = random_attention(alignment=alignment)
-    figure = plot_fused_attention(attention, 7, top=1000)
-    first = min(text.get_position()[1] for text in figure.axes[0].texts if text.get_text() == "[CLS]")
-    for (query, scale, position), patch in lines(figure).items():
-        vertices = patch.get_path().vertices
-        rows = (vertices[:, 1] - first) / ROW
-        start, end = attention.phrase(scale, position) if scale else (position, position + 1)
-        assert rows[0] == pytest.approx(query) and rows[-1] == pytest.approx((start + end - 1) / 2)
-        assert (vertices[-1, 0] < QUERY) == bool(scale)
-
-
-def test_svg_holds_every_token_as_text(tmp_path):
-    path = tmp_path / "attention.svg"
-    attention = random_attention(head=(2, 6), tail=(14, 17), label="Product-Producer(e2,e1) $a$")
-    plot_fused_attention(attention, path=path)
-    texts = [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(encoding="utf-8"))]
-    assert "Product-Producer(e2,e1) $a$" in texts
-    assert all(texts.count(token) == 3 * TOKENS.count(token) for token in TOKENS)
-
-
-@pytest.mark.parametrize("count", [1, 5, 60])
-@pytest.mark.parametrize("scales", [(), (3, 5, 7)])
-def test_nothing_overlaps_at_any_length(count, scales):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    tokens = ["telecommunications", "donaudampfschifffahrtsgesellschaft"] * count
-    figure = plot_fused_attention(random_attention(tokens[:count], scales, head=(0, 1), tail=(count - 1, count)))
-    FigureCanvasAgg(figure).draw()
-    boxes = [text.get_window_extent().shrunk(0.9, 0.8) for text in figure.axes[0].texts]
-    for number, box in enumerate(boxes):
-        assert figure.bbox.containsx(box.x0) and figure.bbox.containsx(box.x1)
-        assert figure.bbox.containsy(box.y0) and figure.bbox.containsy(box.y1)
-        assert not any(box.overlaps(other) for other in boxes[:number])
 
 
 def test_the_page_is_the_attention_and_harmless(tmp_path):

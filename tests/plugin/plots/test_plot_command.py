@@ -33,8 +33,6 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("argv", "output", "start"),
     [
-        (["fused", "fusion", "--text", TEXT], "a.png", b"\x89PNG"),
-        (["fused", "fusion", "--text", TEXT, "--query", "wrote", "0"], "a.svg", b"<?xml"),
         (["fused", "fusion", "--text", TEXT], "a.html", b"<!DOCTYPE html>"),
         (["errors", "fusion", "--file", "test_predictions.jsonl"], "a.html", b"<!DOCTYPE html>"),
         (["relations", "fusion", "--text", TEXT], "a.svg", b"<svg"),
@@ -52,11 +50,11 @@ def test_one_command_a_picture(folder, monkeypatch, argv, output, start):
 def test_mistakes(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     for argv, message in (
-        (["fused", "classes", "--text", TEXT, "--output", "b.png"], "no fusion layer"),
+        (["fused", "classes", "--text", TEXT, "--output", "b.html"], "no fusion layer"),
         (["fused", "./nowhere", "--text", TEXT, "--output", "b.png"], "nowhere"),
-        (["fused", "fusion", "--text", "the author", "--output", "b.png"], "which two entities"),
+        (["fused", "fusion", "--text", "the author", "--output", "b.html"], "which two entities"),
         (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "index 2 is out of bounds"),
-        (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .png or .svg"),
+        (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .html"),
     ):
         with pytest.raises((UserError, OSError), match=message):
             plot(argv)

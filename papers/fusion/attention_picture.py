@@ -1,14 +1,20 @@
-"""A picture of fused attention: lines from tokens to the words and phrases that they attend to."""
+"""
+A picture of fused attention: lines from tokens to the words and phrases that they attend to (Fig. 4 of the paper).
+
+The attending tokens are the first of each entity, or all of a text without `<e1>..</e1>` and `<e2>..</e2>`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from msattn.errors import UserError
+from msattn.data.relation_rows import TAG, relation_row
+from msattn.loading import load_trained
 from msattn.plots.fused_attention import FusedAttention
 from msattn.plots.style import FAINT, INK, MUTED, drawing
 
@@ -49,38 +55,10 @@ class Link(NamedTuple):
     position: int
 
 
-def plot_fused_attention(
-    attention: FusedAttention,
-    query: int | str | Sequence[int | str] | None = None,
-    path: str | os.PathLike | None = None,
-    top: int | None = None,
-) -> Figure:
-    """
-    Plots the words (blue, right) and phrases (orange, left) that tokens attend to.
-
-    Darker and thicker lines have more attention. A phrase is a bar along its words, with one lane per scale.
-
-    Args:
-        attention (`FusedAttention`): The attention of a sentence.
-        query (`int`, `str` or a sequence of them, *optional*):
-            The attending tokens, as positions or words. Default: the first token of each entity, or all tokens without
-            entities.
-        path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
-        top (`int`, *optional*):
-            Number of lines per token, strongest first. Default: 12, or 2 for more than four tokens. Lines below 1% of
-            the strongest one are not drawn.
-
-    Returns:
-        `matplotlib.figure.Figure`: The figure.
-
-    Raises:
-        UserError: A token of `query` does not exist, `top` is below 1, or `path` does not end in `.png` or `.svg`.
-    """
-    queries = attention.positions(query)
-    if top is None:
-        top = 12 if len(queries) <= 4 else 2
-    if top < 1:
-        raise UserError(f"top must be at least 1, not {top}.")
+def plot(attention: FusedAttention, path: str | os.PathLike | None = None) -> Figure:
+    """Plots words (blue, right) and phrases (orange, left); darker and thicker lines have more attention."""
+    queries = [start for start, _ in attention.entities] or list(range(len(attention.tokens)))
+    top = 12 if len(queries) <= 4 else 2
     links = strongest_links(attention, queries, top)
     title = 0.42 if attention.label else 0.1
     height = title + HEADER + len(attention.tokens) * ROW + FOOTER
@@ -222,3 +200,18 @@ def _legend(axes: Axes, kind: str, x: float, y: float, strongest: float) -> None
     axes.imshow(np.linspace(0, 1, 128)[None], cmap=ramp, extent=(left, left + 1.0, y + 0.23, y + 0.15), aspect="auto")
     axes.text(left - 0.05, y + 0.19, "0", color=MUTED, size=7, ha="right", va="center")
     axes.text(left + 1.05, y + 0.19, f"{strongest:.2g}", color=MUTED, size=7, ha="left", va="center")
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--model", required=True, help="a multi-scale model")
+    parser.add_argument("--text", required=True, help="a text; entities are marked by <e1>..</e1> and <e2>..</e2>")
+    parser.add_argument("--output", required=True, help="picture (.png, .svg)")
+    args = parser.parse_args(argv)
+    _, model, tokenizer = load_trained(args.model)
+    row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    plot(FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail")), args.output)
+
+
+if __name__ == "__main__":
+    main()
