@@ -217,6 +217,15 @@ def test_rows_without_a_text(tmp_path, name, caplog):
         read_sentences(path)
 
 
+@pytest.mark.parametrize("names", [["a", "a"], ["", "\0"]])
+def test_a_struct_with_two_fields_of_a_name(tmp_path, names):
+    struct = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=names)
+    for column in (struct, pyarrow.ListArray.from_arrays([0, 1], struct)):
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["A dog."], "label": column}), tmp_path / "a.parquet")
+        with pytest.raises(UserError, match=f"a.parquet: .*two fields named {names[0]!r}"):
+            read_sentences(tmp_path / "a.parquet")
+
+
 def test_labels_are_stripped_and_whole_numbers_have_one_form(write):
     labels = [" good", "good ", "1.0", "+1", "1", "-1.00", "01", "1.5"]
     path = write("\n".join(["text,label", *(f"dog,{label}" for label in labels)]) + "\n", "rows.csv")
