@@ -1,7 +1,4 @@
-"""
-Metrics as plain functions, as metrics of the `evaluate` library that work offline, and submission files of shared
-tasks.
-"""
+"""Metrics as plain functions, and as metrics of the library `evaluate` that work offline."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ if TYPE_CHECKING:
     from msattn.metrics.parsing import score_trees
     from msattn.metrics.ranking import score_ranking
     from msattn.metrics.relations import score_relations
-    from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval, score_semeval_answers
-    from msattn.metrics.submissions import read_semeval_answers, write_glue_submission, write_semeval_answers
+    from msattn.metrics.semeval import SEMEVAL_LABELS, score_semeval
     from msattn.metrics.tagging import score_tags
 
 # The names of each module, imported on first use: most need packages of the extra `train`.
@@ -27,8 +23,7 @@ _NAMES = {
     "parsing": "score_trees",
     "ranking": "score_ranking",
     "relations": "score_relations",
-    "semeval": "SEMEVAL_LABELS score_semeval score_semeval_answers",
-    "submissions": "read_semeval_answers write_glue_submission write_semeval_answers",
+    "semeval": "SEMEVAL_LABELS score_semeval",
     "tagging": "score_tags",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -301,26 +301,6 @@ def score_semeval(predictions: Sequence[str | None], references: Sequence[str]) 
             "(9+1)-WAY EVALUATION TAKING DIRECTIONALITY INTO ACCOUNT -- OFFICIAL ", relations, official, reversed_
         ),
     )
-
-
-def score_semeval_answers(answers: Mapping[str, str], key: Mapping[str, str]) -> SemEvalScores:
-    """
-    Scores answers by sentence id. Ids without an answer count as skipped.
-
-    Args:
-        answers (`Mapping[str, str]`): Predicted labels by id; see [`read_semeval_answers`].
-        key (`Mapping[str, str]`): Gold labels by id.
-
-    Returns:
-        `SemEvalScores`: The three evaluations.
-
-    Raises:
-        UserError: The id of an answer is not in the key, a label is unknown, or there are no answers.
-    """
-    for identifier in answers:
-        if identifier not in key:
-            raise UserError(f"The answers contain the id {identifier}, which is not in the key.")
-    return score_semeval([answers.get(identifier) for identifier in key], list(key.values()))
 
 
 def _checked(label: str) -> str:

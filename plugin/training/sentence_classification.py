@@ -22,9 +22,9 @@ from msattn.data.formats.snli import SNLI_LABELS
 from msattn.data.relations import relation_labels
 from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError, extra
-from msattn.metrics import write_glue_submission
 from msattn.metrics.report_tables import label_report
 from msattn.metrics.sentences import sentence_answers
+from msattn.metrics.submissions import write_glue_submission
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
@@ -220,9 +220,7 @@ def write_sentence_predictions(
     """
     answers = sentence_answers(logits, labels is None)
     if task and prefix.startswith("test"):
-        write_glue_submission(
-            task, Path(folder), answers.tolist(), "test_mismatched" if prefix == "test_mm" else "test"
-        )
+        write_glue_submission(f"{task}_mm" if prefix == "test_mm" else task, folder, answers.tolist())
         return
     cells = [f"{answer:.5f}" for answer in answers] if labels is None else [labels[answer] for answer in answers]
     lines = ["index\tprediction\n", *(f"{number}\t{cell}\n" for number, cell in enumerate(cells))]

@@ -26,7 +26,6 @@ from msattn.data import (
     read_treebank,
     read_word_vectors,
 )
-from msattn.metrics.submissions import read_semeval_answers
 from tests.fuzz.limits import fuzz
 from tests.fuzz.mutations import VALUES, damaged, packed
 
@@ -120,10 +119,6 @@ def vectors(path: Path) -> None:
     assert np.isfinite(read_word_vectors(path, {"the": 0, "Dog": 1})).all()
 
 
-def answers(path: Path) -> None:
-    assert all(identifier.isdecimal() for identifier in read_semeval_answers(path))
-
-
 def relations(path: Path) -> None:
     sound_relations(read_relations(path))
 
@@ -178,7 +173,6 @@ SHAPES: dict[str, tuple[str, list[bytes], Callable[[Path], None]]] = {
     "packed treebank": ("a.conllu.gz", [CONLLU, packed(CONLLU), packed(CONLLU + b"1\ta")], trees),
     "plain sentences": ("a.txt", ["Dogs sleep .\n\u0939\u093f \u200d\n".encode()], trees),
     "vectors": ("a.txt", [b"2 3\nthe 0.1 0.2 0.3\ndog -1 2 3e-2\n", b"the 1 2\ndog 3 4\n"], vectors),
-    "answers": ("a.txt", [b"1\tOther\n2\tCause-Effect(e1,e2)\n"], answers),
 }
 
 
