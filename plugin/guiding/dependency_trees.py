@@ -1,12 +1,11 @@
-"""Dependency trees from CoNLL-U files or a parser, aligned with texts that may be tokenized differently."""
+"""Dependency trees from CoNLL-U files, aligned with texts that may be tokenized differently."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from datasets.utils import tqdm
 
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.text_lines import text_lines
@@ -55,28 +54,6 @@ def read_conllu(path: str | os.PathLike) -> Iterator[Tree]:
         yield words, edges
 
 
-def parsed(texts: Iterable[Sequence[str]], parser: Callable[[list[str]], Sequence[int]]) -> Iterator[Tree]:
-    """
-    Parses each distinct text once.
-
-    Args:
-        texts (`Iterable[Sequence[str]]`): The words of each text.
-        parser (`Callable[[list[str]], Sequence[int]]`):
-            Maps words to the index of each word's head, from 1; 0 for a word without a head.
-
-    Raises:
-        UserError: The parser returns the wrong number of heads, or a head that is out of range.
-    """
-    for words in tqdm(dict.fromkeys(tuple(words) for words in texts if words), desc="Parsing"):
-        heads = list(parser(list(words)))
-        if len(heads) != len(words) or not all(0 <= head <= len(words) for head in heads):
-            raise UserError(
-                f"the parser has to return {len(words)} heads from 0 to {len(words)} for {' '.join(words)!r}, and "
-                f"returned {heads}."
-            )
-        yield list(words), [(word, head - 1) for word, head in enumerate(heads) if head]
-
-
 class DependencyTrees:
     """
     Looks up the head-dependent pairs of a text, in either direction.
@@ -86,7 +63,7 @@ class DependencyTrees:
     several trees match, the last one is used.
 
     Args:
-        trees (`Iterable[Tree]`): See [`read_conllu`] and [`parsed`].
+        trees (`Iterable[Tree]`): See [`read_conllu`].
     """
 
     def __init__(self, trees: Iterable[Tree]):

@@ -15,8 +15,8 @@ from transformers.utils import logging
 from msattn.data.inputs.words import WORD_COLUMNS
 from msattn.errors import UserError
 from msattn.guiding.cooccurrence import PositivePMI
-from msattn.guiding.dependency_trees import DependencyTrees, parsed, read_conllu
-from msattn.guiding.word_similarity import EmbeddingSimilarity, WordNetSimilarity
+from msattn.guiding.dependency_trees import DependencyTrees, read_conllu
+from msattn.guiding.word_similarity import EmbeddingSimilarity
 from msattn.modeling.attention_patterns import POSITIONS
 
 logger = logging.get_logger(__name__)
@@ -103,7 +103,7 @@ def word_sources(
     dataset: Dataset,
     tokenizer: PreTrainedTokenizerBase,
     embeddings: torch.Tensor,
-    trees: Sequence[str] | Callable[[list[str]], Sequence[int]] | None = None,
+    trees: Sequence[str] | None = None,
 ) -> dict[str, Source]:
     """
     Builds the sources of the word patterns from the training data.
@@ -113,10 +113,8 @@ def word_sources(
         dataset (`datasets.Dataset`): The training data, with the columns `words` and `word_ids`.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the encoder.
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
-            The encoder's word embeddings, the fallback of `wordsim` if WordNet is not installed.
-        trees (`Sequence[str]` or `Callable`, *optional*):
-            For `dependency`: CoNLL-U files with the training sentences, or a parser (see
-            [`~msattn.guiding.dependency_trees.parsed`]).
+            The encoder's word embeddings, for `wordsim`.
+        trees (`Sequence[str]`, *optional*): For `dependency`: CoNLL-U files with the training sentences.
 
     Returns:
         `dict[str, Source]`: The source of each word pattern.
@@ -140,8 +138,8 @@ def word_sources(
         elif name == "dependency":
             sources[name] = _dependency_trees(_texts(dataset), trees)
         else:
-            vocabulary = set(chain.from_iterable(_texts(dataset)))
-            sources[name] = _word_similarity(vocabulary, tokenizer, embeddings)
+            vocabulary = chain.from_iterable(_texts(dataset))
+            sources[name] = EmbeddingSimilarity(vocabulary, tokenizer, embeddings.float().numpy())
     return sources
 
 
@@ -173,13 +171,9 @@ def _texts(dataset: Dataset) -> Iterator[list[str]]:
         yield from example
 
 
-def _dependency_trees(
-    texts: Iterable[Sequence[str]], trees: Sequence[str] | Callable[[list[str]], Sequence[int]] | None
-) -> DependencyTrees:
+def _dependency_trees(texts: Iterable[Sequence[str]], trees: Sequence[str] | None) -> DependencyTrees:
     if not trees:
-        raise UserError("the pattern dependency needs trees: name CoNLL-U files, or give a parser.")
-    if callable(trees):
-        return DependencyTrees(parsed(texts, trees))
+        raise UserError("the pattern dependency needs trees: name CoNLL-U files (--dependency_files).")
     found = DependencyTrees(chain.from_iterable(map(read_conllu, trees)))
     has_tree = [words in found for words in texts]
     if not any(has_tree):
@@ -187,15 +181,3 @@ def _dependency_trees(
     if not all(has_tree):
         logger.warning(f"dependency: {has_tree.count(False)} of {len(has_tree)} training sentences have no tree.")
     return found
-
-
-def _word_similarity(vocabulary: set[str], tokenizer: PreTrainedTokenizerBase, embeddings: torch.Tensor) -> Source:
-    try:
-        source = WordNetSimilarity(vocabulary)
-    except (ImportError, LookupError):
-        logger.warning(
-            "wordsim: the cosine of the encoder's word embeddings, as nltk and its WordNet are not both installed."
-        )
-        return EmbeddingSimilarity(vocabulary, tokenizer, embeddings.detach().float().cpu().numpy())
-    logger.warning(f"wordsim: Wu and Palmer's measure by WordNet, which has {len(source.hypernyms)} of the words.")
-    return source

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,6 @@ class _Guided:
     The state of the mixin.
 
     Args:
-        parser (`Callable`, *optional*): Maps the words of a sentence to their heads, for the pattern `dependency`.
         own_attention (`list`): The attention implementations of the model outside of training.
         embeddings (`torch.Tensor` of shape `(pieces, dimensions)`):
             The word embeddings before training, for the pattern `wordsim`.
@@ -51,7 +50,6 @@ class _Guided:
         layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
     """
 
-    parser: Callable[[list[str]], Sequence[int]] | None
     own_attention: list[tuple[PreTrainedConfig, str | None]] = field(default_factory=list)
     embeddings: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     sums: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -76,14 +74,9 @@ class GuidingMixin(AccumulationMixin):
     are used instead for models that compute their softmax themselves, for the axis `"official"`, and for patterns of
     compiled models and under `torch.nn.DataParallel`.
 
-    `Trainer.hyperparameter_search` may range over the fields of [`GuidingArguments`].
-
     Args:
         *args: Positional arguments of the Trainer.
         guiding (`GuidingArguments`): Weights, layers and variants of the losses. Without a weight, nothing is guided.
-        parser (`Callable`, *optional*):
-            Dependency parser for the pattern `dependency`, as an alternative to CoNLL-U files. Given the words of a
-            sentence, it returns the index of each word's head, from 1; 0 for a word without a head.
         **kwargs: Keyword arguments of the Trainer.
 
     Raises:
@@ -108,11 +101,10 @@ class GuidingMixin(AccumulationMixin):
         self,
         *args: Any,
         guiding: GuidingArguments,
-        parser: Callable[[list[str]], Sequence[int]] | None = None,
         **kwargs: Any,
     ):
         self.guiding = guiding
-        self._guided = _Guided(parser)
+        self._guided = _Guided()
         super().__init__(*args, **kwargs)
         self._set_attention(self.model)
         self._restore_attention()
@@ -136,24 +128,14 @@ class GuidingMixin(AccumulationMixin):
         self._prepare_patterns(model)
         return model
 
-    def _hp_search_setup(self, trial: Any) -> None:
-        # The search sets attributes of `self.args`, each cast to the type of what is there.
-        names = [own.name for own in fields(self.guiding) if own.init]
-        for name in names:
-            value = getattr(self.guiding, name)
-            setattr(self.args, name, float(value) if name.endswith("_weight") else value)
-        try:
-            super()._hp_search_setup(trial)
-        finally:
-            values = {name: self.args.__dict__.pop(name) for name in names}
-        self.guiding = replace(self.guiding, **values)
-
     def get_train_dataloader(self) -> DataLoader:
         if self.guiding.needs_words:
-            trees = self._guided.parser or self.guiding.dependency_files
-            patterns = self.guiding.patterns or ()
             self.data_collator.sources = word_sources(
-                patterns, self.train_dataset, self.processing_class, self._guided.embeddings, trees
+                self.guiding.patterns or (),
+                self.train_dataset,
+                self.processing_class,
+                self._guided.embeddings,
+                self.guiding.dependency_files,
             )
         if self.guiding.needs_targets:
             warn_of_empty_patterns(self.data_collator, self.train_dataset)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -17,12 +15,11 @@ from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 from msattn.data.inputs.entity_markers import encode_relation_dataset
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.data.inputs.words import split_words
-from msattn.data.tagged_words import read_tagged_words
 from msattn.errors import UserError
 from msattn.guiding.cooccurrence import PositivePMI
-from msattn.guiding.dependency_trees import DependencyTrees, parsed, read_conllu
+from msattn.guiding.dependency_trees import DependencyTrees, read_conllu
 from msattn.guiding.pattern_sources import PatternCollator, word_sources
-from msattn.guiding.word_similarity import EmbeddingSimilarity, WordNetSimilarity
+from msattn.guiding.word_similarity import EmbeddingSimilarity
 from tests.tiny_models import tiny_tokenizer
 
 CONLLU = """# text = The dog's in the house.
@@ -123,11 +120,6 @@ def test_pmi():
     assert found[3, 5] > 0 and found.shape == (7, 7)
 
 
-def test_mutual_information_of_a_large_corpus():
-    texts = [["x", "y"]] * 40000 + [["z"]] * 60000  # n · n_xy is more than 2^31
-    assert PositivePMI(texts)([["x", "y"]])[0, 1] == pytest.approx(np.log(100000 / 40000))
-
-
 def test_pmi_of_nothing():
     assert PositivePMI([["a"], []])([[], []]).shape == (0, 0)
     assert not PositivePMI([])([["a", "b"]]).any()
@@ -144,11 +136,6 @@ def test_read_conllu(conllu):
         [(0, 1), (2, 5), (3, 5), (4, 5), (5, 1), (6, 1)],
     )
     assert trees[2:] == [(["cannot"], [])]
-
-
-def test_signs_inside_a_word_end_no_line(conllu):
-    conllu.write_text("1\tso\u2028far\t_\t_\t_\t_\t0\t_\t_\tNote=a\x85b\r\n", encoding="utf-8")
-    assert list(read_conllu(conllu)) == [(["so\u2028far"], [])]
 
 
 def test_trees_of_multi_word_tokens_are_found_by_either(conllu):
@@ -169,24 +156,6 @@ def test_trees_are_laid_over_other_words(conllu):
     assert ends == {(0, 1), (1, 6), (1, 7), (2, 6), (3, 6), (4, 6), (5, 6)}
 
 
-def test_a_parser_is_asked_once_a_text():
-    asked = []
-
-    def parser(words):
-        asked.append(words)
-        return [0, *range(1, len(words))]
-
-    source = DependencyTrees(parsed([["a", "b", "c"], ["d"], ["a", "b", "c"], []], parser))
-    assert asked == [["a", "b", "c"], ["d"]]
-    assert pairs_of(source([["a", "b", "c"]]), [["a", "b", "c"]]) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
-
-
-@pytest.mark.parametrize("heads", [[0], [0, 3], [-1, 0]])
-def test_a_parser_that_returns_no_heads(heads):
-    with pytest.raises(UserError, match=r"2 heads from 0 to 2 for 'a b'"):
-        list(parsed([["a", "b"]], lambda words: heads))
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -202,11 +171,6 @@ def test_broken_conllu(conllu, old, new, message):
         list(read_conllu(conllu))
 
 
-def test_conllu_that_cannot_be_read(tmp_path):
-    with pytest.raises(UserError, match="none.conllu: the file cannot be read"):
-        list(read_conllu(tmp_path / "none.conllu"))
-
-
 def test_embeddings(tokenizer):
     embeddings = np.random.default_rng(0).normal(size=(len(tokenizer), 5)).astype(np.float32)
     source = EmbeddingSimilarity(["dog", "unpayer", "The"], tokenizer, embeddings)
@@ -217,47 +181,6 @@ def test_embeddings(tokenizer):
         cosine = x @ y / math.sqrt((x @ x) * (y @ y))
         assert found[row, column] == found[column, row] == pytest.approx(max(cosine, 0), abs=1e-6)
     assert found[0, 4] == pytest.approx(1) and not found[3].any() and (found >= 0).all()
-
-
-def test_wordnet(wordnet):
-    words = ["Dog", "cat", "house", "run", "unknown"]
-    found = WordNetSimilarity(words)([words[:2], words[2:]])
-    expected = np.zeros((5, 5))
-    np.fill_diagonal(expected[:4, :4], 1)
-    expected[0, 1] = expected[1, 0] = 4 / 8  # both 2 above the animal, which is at depth 2
-    expected[:2, 2] = expected[2, :2] = 2 / (4 + 2)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_wordnet_of_nltk():
-    """Where it is installed, its measure for nouns with a single way up, each beside all others."""
-    corpus = pytest.importorskip("nltk.corpus")
-    try:
-        corpus.wordnet.ensure_loaded()
-    except LookupError:
-        pytest.skip("nltk is installed, but not its WordNet")
-    words = "wolf cat house book idea walk canoe guitar bike tree table chair river".split()
-    synsets = {word: corpus.wordnet.synsets(word)[0] for word in words}
-    synsets = {word: synset for word, synset in synsets.items() if len(synset.hypernym_paths()) == 1}
-    assert len(synsets) > 4
-    found = WordNetSimilarity(synsets)([list(synsets)])
-    expected = [
-        [one.wup_similarity(other, simulate_root=False) or 0 for other in synsets.values()] for one in synsets.values()
-    ]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_the_log_says_where_similarity_comes_from(installed, request, monkeypatch, caplog, dataset, tokenizer):
-    if installed:
-        request.getfixturevalue("wordnet")
-    else:
-        monkeypatch.setitem(sys.modules, "nltk", None)
-    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
-    with caplog.at_level("WARNING"):
-        sources = word_sources(["wordsim"], dataset, tokenizer, torch.ones(len(tokenizer), 2))
-    assert isinstance(sources["wordsim"], WordNetSimilarity if installed else EmbeddingSimilarity)
-    assert ("WordNet, which has 3 of the words" if installed else "the encoder's word embeddings") in caplog.text
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -349,7 +272,7 @@ def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
         UserError, match="pmi needs word_ids and words in the training data: encode them with words=True"
     ):
         word_sources(["first", "pmi"], dataset.remove_columns(["words", "word_ids"]), tokenizer, embeddings)
-    with pytest.raises(UserError, match="name CoNLL-U files, or give a parser"):
+    with pytest.raises(UserError, match="name CoNLL-U files"):
         word_sources(["dependency"], dataset, tokenizer, embeddings)
     with pytest.raises(UserError, match="trees.conllu: no sentence of the training data is in there"):
         word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
@@ -364,22 +287,3 @@ def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
     monkeypatch.setattr(tokenizer, "get_vocab", dict)
     with pytest.raises(UserError, match=r'period needs a tokenizer with the token "\."'):
         PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, ["period"], {})
-
-
-@pytest.mark.slow
-def test_a_treebank():
-    """Every sentence of English-ParTUT has its own tree: by its text in our words, and by its syntactic words."""
-    if "MSATTN_DATA" not in os.environ:
-        pytest.skip("MSATTN_DATA does not name the folder of the corpora")
-    sentences = edges = 0
-    for split in ("train", "dev", "test"):
-        path = Path(os.environ["MSATTN_DATA"], "ud_english_partut", f"en_partut-ud-{split}.conllu")
-        source = DependencyTrees(read_conllu(path))
-        lines = path.read_text(encoding="utf-8").splitlines()
-        texts = [split_words(line.removeprefix("# text = ")) for line in lines if line.startswith("# text = ")]
-        for text, words in zip(texts, read_tagged_words(path)["words"][:], strict=True):
-            assert text in source and words in source, " ".join(text)
-            joined = source([text])
-            assert np.array_equal(joined, joined.T)
-            sentences, edges = sentences + 1, edges + source([words]).sum() / 2
-    assert (sentences, edges) == (2090, 43504 + 2722 + 3408 - 2090)

@@ -37,7 +37,6 @@ from transformers import (
     Wav2Vec2Config,
     Wav2Vec2ForSequenceClassification,
 )
-from transformers.trainer_utils import HPSearchBackend
 
 from msattn import (
     BertPairwiseConfig,
@@ -584,30 +583,6 @@ def test_a_model_of_two_passes(tmp_path):
     assert line["task_loss"] == pytest.approx(loss.item(), rel=1e-4)
     assert line["mdg_loss"] == pytest.approx((sum(terms) / 2).item(), rel=1e-4)
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
-
-
-def test_a_search_over_the_weights(tmp_path):
-    """Without a backend: what it calls before each trial."""
-    args = TrainingArguments(
-        str(tmp_path), max_steps=1, logging_steps=1, report_to="none", use_cpu=True, save_strategy="no"
-    )
-    trainer = GuidedTrainer(
-        args=args, model_init=lambda: build(FAMILIES["bert"]), train_dataset=rows(), guiding=GuidingArguments()
-    )
-    trainer.hp_search_backend = HPSearchBackend.RAY
-    losses = []
-    for weight in (0.0, 0.1, 10):
-        trainer._hp_search_setup({"mdg_weight": weight, "guided_layers": [1], "learning_rate": 1e-4})
-        trainer.hp_search_backend, backend = None, trainer.hp_search_backend
-        trainer.train()
-        trainer.hp_search_backend = backend
-        losses.append(logged(trainer)[0])
-        assert trainer.guiding.mdg_weight == weight and trainer.args.learning_rate == 1e-4
-        assert not hasattr(trainer.args, "mdg_weight")
-    assert [("mdg_loss" in line) for line in losses] == [False, True, True]
-    assert losses[2]["loss"] - losses[2]["task_loss"] == pytest.approx(
-        100 * (losses[1]["loss"] - losses[1]["task_loss"]), rel=1e-2
-    )
 
 
 def test_choices_are_rows(tmp_path):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from transformers import (
 )
 
 from msattn import GuidedTrainer, GuidingArguments, UserError
+from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.guiding.pattern_sources import PATTERNS, PatternCollator, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
@@ -47,11 +47,6 @@ def data(tokenizer) -> Dataset:
     return encode_sentences(rows, tokenizer, ["sentence"], words=True)[0]
 
 
-def parser(words: list[str]) -> list[int]:
-    """Each word depends on the one before."""
-    return list(range(len(words)))
-
-
 def build(tokenizer, family=(BertConfig, BertForSequenceClassification), attention=None):
     config, model = family
     torch.manual_seed(0)
@@ -69,13 +64,13 @@ def trainer_of(tokenizer, data, folder, guiding, model=None, **args) -> GuidedTr
         eval_dataset=data.remove_columns(["words", "word_ids"]),
         processing_class=tokenizer,
         guiding=guiding,
-        parser=parser,
     )
 
 
-def expected(model, tokenizer, data, patterns, layers, heads) -> torch.Tensor:
+def expected(model, tokenizer, data, guiding, layers, heads) -> torch.Tensor:
     """The term of one batch with all examples."""
-    sources = word_sources(patterns, data, tokenizer, model.get_input_embeddings().weight, parser)
+    patterns, embeddings = guiding.patterns, model.get_input_embeddings().weight.detach()
+    sources = word_sources(patterns, data, tokenizer, embeddings, guiding.dependency_files)
     collator = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)
     inputs = dict(collator([{**example} for example in data]))
     targets = inputs.pop("pattern_targets")
@@ -94,13 +89,18 @@ def expected(model, tokenizer, data, patterns, layers, heads) -> torch.Tensor:
 )
 def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, tokenizer, data, tmp_path):
     """One step of the Trainer, in one batch or in several that differ in size, is a step down the weighted sum."""
+    trees = tmp_path / "trees.conllu"  # each word depends on the one before
+    words = [words for (words,) in data["words"]]
+    trees.write_text("".join(with_tree(conllu_lines(each), range(len(each)), each) for each in words))
+    guiding = GuidingArguments(
+        patterns=patterns, pattern_weight=2.0, guided_layers=layers, dependency_files=[str(trees)]
+    )
     model = build(tokenizer, attention="eager")
-    term = expected(model, tokenizer, data, patterns, layers or range(2), heads)
+    term = expected(model, tokenizer, data, guiding, layers or range(2), heads)
     collator = DataCollatorWithPadding(tokenizer)
     task = model(**collator([{**row} for row in data.remove_columns(["words", "word_ids"])])).loss
     (task + 2.0 * term).backward()
 
-    guiding = GuidingArguments(patterns=patterns, pattern_weight=2.0, guided_layers=layers)
     args = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, **args)
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
@@ -116,18 +116,8 @@ def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, t
     assert line["loss"] == pytest.approx((task + 2 * term).item(), rel=1e-3)
 
 
-def test_word_similarity_by_wordnet(wordnet, tokenizer, data, tmp_path):
-    model = build(tokenizer, attention="eager")
-    term = expected(model, tokenizer, data, ["wordsim"], range(2), 2)
-    guiding = GuidingArguments(patterns=["wordsim"], pattern_weight=1.0)
-    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
-    trainer.train()
-    assert trainer.state.log_history[0]["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
-
-
-def test_word_similarity_stays_that_of_the_start(monkeypatch, tokenizer, data, tmp_path):
+def test_word_similarity_stays_that_of_the_start(tokenizer, data, tmp_path):
     """As it has to where a training is resumed."""
-    monkeypatch.setitem(sys.modules, "nltk", None)
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["wordsim"], pattern_weight=1.0))
     before, after = [], []
     for targets in (before, after):
