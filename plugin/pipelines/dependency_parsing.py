@@ -29,6 +29,7 @@ from msattn.trees.parses import (
     sentence_parses,
     temperature_of,
 )
+from msattn.trees.tree_decoding import joined_tree
 
 logger = logging.get_logger(__name__)
 
@@ -308,12 +309,24 @@ class DependencyParsingPipeline(TextPipeline):
         trees = iter(self([{"words": sentence["words"]} for sentence in unknown], **kwargs))
         written = []
         for sentence, heads in zip(sentences, known, strict=True):
-            tree = self({"words": sentence["words"]}, fixed=heads, **kwargs) if heads else next(trees)
+            tree = self._parse_around(heads, sentence["words"], **kwargs) if heads else next(trees)
             for number in heads:
                 if (relation := sentence["relations"][number - 1]) != "_":
                     tree[number - 1]["relation"] = relation
             written.append(_with_tree(sentence["lines"], tree))
         return written
+
+    def _parse_around(self, heads: Mapping[int, int], words: Sequence[str], **kwargs: Any) -> list[dict[str, Any]]:
+        """The tree of a sentence with known heads, which are put in afterwards if it is read in windows."""
+        limit = self.limit(kwargs.get("max_length") or self._preprocess_params.get("max_length"))
+        if len(parser_inputs(self.tokenizer, [words], limit)[0]) == 1:
+            return self({"words": words}, fixed=heads, **kwargs)
+        tree = self({"words": words}, **kwargs)
+        scores = np.array([np.inf if word["index"] in heads else word["score"] for word in tree])
+        chosen = np.array([heads.get(word["index"], word["head"]) for word in tree])
+        for word, head in zip(tree, joined_tree(chosen, scores), strict=True):
+            word["head"] = int(head)
+        return tree
 
     @staticmethod
     def to_conllu(sentences: Sequence, name: str = "") -> str:

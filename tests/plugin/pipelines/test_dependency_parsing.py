@@ -10,6 +10,7 @@ from datasets import Dataset
 from transformers import pipeline
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline, UserError
+from msattn.data.files.conllu_lines import conllu_lines
 from msattn.trees.tree_decoding import are_trees, has_crossing_arcs
 from tests.tiny_models import WORDS, tiny_tokenizer
 
@@ -192,6 +193,19 @@ def test_fixed_arcs_that_cross(parse, caplog, decode, instead):
     assert parse(words, fixed=crossing, decode=decode) == parse(words, fixed=crossing, decode=instead)
     (record,) = caplog.records
     assert f"this sentence is decoded by {instead}" in record.message
+
+
+@pytest.mark.parametrize("max_length", [None, 16])
+def test_known_heads_of_a_long_sentence_are_kept(parse, max_length):
+    words, draw = ["dog"] * 90, random.Random(0)
+    known = {word: draw.randrange(word) or 90 for word in draw.sample(range(2, 90), 40)} | {90: 0}
+    lines = conllu_lines(words, 1)
+    rows = {"heads": [known.get(word, -1) for word in range(1, 91)], "relations": ["_"] * 89 + ["det"]}
+    written = parse.complete([{"words": words, "lines": lines, **rows}], max_length=max_length)[0]
+    cells = [line.split("\t") for line in written.splitlines() if "\t" in line]
+    found = [int(row[6]) for row in cells]
+    assert {word: found[word - 1] for word in known} == known and cells[-1][7] == "det"
+    assert are_trees(torch.tensor([found]).numpy()).all()
 
 
 @pytest.mark.parametrize(
