@@ -13,7 +13,7 @@ A verdict for every claim: reads `papers/*/claims.yaml` and the recorded scores,
         margin: 0                      # A beats B by more than this
         same: 0.6                      # a smaller difference is none
         rates: tuned                   # how they were chosen: tuned (A and B alike), or why that is not so
-        use: relations between marked entities         # use A when
+        use: relations between marked entities         # take A for; else: take this
 
 In a table without answers, `columns` hold the score of each seed, or "mean ± deviation" of `seeds` seeds; `examples`
 are those of the test data, which bound their error (times `factor`, where a score spreads more than a share).
@@ -24,7 +24,9 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatch
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +63,7 @@ class Verdict(NamedTuple):
     def interval(self) -> str:
         """The difference and its interval."""
         if self.difference is None:
-            return f"{signed(self.lead)} (1 seed)"
+            return signed(self.lead)
         half = self.difference.half_width()
         return f"{signed(self.lead)} [{signed(self.lead - half)}, {signed(self.lead + half)}]"
 
@@ -165,36 +167,32 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
     return SAME if equal < LEVEL else UNKNOWN
 
 
-def advice(verdict: Verdict) -> str:
-    """When to use A, or what to use in its place."""
-    other = verdict.claim["else"]
-    return {
-        HOLDS: verdict.claim["use"],
-        FAILS: f"never: take {other}",
-        SAME: f"never needed: {other} is as good",
-        UNKNOWN: f"no case yet: take {other}",
-    }[verdict.word]
+def advice(found: Sequence[Verdict]) -> str:
+    """What to take: A for what holds, and what is simpler for the rest."""
+    uses = [f"A for {one.claim['use']}" for one in found if one.word == HOLDS]
+    simpler = ", ".join(dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS))
+    return "; else ".join(part for part in ("; ".join(dict.fromkeys(uses)), simpler) if part)
 
 
 def table(found: list[Verdict]) -> str:
-    """The table of the README, a part for each family."""
+    """The tables of the README, one for each family."""
     parts = []
-    for family in dict.fromkeys(one.family for one in found):
-        rows = [
-            [
-                f'<a id="{one.name}"></a>{one.claim["where"]}: {one.claim["says"]}',
-                one.claim["here"],
-                one.interval,
-                one.difference.seeds if one.difference else 1,
-                f"{one.difference.detects():.1f}" if one.difference else "",
-                f"**{one.word}**" + (f": {one.reason}" if one.reason else ""),
-                advice(one),
-            ]
-            for one in found
-            if one.family == family
-        ]
-        header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict", "use A when"]
-        parts.append(f"### {family}\n\n{markdown_table(header, rows)}\n")
+    for family, group in groupby(found, lambda one: one.family):
+        own, rows, last = [*group], [], ""
+        for one in own:
+            claim, last = last, f"{one.claim['where']}: {one.claim['says']}"
+            rows.append(
+                [
+                    f'<a id="{one.name}"></a>{"the same" if claim == last else last}',
+                    one.claim["here"],
+                    one.interval,
+                    one.difference.seeds if one.difference else 1,
+                    f"{one.difference.detects():.1f}" if one.difference else "",
+                    f"**{one.word}**" + (f": {one.reason}" if one.reason and one.difference else ""),
+                ]
+            )
+        header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict"]
+        parts.append(f"### {family}\n\n{markdown_table(header, rows)}\n\n**Take** {advice(own)}.\n")
     return "\n".join(parts)
 
 
