@@ -16,7 +16,7 @@ from msattn.app.checkpoints import Checkpoint
 from msattn.app.entities import Entity, check_length, finds_entities, found
 from msattn.errors import UserError
 from msattn.plots import FusedAttention, arc_diagram, attention_distances, fused_attention_html, relation_graph
-from msattn.plots.encoders import encoder_of, short_names
+from msattn.plots.encoders import encoder_of
 
 logger = logging.get_logger(__name__)
 
@@ -189,18 +189,16 @@ def head_reach(checkpoints: Sequence[Checkpoint], text: str) -> str:
         checkpoints (`Sequence[Checkpoint]`): The models and their tokenizers.
         text (`str`): The text, truncated to the limits of the models.
     """
-    names = short_names([one.name for one in checkpoints])
-    named = zip(names, checkpoints, strict=True)
-    return "".join(answered(partial(_reach_of, name, one, text)) for name, one in named)
+    return "".join(answered(partial(_reach_of, one, text)) for one in checkpoints)
 
 
-def _reach_of(name: str, checkpoint: Checkpoint, text: str) -> str:
+def _reach_of(checkpoint: Checkpoint, text: str) -> str:
     try:
         found = attention_distances(encoder_of(checkpoint.model), checkpoint.tokenizer, [(text,)])
     except UserError as error:
-        raise UserError(f"{name}: {error}") from None
+        raise UserError(f"{checkpoint.short}: {error}") from None
     rows = [(f"layer {layer}", *scales) for layer, scales in enumerate(found.scales)]
-    caption = f"{name}: mean distance in tokens; uniform attention has {found.uniform_scale:.1f}"
+    caption = f"{checkpoint.short}: mean distance in tokens; uniform attention has {found.uniform_scale:.1f}"
     header = ["", *map(str, range(found.scales.shape[1]))]
     return _table(header, rows, caption, digits=1, most=found.scales.max() or 1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -45,6 +46,11 @@ class Checkpoint(NamedTuple):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     run: Pipeline | None = None
+
+    @property
+    def short(self) -> str:
+        """The name without the folders around it, or the owner."""
+        return Path(self.name).name
 
 
 def load_checkpoints(names: Sequence[str], lang: str | None = None) -> dict[str, Checkpoint]:

@@ -13,7 +13,6 @@ from msattn.app import answers
 from msattn.app.answers import Reading
 from msattn.app.checkpoints import Checkpoint, load_checkpoints
 from msattn.app.entities import Entity, finds_entities, found, mark, marked_still, merged, unmark
-from msattn.plots.encoders import short_names
 from msattn.plots.style import COLORS
 
 # A text, a second one for a model of pairs, and what is marked in it where no tagger finds the entities.
@@ -96,7 +95,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     typed = getattr(extract, "style", "plain") != "plain"
     title = heading(checkpoints)
     with gr.Blocks(title=f"{title} · msattn", analytics_enabled=False) as page:
-        gr.Markdown(f"# {title}\nby {', '.join(short_names([one.name for one in checkpoints.values()]))}")
+        gr.Markdown(f"# {title}\nby {', '.join(one.short for one in checkpoints.values())}")
         text = gr.Textbox(
             EXAMPLES[0][0], label="Text", lines=3, max_lines=12, elem_id="text", info="Shift+Enter reads it, too."
         )
@@ -110,7 +109,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
         samples = [[one[0]] for one in EXAMPLES]
         examples = gr.Dataset(label="Examples", components=[text], samples=samples, type="index", layout="gallery")
         shown = gr.HighlightedText(label="Entities", show_whitespaces=False, elem_classes="tags", visible=False)
-        found_here = gr.HTML(elem_classes="answers")
+        found_here = gr.HTML(elem_classes="answers", padding=False)
         state = gr.State(("", []))
         span = gr.JSON(visible=False)
 
