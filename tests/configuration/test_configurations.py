@@ -197,34 +197,6 @@ def test_arguments_win_over_the_checkpoint(family, tmp_path):
     assert unused == {"other": 1} and values_of(config, default) == default
 
 
-def test_defaults_are_the_papers_but_for_the_scale_of_attention():
-    for family in (MultiScaleConfig, MultiScaleBertConfig):
-        assert values_of(family(), FUSION) == {
-            "scales": (3,),
-            "mask_mode": "hard",
-            "mask_temperature": 0.1,
-            "conv_alignment": "causal",
-            "fusion_heads": 1,
-            "fusion_layers": 1,
-            "fusion_residual": False,
-            "renormalize": False,
-            "pooling": None,
-        }
-    for family in (PairwiseConfig, BertPairwiseConfig):
-        config = family()
-        assert (config.features, config.objective, config.scorer, config.root) == (
-            "emb+att",
-            "pairs",
-            "linear",
-            "token",
-        )
-        assert (config.word_state, config.none_weight, config.attention_scale) == ("first", 1.0, 10.0)
-    config = MSTransformerConfig()
-    assert config.scales == (1, 3, "N/16", "N/8", "N/4")
-    assert config.heads_per_scale == [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]
-    assert (config.window, config.cls_global, config.norm, config.hidden_act) == ("half", False, "post", "relu")
-
-
 def test_wrong_values_fail_at_assignment():
     with pytest.raises(StrictDataclassError, match="mask_mode"):
         MultiScaleConfig().mask_mode = "soft"

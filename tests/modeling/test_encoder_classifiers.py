@@ -95,16 +95,6 @@ class TestSentencePairs:
         alone = torch.cat([model(**encoded([pair])).logits for pair in PAIRS])
         torch.testing.assert_close(together, alone, **TOLERANCE)
 
-    @pytest.mark.heavy
-    def test_compiles_and_exports(self):
-        model = Classifier(MSTransformerForSequenceClassification).build(sentence_pairs=True)
-        batch = encoded(PAIRS[:2])
-        expected = model(**batch).logits
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        torch.testing.assert_close(compiled(**batch).logits, expected, **TOLERANCE)
-        program = torch.export.export(model, args=(), kwargs=batch, strict=False)
-        torch.testing.assert_close(program.module()(**batch).logits, expected, **TOLERANCE)
-
     def test_without_token_types(self, sentences):
         model = sentences.build(sentence_pairs=True)
         with pytest.raises(ValueError, match="sentence_pairs=True needs token_type_ids, 0 in the first"):

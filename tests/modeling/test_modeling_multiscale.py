@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -30,8 +29,6 @@ from msattn import (
 from msattn.modeling.any_encoder import encoder_class
 from msattn.modeling.fusion_classifiers import pool
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, assert_fresh
-from tests.flash_attention_double import IMPLEMENTATION, install_flash_attention
-from tests.modeling.multiscale_reference import fuse_batch
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
 EXACT = {"rtol": 0, "atol": 0}
@@ -166,28 +163,6 @@ def test_a_wrapped_checkpoint_is_saved_as_ours(family, stock, tmp_path):
         assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in model.state_dict().items())
 
 
-def test_gradient_checkpointing(family):
-    model = build(family).train()
-    model.gradient_checkpointing_enable()
-    calls = []
-    model.multiscale.fusion[0].query.register_forward_hook(lambda *_: calls.append(1))
-    model(**batch(family), labels=torch.tensor([0, 3, 1])).loss.backward()
-    assert len(calls) == 2
-
-
-def test_resized_embeddings_are_saved(family, tmp_path):
-    model, inputs = build(family), batch(family)
-    before = model(**inputs).logits
-    model.resize_token_embeddings(64)
-    assert model.config.vocab_size == model.config.encoder.vocab_size == model.get_input_embeddings().num_embeddings
-    torch.testing.assert_close(model(**inputs).logits, before)
-    model.save_pretrained(tmp_path)
-    again = MultiScaleForSequenceClassification.from_pretrained(tmp_path)
-    assert again.get_input_embeddings().num_embeddings == 64
-    inputs["input_ids"][0, 1] = 63
-    torch.testing.assert_close(again(**inputs).logits, model(**inputs).logits)
-
-
 def test_knows_causal_encoders(family):
     model, inputs = build(family, MultiScaleModel), batch(family)
     changed = {**inputs, "input_ids": inputs["input_ids"].clone()}
@@ -198,42 +173,6 @@ def test_knows_causal_encoders(family):
             for rows in (inputs, changed)
         )
     assert torch.equal(one[0, 0], other[0, 0]) == model.is_causal == (family in CAUSAL_FAMILIES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama", "t5", "modernbert"])
-def test_compiles_to_one_graph(family):
-    model, inputs = build(family, encoder={"num_hidden_layers": 1}), batch(family)
-    labels = torch.tensor([0, 3, 1])
-    # Captures forward and backward as any backend does; what a backend makes of the graphs is its own affair.
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    results = []
-    for call in (model, compiled):
-        model.zero_grad()
-        loss = call(**inputs, labels=labels).loss
-        loss.backward()
-        results.append([loss, *(weight.grad for weight in model.parameters())])
-    torch.testing.assert_close(*results, **TOLERANCE)
-
-
-@pytest.mark.parametrize("family", ["modernbert", "gemma3_text"])
-def test_is_the_reference_on_the_encoders_states(family):
-    model = build(family, MultiScaleModel, fusion_heads=2).double()
-    inputs = batch(family)
-    with torch.no_grad():
-        states = model.encode(inputs["input_ids"], inputs["attention_mask"], None).last_hidden_state
-        outputs = model(**inputs, output_attentions=True)
-    layer = model.fusion[0]
-    weights = {
-        name: getattr(layer, name).weight.T.detach().numpy()
-        for name in ("query", "key", "value", "mask_query", "mask_key")
-    }
-    filters = [conv.weight.permute(0, 2, 1).detach().numpy() for conv in layer.convs]
-    expected, attentions, _ = fuse_batch(
-        states.numpy(), inputs["attention_mask"].numpy(), weights, filters, num_heads=2, mode="sigmoid"
-    )
-    np.testing.assert_allclose(outputs.last_hidden_state.numpy(), expected, atol=1e-12)
-    np.testing.assert_allclose(outputs.fusion_attentions[0].numpy(), attentions, atol=1e-12)
 
 
 class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTester):
@@ -294,18 +233,6 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
             states = states + layer(states, inputs["attention_mask"])[0]
         real = inputs["attention_mask"].bool()
         torch.testing.assert_close(model(**inputs).last_hidden_state[real], states[real])
-
-    def test_flash_attention_is_eager(self, monkeypatch):
-        calls = install_flash_attention(monkeypatch)
-        eager, flash = self.build("eager"), self.build(IMPLEMENTATION)
-        inputs = self.inputs(eager.config)
-        self.assert_same(eager, flash, inputs)
-        assert calls and all(lengths == list(self.lengths) for lengths in calls)
-        for model in (eager, flash):
-            self.loss(model, inputs).backward()
-        for (name, one), other in zip(eager.named_parameters(), flash.parameters(), strict=True):
-            if one.requires_grad:
-                torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
 
     def test_dropout_before_the_classifier(self):
         assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
@@ -372,13 +299,6 @@ class TestLoadingOptions:
         with torch.no_grad():
             assert wrapped(**batch("roberta")).logits.shape == (3, 4)
 
-    def test_mismatched_sizes(self, folder):
-        model, info = MultiScaleModel.from_pretrained(
-            folder, vocab_size=70, ignore_mismatched_sizes=True, output_loading_info=True
-        )
-        assert model.get_input_embeddings().num_embeddings == 70
-        assert len(info["mismatched_keys"]) == 1
-
     def test_configurations(self, folder, stock):
         ours = MultiScaleConfig.from_pretrained(folder, scales=[4])
         for config in (ours, stock("roberta")[0].config):
@@ -395,12 +315,6 @@ class TestLoadingOptions:
         assert model.multiscale.encoder.config.attention_probs_dropout_prob == 0.2
         with pytest.raises(TypeError, match="nonsense"):
             MultiScaleModel.from_pretrained(folder, nonsense=1)
-
-    def test_weights_are_in_memory_once(self, folder):
-        model = MultiScaleModel.from_pretrained(folder)
-        assert model.config.encoder is model.encoder.config
-        storages = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-        assert len(storages) == len(list(model.parameters()))
 
 
 class TestRefusals:

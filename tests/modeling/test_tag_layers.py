@@ -11,7 +11,7 @@ from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseParser
 from msattn.modeling.tag_layers import TagLayers
 from tests.common import TOLERANCE
 from tests.modeling.test_modeling_pairwise import SELECT, SIZES, WORDS, build, tree
-from tests.tiny_encoders import BERT, batch, randomized
+from tests.tiny_encoders import BERT, randomized
 
 LABELS = {"upos": ["DET", "NOUN", "VERB"], "lemma": ["lower\t0\t\t0\t", "lower\tbe"]}
 TAGS = {
@@ -58,21 +58,6 @@ def test_losses_are_added(options, layer_mix):
     assert model(**inputs).loss is None
 
 
-@pytest.mark.parametrize("features", ["emb", "att", "emb+att"])
-def test_gradients(features):
-    model = build("bert", word_tags=LABELS, features=features).train()
-    model(**tree("bert"), **TAGS).loss.backward()
-    for name, weight in model.named_parameters():
-        assert weight.grad is not None and weight.grad.isfinite().all(), name
-    assert all(layer.weight.grad.any() for layer in model.tags.columns.values())
-    frozen = build("bert", word_tags=LABELS, freeze_encoder=True).train()
-    frozen(**tree("bert"), **TAGS).loss.backward()
-    assert {name.split(".")[0] for name, weight in frozen.named_parameters() if weight.grad is not None} == {
-        "relations",
-        "tags",
-    }
-
-
 @OPTIONS
 def test_padding_changes_nothing(options):
     model = build("bert", word_tags=LABELS, **options)
@@ -101,31 +86,6 @@ def test_save_and_load(model_class, tmp_path):
     build("bert").save_pretrained(tmp_path / "plain")
     _, info = PairwiseParser.from_pretrained(tmp_path / "plain", word_tags=LABELS, output_loading_info=True)
     assert info["missing_keys"] == {f"tags.columns.{name}.{kind}" for name in LABELS for kind in ("weight", "bias")}
-
-
-@pytest.mark.slow
-@pytest.mark.heavy
-@OPTIONS
-def test_compiles_to_one_graph(options):
-    model = build("modernbert", word_tags=LABELS, encoder={"num_hidden_layers": 1}, **options)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    results = []
-    for call in (model, compiled):
-        model.zero_grad()
-        outputs = call(**tree("modernbert"), **TAGS)
-        outputs.loss.backward()
-        results.append([outputs.loss, *outputs.tag_logits.values(), *(weight.grad for weight in model.parameters())])
-    torch.testing.assert_close(*results, **TOLERANCE)
-
-
-@pytest.mark.slow
-@pytest.mark.heavy
-def test_export():
-    model = build("bert", word_tags=LABELS)
-    inputs = {**batch("bert"), "word_index": WORDS}
-    program = torch.export.export(model, (), inputs, strict=False)
-    with torch.no_grad():
-        torch.testing.assert_close(program.module()(**inputs).tag_logits, model(**inputs).tag_logits, **TOLERANCE)
 
 
 def test_refused_labels():
