@@ -192,7 +192,8 @@ def table(found: list[Verdict]) -> str:
                 ]
             )
         header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict"]
-        parts.append(f"### {family}\n\n{markdown_table(header, rows)}\n\n**Take** {advice(own)}.\n")
+        title = f"### [{family}]({own[0].name.partition('-')[0]}/README.md)"
+        parts.append(f"{title}\n\n{markdown_table(header, rows)}\n\n**Take** {advice(own)}.\n")
     return "\n".join(parts)
 
 
