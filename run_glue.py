@@ -14,7 +14,6 @@ from itertools import chain
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
-    EarlyStoppingCallback,
     EvalPrediction,
     set_seed,
 )
@@ -147,8 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             {prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()}
         )
         if labels:
-            labelled = {prefix: rows for prefix, rows in data.items() if "label" in rows.column_names}
-            warn_of_absent({prefix: {labels[n] for n in rows["label"]} for prefix, rows in labelled.items()}, labels)
+            warn_of_absent({prefix: sentences.labels_in(rows, labels) for prefix, rows in data.items()}, labels)
 
         # Tokenizer.
         if fresh:
@@ -204,7 +202,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             return sentence_metrics(prediction, data_args.task_name, regression=labels is None)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
@@ -213,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from transformers import EarlyStoppingCallback, EvalPrediction, set_seed
+from transformers import EvalPrediction, set_seed
 
 from msattn import DependencyParsingPipeline, PairwiseParser
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
@@ -200,7 +200,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             return score_treebank(parses(prefix, prediction.predictions), data[prefix], labels, tags)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        patience = data_args.early_stopping_patience
         trainer = ParsingTrainer(
             model,
             args,
@@ -209,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             processing_class=tokenizer,
             data_collator=ParserCollator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=partial(metrics, "eval"),
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=data_args.callbacks,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )

@@ -11,7 +11,6 @@ from pathlib import Path
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
-    EarlyStoppingCallback,
     EvalPrediction,
     set_seed,
 )
@@ -152,7 +151,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             return values | {"chance_mrr": chance_mrr(relevant, scores)}
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
@@ -161,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=partial(metrics, "eval"),
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,

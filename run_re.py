@@ -12,13 +12,11 @@ import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from datasets import Dataset
 from transformers import (
     DataCollatorWithPadding,
-    EarlyStoppingCallback,
     EvalPrediction,
     set_seed,
 )
@@ -26,7 +24,6 @@ from transformers import (
 from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs import entity_markers
-from msattn.data.relations import labels_in
 from msattn.demo import run_demo
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
@@ -44,7 +41,7 @@ from msattn.training.fusion import head_fields
 from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, split_names, warn_of_absent, warn_of_repeats
+from msattn.training.splits import split_names
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
@@ -146,26 +143,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict
         # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
         several = data_args.multi_label or config.problem_type == MULTI_LABEL
-        splits, labels = relations.read_relation_splits(data_args, args, config, several)
-        negative = relations.choose_negative(labels, data_args, config)
-        if negative is not None and args.should_log:
-            print(f"The label {negative!r} stands for no relation.")
-        drawn = relations.pairs_without_relation(data_args, config, labels, draws=True)
-        labels = [label for label in labels if not several or label != negative]
-        hold_out = partial(relations.hold_out_texts, negatives=drawn)
-        data = hold_out_and_limit(splits, data_args, args, lambda rows: rows["label"][:], hold_out)
-        data = {prefix: relations.with_drawn_pairs(rows, drawn) for prefix, rows in data.items()}
-        warn_of_repeats({prefix: rows.unique("text") for prefix, rows in data.items()}, "texts")
-        labelled = {prefix: [*labels_in(rows)] for prefix, rows in data.items() if rows[0]["label"] is not None}
-        warn_of_absent(labelled, labels)
+        data, labels, negative, types = relations.read_relation_data(data_args, args, config, several)
 
         # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
         # each entity, and are added to a copy of the tokenizer that is not saved.
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
         marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
         style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
-        types = relations.entity_types(splits.get("train")) if style == "typed" else ()
-        entity_markers.add_entity_markers(marking, style, types)
+        entity_markers.add_entity_markers(marking, style, types if style == "typed" else ())
 
         def encode(rows: Dataset, **options: Any) -> Dataset:
             return entity_markers.encode_relation_dataset(
@@ -216,7 +201,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         collator = entity_markers.EntityPiecesCollator if pairwise else DataCollatorWithPadding
-        patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
@@ -225,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             processing_class=tokenizer,
             data_collator=collator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from transformers import (
     AutoModelForTokenClassification,
     DataCollatorForTokenClassification,
-    EarlyStoppingCallback,
     EvalPrediction,
     set_seed,
 )
@@ -156,7 +155,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             return tagging.tagging_metrics(prediction, tags)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        patience = data_args.early_stopping_patience
         trainer = FineTuningTrainer(
             model,
             args,
@@ -167,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None
             ),
             compute_metrics=metrics,
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from transformers import EarlyStoppingCallback, TrainerCallback
+
 
 @dataclass
 class ModelArguments:
@@ -81,6 +83,12 @@ class DataArguments:
         default=None,
         metadata={"help": "Stop training when --metric_for_best_model has not improved for this many evaluations."},
     )
+
+    @property
+    def callbacks(self) -> list[TrainerCallback]:
+        """What `--early_stopping_patience` asks for."""
+        patience = self.early_stopping_patience
+        return [] if patience is None else [EarlyStoppingCallback(patience)]
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from msattn.data.inputs.entity_markers import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import Negatives, capped, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import LISTED, random_pairs, read_relations, relation_labels, to_relations
+from msattn.data.relations import LISTED, labels_in, random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.multi_label import multi_label_report
@@ -25,7 +26,14 @@ from msattn.metrics.relation_reports import RelationAnswers, confusion_table, re
 from msattn.training.checkpoints import checkpoint_labels
 from msattn.training.fusion import FUSION_FIELDS
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.splits import held_out, load_hub_dataset, read_splits
+from msattn.training.splits import (
+    held_out,
+    hold_out_and_limit,
+    load_hub_dataset,
+    read_splits,
+    warn_of_absent,
+    warn_of_repeats,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -111,6 +119,45 @@ def read_relation_splits(
     if not labels:
         raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
     return found, labels
+
+
+class RelationData(NamedTuple):
+    """
+    The data of a run.
+
+    Args:
+        splits (`dict[str, datasets.Dataset]`): The splits by the prefix of their metrics.
+        labels (`list[str]`): The labels, without that of no relation if a pair may have several.
+        negative (`str` or `None`): The label of no relation.
+        types (`list[str]`): The types of entities in all training data.
+    """
+
+    splits: dict[str, Dataset]
+    labels: list[str]
+    negative: str | None
+    types: list[str]
+
+
+def read_relation_data(
+    data_args: Any, args: TrainingArguments, config: PreTrainedConfig, several: bool
+) -> RelationData:
+    """
+    The splits of [`read_relation_splits`], with whole texts held out, pairs without a relation drawn, and the usual
+    warnings.
+    """
+    found, labels = read_relation_splits(data_args, args, config, several)
+    types = entity_types(found.get("train"))
+    negative = choose_negative(labels, data_args, config)
+    if negative is not None and args.should_log:
+        print(f"The label {negative!r} stands for no relation.")
+    drawn = pairs_without_relation(data_args, config, labels, draws=True)
+    labels = [label for label in labels if not several or label != negative]
+    hold_out = partial(hold_out_texts, negatives=drawn)
+    splits = hold_out_and_limit(found, data_args, args, hold_out=hold_out)
+    splits = {prefix: with_drawn_pairs(rows, drawn) for prefix, rows in splits.items()}
+    warn_of_repeats({prefix: rows.unique("text") for prefix, rows in splits.items()}, "texts")
+    warn_of_absent({prefix: labels_in(rows) for prefix, rows in splits.items()}, labels)
+    return RelationData(splits, labels, negative, types)
 
 
 def _labels_of(config: PreTrainedConfig) -> list[str] | None:

@@ -72,6 +72,11 @@ def is_fused(head: str | None, config: PreTrainedConfig) -> bool:
     return config.model_type in COMPOSED_FAMILIES or (config.model_type == "bert" and not classifies)
 
 
+def labels_in(rows: Dataset, labels: Sequence[str]) -> set[str]:
+    """The labels of a split, whose column `label` has ids; none without that column."""
+    return {labels[number] for number in rows.unique("label")} if "label" in rows.column_names else set()
+
+
 def read_sentence_splits(
     data_args: Any, args: TrainingArguments, known: Sequence[str] | None, config: PreTrainedConfig | None = None
 ) -> tuple[dict[str, Dataset], list[str], list[str] | None]:

@@ -137,12 +137,13 @@ def warn_of_absent(
     Warns if a split lacks a label: it cannot be learned there, and in scores of all labels counts as 0.
 
     Args:
-        found (`Mapping[str, Collection[str]]`): The labels of each split by the prefix of its metrics.
+        found (`Mapping[str, Collection[str]]`):
+            The labels of each split by the prefix of its metrics. One without any is data to predict.
         labels (`Sequence[str]`): All labels.
         what (`str`, *optional*, defaults to `"example has the label"`): What has one.
     """
     for prefix, there in found.items():
-        if absent := [label for label in labels if label not in there]:
+        if there and (absent := [label for label in labels if label not in there]):
             shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} others" if len(absent) > 5 else "")
             mend = ": shuffle the file, or take more" if prefix == "train" else ""
             logger.warning(f"{prefix}: no {what} {shown}{mend}.")
