@@ -1,17 +1,22 @@
 """
-The command `msattn`.
+The command `msattn`, and what the scripts answer before they import anything.
 
 A module of its own, since `msattn` itself imports torch, which takes seconds: `msattn --help` should not.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
 import difflib
+import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from importlib import import_module, util
 from importlib.metadata import version
-from typing import Any
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NoReturn
 
 # Script and description of each task. The wheel carries the scripts of the repository as they are.
 TASKS = {
@@ -57,8 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name in ("plot", "doubt"):
         _run("msattn.plots.command", name, rest)
     elif name == "analysis":
-        print(f"error: msattn analysis is gone; {_moved(*rest[:1])}.", file=sys.stderr)
-        sys.exit(2)
+        _stop(f"msattn analysis is gone; {_moved(*rest[:1])}.")
     elif name == "predict":
         _run("msattn.predict", "main", rest)
     elif name == "app":
@@ -71,6 +75,98 @@ def main(argv: Sequence[str] | None = None) -> None:
         _refuse("command", name, ("train", "predict", "plot", "doubt", "app", "export", "demo"))
 
 
+def start(script: str | os.PathLike, argv: Sequence[str] | None = None) -> None:
+    """
+    Answers `--help`, a mistyped flag, a missing file and a missing package: before the imports of a script, which take
+    seconds. All else is left to the script.
+
+    Args:
+        script (`str` or `os.PathLike`): Its path. It calls `parse_arguments` with the dataclasses of its arguments.
+        argv (`Sequence[str]`, *optional*): Its arguments. Default: those of the process.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        tree = ast.parse(Path(script).read_text(encoding="utf-8"))
+        (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node) == "parse_arguments"]
+        fields = _fields(Path(script), [_name(each) for each in getattr(call.args[0], "elts", ())])
+    except (OSError, LookupError, ValueError):  # a copy that reads its arguments in another way
+        return
+    if {"-h", "--help"} & {*argv}:
+        usage = f"{os.path.basename(script)} --NAME VALUE ..."
+        parser = argparse.ArgumentParser(usage=usage, description=ast.get_docstring(tree))
+        for name, field in fields.items():
+            parser.add_argument(f"--{name}", metavar="", help=_help(field))
+        parser.print_help()
+        sys.exit(0)
+    for package in ("sklearn", "scipy"):
+        if util.find_spec(package) is None:
+            _stop(f"the package {package} is not installed: pip install 'msattn[train]'")
+    for place, word in enumerate(argv):
+        name, _, value = word.partition("=")
+        key = name.lstrip("-").replace("-", "_")
+        if not name.startswith("--") or name == "--debug_traceback":
+            continue
+        if key.removeprefix("no_") not in fields and key not in fields:
+            _refuse("argument", name, [f"--{name}" for name in fields], "--help lists the arguments.")
+        if key.endswith("_file"):
+            values = takewhile(lambda each: not each.startswith("--"), argv[place + 1 :])
+            for file in [value] if value else values:
+                if not os.path.exists(file):
+                    _stop(f"{file}: the file cannot be read (No such file or directory).")
+
+
+def _fields(file: Path, names: Sequence[str]) -> dict[str, ast.AnnAssign]:
+    """The fields of dataclasses that the file defines or imports. The code is read and not run."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    fields: dict[str, ast.AnnAssign] = {}
+    wanted = [*names]
+    for name in wanted:  # which grows
+        if name in classes:
+            wanted += [_name(base) for base in classes[name].bases]
+            own = [node for node in classes[name].body if isinstance(node, ast.AnnAssign)]
+            fields |= {_name(node.target): node for node in own if not _name(node.target).startswith("_")}
+    missing = {*wanted} - {*classes}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (imported := missing & {each.name for each in node.names}):
+            fields = {**fields, **_fields(_file(node, file), sorted(imported)), **fields}
+            missing -= imported
+    if missing:
+        raise LookupError(f"{file}: {missing}")
+    return fields
+
+
+def _help(field: ast.AnnAssign) -> str:
+    dicts = [node for node in ast.walk(field) if isinstance(node, ast.Dict)]
+    metadata = dict(zip(map(_value, dicts[0].keys), dicts[0].values, strict=True)) if dicts else {}
+    default = [_value(each.value) for each in getattr(field.value, "keywords", ()) if each.arg == "default"]
+    text = _value(metadata.get("help")) or ""
+    return text if default in ([], [None]) or "efault: " in text else f"{text} (default: {default[0]})"
+
+
+def _value(node: ast.AST | None) -> Any:
+    return getattr(node, "value", None)
+
+
+def _name(node: ast.AST) -> str:
+    """The name of a name, an attribute or what is called."""
+    return _name(node.func) if isinstance(node, ast.Call) else getattr(node, "id", getattr(node, "attr", ""))
+
+
+def _file(node: ast.ImportFrom, file: Path) -> Path:
+    """The file that a statement imports from; nothing is imported."""
+    package, *parts = (node.module or "").split(".")
+    path = (file.parents[node.level - 1] / package if node.level else _package(package)).joinpath(*parts)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _package(name: str = "msattn") -> Path:
+    spec = util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise LookupError(name)
+    return Path(spec.submodule_search_locations[0])
+
+
 def train(task: str, argv: Sequence[str]) -> None:
     """
     Runs the script of a task.
@@ -80,6 +176,7 @@ def train(task: str, argv: Sequence[str]) -> None:
         argv (`Sequence[str]`): The arguments of the script.
     """
     script, _ = TASKS[task]
+    start(_package() / "scripts" / f"{script}.py", argv)
     _run(f"msattn.scripts.{script}", "main", argv)
 
 
@@ -118,10 +215,15 @@ def _run_cli(main: Callable[[], Any]) -> None:
     import_module("msattn.command_line").run_cli(main)
 
 
-def _refuse(kind: str, name: str, known: Sequence[str] | dict) -> None:
+def _refuse(kind: str, name: str, known: Sequence[str] | dict, advice: str = "") -> NoReturn:
     close = difflib.get_close_matches(name, list(known), n=1)
-    advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-    print(f"error: there is no {kind} {name[:80]}; {advice}", file=sys.stderr)
+    advice = f"did you mean {close[0]}?" if close else advice or f"there are {', '.join(known)}."
+    _stop(f"there is no {kind} {name[:80]}; {advice}")
+
+
+def _stop(message: str) -> NoReturn:
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 

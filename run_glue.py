@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+import msattn_command
+
+if __name__ == "__main__":  # the imports below take seconds: a mistyped argument does not wait for them
+    msattn_command.start(__file__)
+
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,

@@ -9,6 +9,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import msattn_command
+
+if __name__ == "__main__":  # the imports below take seconds: a mistyped argument does not wait for them
+    msattn_command.start(__file__)
+
 import numpy as np
 from transformers import EvalPrediction, set_seed
 
@@ -32,6 +37,7 @@ from msattn.training.checkpoints import (
     load_tokenizer,
     max_tokens,
 )
+from msattn.training.dependency_parsing import ParserTrainingArguments
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
 from msattn.training.model_card import write_model_card
 from msattn.training.parsing_trainer import ParsingTrainer
@@ -134,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, data_args, mlm_args, args = parse_arguments(
-            (ParserArguments, ParsingDataArguments, MaskedLMArguments, parsing.ParserTrainingArguments), argv
+            (ParserArguments, ParsingDataArguments, MaskedLMArguments, ParserTrainingArguments), argv
         )
         set_up_logging(args)
 

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import msattn_command
+
+if __name__ == "__main__":  # the imports below take seconds: a mistyped argument does not wait for them
+    msattn_command.start(__file__)
+
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,

@@ -14,6 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msattn_command
+
+if __name__ == "__main__":  # the imports below take seconds: a mistyped argument does not wait for them
+    msattn_command.start(__file__)
+
 from datasets import Dataset
 from transformers import (
     DataCollatorWithPadding,
@@ -260,7 +265,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        run_demo(main)
-    else:
-        run_cli(main)
+    run_cli(main if len(sys.argv) > 1 else lambda: run_demo(main))

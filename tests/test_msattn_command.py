@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
+from dataclasses import fields
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,18 +38,41 @@ def test_the_version(capsys):
     assert capsys.readouterr().out.strip() == version("msattn")
 
 
-def test_help_imports_nothing_but_the_standard_library():
-    """torch alone takes longer than help should."""
-    code = "import sys, msattn_command; msattn_command.main(['train']); msattn_command.main([]); print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = run.stdout.splitlines()[-1].split()
-    assert not {"torch", "numpy", "transformers", "msattn"} & set(loaded)
-    imported = [
-        node for node in ast.parse(Path(msattn_command.__file__).read_text()).body if "Import" in type(node).__name__
-    ]
-    assert {getattr(node, "module", None) or node.names[0].name for node in imported} <= {
-        *("__future__", "collections.abc", "difflib", "importlib", "importlib.metadata", "sys", "typing")
-    }
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("msattn_command.main(['train'])", "usage: msattn train"),
+        ("msattn_command.main(['train', 'glue', '--help'])", "--head"),
+        ("msattn_command.start('run_re.py', ['--seed', '1', '--outptu_dir', 'x'])", "did you mean --output_dir?"),
+        ("msattn_command.start('run_re.py', ['--train-file=no.csv'])", "error: no.csv: the file cannot be read"),
+        ("msattn_command.start('run_parsing.py', ['--train_file', 'setup.cfg', 'no.conllu'])", "error: no.conllu: "),
+    ],
+)
+def test_help_and_mistyped_arguments_wait_for_no_import(command, shown):
+    """torch alone takes longer than they should."""
+    code = f"import atexit, sys, msattn_command; atexit.register(lambda: print(*sys.modules)); {command}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert not {"torch", "numpy", "transformers", "msattn"} & set(run.stdout.splitlines()[-1].split())
+    assert shown in run.stdout + run.stderr and run.returncode == (0 if shown in run.stdout else 2)
+
+
+@pytest.mark.parametrize("script", [script for script, _ in TASKS.values()])
+def test_arguments_are_known_without_imports(script, monkeypatch):
+    asked: list[type] = []
+    module = import_module(f"msattn.scripts.{script}")
+    monkeypatch.setattr(module, "parse_arguments", lambda types, argv: asked.extend(types) or sys.exit())
+    with pytest.raises(SystemExit):
+        module.main([])
+    known = msattn_command._fields(ROOT / f"{script}.py", [each.__name__ for each in asked])
+    helps = {each.name: each.metadata.get("help", "") for types in asked for each in fields(types)}
+    assert {*known} == {*helps}
+    assert {name: node for name, node in known.items() if not msattn_command._help(node).startswith(helps[name])} == {}
+
+
+def test_a_copy_that_reads_its_arguments_in_another_way_is_left_alone(tmp_path):
+    copy = tmp_path / "copy.py"
+    copy.write_text("from mine import MyArguments\n\nparse_arguments((MyArguments,))")
+    msattn_command.start(copy, ["--whatever", "1"])
 
 
 @pytest.mark.parametrize(

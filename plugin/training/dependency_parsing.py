@@ -74,7 +74,7 @@ class ParserTrainingArguments(FineTuningArguments):
     """Those of Transformers, with defaults for parsers; [`set_training_defaults`] fills in `None`."""
 
     num_train_epochs: float | None = field(
-        default=None, metadata={"help": f"Default: 3, or as many as take {STEPS} steps."}
+        default=None, metadata={"help": "Default: 3, or as many as take 600 steps."}
     )
     train_sampling_strategy: str = field(
         default="group_by_length",
