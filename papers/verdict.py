@@ -13,7 +13,7 @@ A verdict for every claim: reads `papers/*/claims.yaml` and the recorded scores,
         margin: 0                      # A beats B by more than this
         same: 0.6                      # a smaller difference is none
         rates: tuned                   # how they were chosen: tuned (A and B alike), or why that is not so
-        use: relations between marked entities         # take A for; else: take this
+        use: the layer for relations   # where it holds; otherwise take what `else` names
 
 In a table without answers, `columns` hold the score of each seed, or "mean ± deviation" of `seeds` seeds; `examples`
 are those of the test data, which bound their error (times `factor`, where a score spreads more than a share).
@@ -168,8 +168,8 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
 
 
 def advice(found: Sequence[Verdict]) -> str:
-    """What to take: A for what holds, and what is simpler for the rest."""
-    uses = [f"A for {one.claim['use']}" for one in found if one.word == HOLDS]
+    """What to take: A where it holds, and what is simpler for the rest."""
+    uses = [one.claim["use"] for one in found if one.word == HOLDS]
     simpler = ", ".join(dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS))
     return "; else ".join(part for part in ("; ".join(dict.fromkeys(uses)), simpler) if part)
 
