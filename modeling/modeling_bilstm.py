@@ -6,8 +6,6 @@ from typing import ClassVar
 
 import torch
 from torch import nn
-from torch._higher_order_ops import scan
-from torch.nn.functional import linear
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -143,34 +141,8 @@ def read_real_tokens(lstm: nn.LSTM, states: torch.Tensor, real: torch.Tensor) ->
     """
     order = real_tokens_first(real).unsqueeze(-1)
     states = states.gather(1, order.expand_as(states))
-    by_steps = torch.compiler.is_exporting() and type(lstm) is nn.LSTM
-    output = read_by_steps(lstm, states) if by_steps else lstm(states)[0]
+    output = lstm(states)[0]
     return output.gather(1, order.argsort(dim=1).expand_as(output))
-
-
-def read_by_steps(lstm: nn.LSTM, states: torch.Tensor) -> torch.Tensor:
-    """
-    The output of an LSTM, as a loop that exported programs keep. torch's own is written out token by token.
-
-    Args:
-        lstm (`torch.nn.LSTM`): With one layer, one direction, biases and `batch_first=True`.
-        states (`torch.Tensor` of shape `(batch, tokens, width)`): Its input.
-
-    Returns:
-        `torch.Tensor` of shape `(batch, tokens, hidden_size)`
-    """
-    of_input, of_output, input_bias, output_bias = lstm.all_weights[0]
-    inputs = linear(states, of_input, input_bias).transpose(0, 1)
-
-    def step(carried: list[torch.Tensor], given: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
-        output, cell = carried
-        enter, forget, new, leave = (given + linear(output, of_output, output_bias)).chunk(4, dim=-1)
-        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-        output = leave.sigmoid() * cell.tanh()
-        return [output, cell], output.clone()
-
-    start = states.new_zeros(states.shape[0], lstm.hidden_size)
-    return scan(step, [start, start.clone()], inputs)[1].transpose(0, 1)
 
 
 __all__ = [

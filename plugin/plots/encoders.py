@@ -60,28 +60,13 @@ def batches(
 
 @torch.no_grad()
 def read(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], **options: Any) -> list[Reading]:
-    """The readings of all layers by [`read_attention`], in evaluation mode; none of a model that cannot be read."""
+    """The readings of all layers by [`read_attention`], in evaluation mode. Raises `UserError` without attention to read."""
     try:
         with evaluating(model), read_attention(model, (), **options) as readings:
             model(**inputs)
-    except AttentionRefused:  # outside the attention interface of Transformers
-        return []
+    except AttentionRefused as refused:
+        raise UserError(str(refused)) from None
     return readings
-
-
-@torch.no_grad()
-def returned_maps(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-    """
-    The attention maps that a model returns, `(batch, heads, N, N)` a layer.
-
-    Raises:
-        UserError: It returns none.
-    """
-    with evaluating(model):
-        outputs = model(**inputs, output_attentions=True)
-    if not getattr(outputs, "attentions", None):
-        raise UserError(f"{type(model).__name__} returns no attentions.")
-    return [layer.float() for layer in outputs.attentions]
 
 
 def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:

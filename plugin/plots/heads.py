@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.errors import UserError
-from msattn.plots.encoders import Text, batches, read, returned_maps
+from msattn.plots.encoders import Text, batches, read
 from msattn.plots.style import INK, draw_heads, drawing, markdown_table
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def attention_distances(
     for _, batch in batches(model, tokenizer, texts, batch_size):
         keep = batch.pop("special_tokens_mask") == 0
         places = (keep.cumsum(dim=-1) - 1).masked_fill(~keep, -1)
-        sums = _sums_by_distance(model, batch, places)
+        sums = [reading["distances"] for reading in read(model, batch, places=places)]
         long = keep.sum(dim=-1) > 1
         found = torch.stack([layer[long].double() for layer in sums]).cpu()
         # n tokens have 2(n-δ) pairs at the distance δ, and n at 0.
@@ -87,20 +87,6 @@ def attention_distances(
         total[..., : part.shape[-1]] += part
         flat[: own.shape[-1]] += own.sum(dim=0)
     return AttentionDistances((total / texts_read).numpy(), (flat / texts_read).numpy())
-
-
-def _sums_by_distance(model: PreTrainedModel, batch: BatchEncoding, places: torch.Tensor) -> list[torch.Tensor]:
-    """The attention of each layer at each distance, `(batch, heads, tokens)`."""
-    if readings := read(model, batch, places=places):
-        return [reading["distances"] for reading in readings]
-    distances = (places.unsqueeze(-1) - places.unsqueeze(-2)).abs()
-    hidden = (places.unsqueeze(-1) < 0) | (places.unsqueeze(-2) < 0)
-    sums = []
-    for layer in returned_maps(model, batch):
-        weights = layer.masked_fill(hidden.unsqueeze(1), 0).flatten(2)
-        places_of = distances.flatten(1).unsqueeze(1).expand_as(weights).clamp_max(layer.shape[-1] - 1)
-        sums.append(torch.zeros_like(layer[..., 0]).scatter_add(2, places_of, weights))
-    return sums
 
 
 def distance_table(encoders: Sequence[AttentionDistances], titles: Sequence[str]) -> str:

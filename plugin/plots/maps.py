@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.plots.encoders import batches, read, returned_maps
+from msattn.plots.encoders import batches, read
 from msattn.plots.style import COLORS, INK, MUTED, drawing
 
 if TYPE_CHECKING:
@@ -51,10 +51,9 @@ def attention_maps(
     ids = inputs["input_ids"][0]
     # The attention to each single token.
     readings = read(model, inputs, columns=torch.eye(len(ids), device=ids.device)[None])
-    layers = [reading["columns"] for reading in readings] or returned_maps(model, inputs)
     # Decoding makes byte-level tokens readable; a token that is only a word boundary decodes to nothing.
     tokens = [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids.tolist()]
-    return torch.cat(layers), tokens
+    return torch.cat([reading["columns"] for reading in readings]), tokens
 
 
 def plot_attention_maps(

@@ -76,10 +76,6 @@ class ScratchArguments:
             "(.txt, .vec, .gz), or an encoder, whose tokenizer and token embeddings are taken."
         },
     )
-    word_vector_size: int | None = field(
-        default=None,
-        metadata={"help": "Reduce --word_vectors to this many principal components. Default: their own size."},
-    )
     vocabulary_size: int = field(
         default=30000,
         metadata={
@@ -198,8 +194,6 @@ def scratch_tokenizer(
         vectors = _encoder_vectors(model_args)[: len(tokenizer)]
     else:
         vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
-    if scratch.word_vector_size is not None:
-        vectors = fewer_dimensions(vectors, scratch.word_vector_size)
     if encoder is not None:
         vectors *= ENCODER_DEVIATION / vectors.std()
     vectors[tokenizer.pad_token_id] = 0
@@ -253,27 +247,6 @@ def scratch_model(
 def scratch_card_fields(config: PreTrainedConfig) -> list[str]:
     """The configuration fields that the model card lists."""
     return [name for name in CARD_FIELDS if hasattr(config, name)]
-
-
-def fewer_dimensions(vectors: torch.Tensor, size: int) -> torch.Tensor:
-    """
-    The principal components of word vectors.
-
-    Args:
-        vectors (`torch.FloatTensor` of shape `(tokens, width)`): The vectors.
-        size (`int`): Number of components.
-
-    Returns:
-        `torch.FloatTensor` of shape `(tokens, size)`
-
-    Raises:
-        UserError: `size` is larger than the width.
-    """
-    if size > vectors.shape[1]:
-        raise UserError(f"--word_vector_size {size}: the word vectors have {vectors.shape[1]} numbers.")
-    centred = (vectors - vectors.mean(dim=0)).double()
-    _, directions = torch.linalg.eigh(centred.T @ centred)  # by ascending variance
-    return (centred @ directions.flip(-1)[:, :size]).float()
 
 
 def _encoder_vectors(args: ModelArguments) -> torch.Tensor:

@@ -220,19 +220,6 @@ class TestVectorsOfAnEncoder:
         torch.testing.assert_close(found[1:], (centred * 0.4 / centred.std())[1:].float())
         assert not found[0].any()  # padding
 
-    def test_principal_components_keep_what_is_nearest(self, encoder, centred):
-        found = Fresh(word_vectors=encoder, word_vector_size=3).embeddings()
-        assert found.shape[1] == 3
-        left, values, _ = torch.linalg.svd(centred, full_matrices=False)
-        expected = left[:, :3] * values[:3]
-        expected = expected * 0.4 / expected.std()
-        torch.testing.assert_close((found @ found.T)[1:, 1:], (expected @ expected.T)[1:, 1:].float())
-        # All components are a rotation.
-        whole, turned = (Fresh(word_vectors=encoder, word_vector_size=size).embeddings() for size in (None, 8))
-        torch.testing.assert_close((turned @ turned.T)[1:, 1:], (whole @ whole.T)[1:, 1:])
-
     def test_need_its_tokenizer_and_its_sizes(self, encoder):
         with pytest.raises(UserError, match="--tokenizer_name: the word vectors of .* are those of its own tokens"):
             Fresh(word_vectors=encoder, tokenizer_name="other")
-        with pytest.raises(UserError, match="--word_vector_size 9: the word vectors have 8 numbers"):
-            Fresh(word_vectors=encoder, word_vector_size=9)
