@@ -60,7 +60,7 @@ def batches(
 
 @torch.no_grad()
 def read(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], **options: Any) -> list[Reading]:
-    """The readings of all layers by [`read_attention`], in evaluation mode. Raises `UserError` without attention to read."""
+    """The readings of all layers by [`read_attention`], in evaluation mode; `UserError` if there are none."""
     try:
         with evaluating(model), read_attention(model, (), **options) as readings:
             model(**inputs)
