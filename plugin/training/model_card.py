@@ -19,8 +19,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import Trainer
 from transformers.modelcard import extract_hyperparameters_from_trainer, make_markdown_table, parse_log_history
 
-from msattn.training.used_fields import used_fields
-
 # Scores that are of no model: the table has them, the `model-index` of the Hub has not.
 BASELINES = ("majority_", "chance_")
 
@@ -121,7 +119,7 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
     usage = facts.usage(json.dumps(used, ensure_ascii=False)[1:-1])
     history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
     hyperparameters = {
-        **used_fields(config, facts.config_fields),
+        **{name: value for name in facts.config_fields if (value := getattr(config, name)) not in (None, "")},
         **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
         **extract_hyperparameters_from_trainer(trainer),
     }

@@ -68,17 +68,6 @@ def test_a_rate_of_zero_freezes_the_embeddings(tmp_path):
     assert settings(model, optimizer).keys() == trained.keys() - {"bert.embeddings.word_embeddings.weight"}
 
 
-def test_the_schedule_scales_both_rates(tmp_path):
-    model, _ = tiny_relation_extractor()
-    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, use_cpu=True)
-    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=5e-4)
-    trainer.create_optimizer_and_scheduler(num_training_steps=4)
-    for _ in range(2):
-        trainer.optimizer.step()
-        trainer.lr_scheduler.step()
-    assert {group["lr"] for group in trainer.optimizer.param_groups} == {0.5e-4, 2.5e-4}
-
-
 def test_grouping_by_length_depends_on_the_seed_alone():
     lengths = torch.randint(1, 50, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     orders = []
