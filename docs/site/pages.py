@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 from typing import Any
@@ -30,9 +31,22 @@ def site_path(path: str) -> str:
 
 
 def notebook_page(path: Path) -> str:
-    """The text and the code of a notebook, as Markdown."""
-    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(path.read_text("utf-8"))["cells"]]
-    return "\n\n".join(text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in cells)
+    """The text, the code and the outputs of a notebook, as Markdown."""
+    parts = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts += [source] if cell["cell_type"] == "markdown" else [f"```python\n{source}\n```"]
+        parts += map(shown, cell.get("outputs", ()))
+    return "\n\n".join(parts)
+
+
+def shown(output: dict[str, Any]) -> str:
+    """An output of a cell: a picture, or else its text. The files that frames show are not there."""
+    data = {kind: "".join(lines) for kind, lines in output.get("data", {"text/plain": output.get("text", "")}).items()}
+    if "image/svg+xml" in data:
+        picture = b64encode(data["image/svg+xml"].encode("utf-8")).decode("ascii")
+        return f'<img alt="The picture that the cell draws" src="data:image/svg+xml;base64,{picture}">'
+    return "" if "<iframe" in data.get("text/html", "") else f"```text\n{data['text/plain'].rstrip()}\n```"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
