@@ -18,15 +18,12 @@ from msattn.plots.style import COLORS
 # A text, a second one for a model of pairs, and what is marked in it where no tagger finds the entities.
 EXAMPLES: Sequence[tuple[str, str, Sequence[str]]] = (
     (
-        "The flood was caused by the heavy rain of the night.",
-        "It rained.",
-        ("flood", "rain"),
+        "Anna Weber, a spokeswoman for Siemens in Munich, Germany, said the plant would close. "
+        "Paul Lang lives in Vienna and writes for the Associated Press.",
+        "The plant was closed.",
+        ("Anna Weber", "Siemens", "Munich", "Germany", "Paul Lang", "Vienna", "Associated Press"),
     ),
-    (
-        "Marie Curie was born in Warsaw, Poland. She worked at the University of Paris.",
-        "Marie Curie was from Poland.",
-        ("Marie Curie", "Warsaw", "Poland", "University of Paris"),
-    ),
+    ("The flood was caused by the heavy rain of the night.", "It rained.", ("flood", "rain")),
     (
         "The engine of the old car was built by a small company from Turin.",
         "Nobody has built the engine.",

@@ -96,7 +96,7 @@ def test_a_tagger_reads_a_text_once_until_it_changes(open_page):
     assert functions["read"](TEXT, "", state)["state"] == first["state"]
 
 
-@pytest.mark.parametrize("names", [("relations",), ("typed",), ("entities", "relations"), ("classes",)])
+@pytest.mark.parametrize("names", [("relations",), ("typed",), ("entities",), ("classes",)])
 def test_every_example_is_read(open_page, names):
     _, functions = open_page(*names)
     for number, (text, second, marked) in enumerate(EXAMPLES):
