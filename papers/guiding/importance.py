@@ -9,7 +9,8 @@ again.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +18,31 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn import head_gates
+from msattn.data import read_sentences
+from msattn.errors import UserError
 from msattn.loading import load_trained
 from msattn.plots.encoders import Text, batches
 from msattn.plots.style import COLORS, INK, MUTED, draw_heads, drawing, markdown_table, tidy
-from msattn.plots.windows import accuracy, labelled_texts
+
+
+def labelled_texts(model: PreTrainedModel, path: str) -> tuple[list[Text], list[int]]:
+    """Reads texts, and the numbers of their classes in a model, from their names or numbers."""
+    dataset = read_sentences(path)
+    known = {str(number): number for number in model.config.id2label} | dict(model.config.label2id)
+    if unknown := set(dataset["label"]) - known.keys():
+        raise UserError(f"{path}: the model does not know the label {min(unknown)!r}; it knows {', '.join(known)}.")
+    texts = list(zip(*(dataset[name] for name in dataset.column_names if name != "label"), strict=True))
+    return texts, [known[name] for name in dataset["label"]]
+
+
+@torch.no_grad()
+def accuracy(model: Any, encoded: Iterable[tuple[list[int], Any]], labels: Sequence[int]) -> float:
+    """The share of the texts that a model classifies right."""
+    right = 0
+    for rows, batch in encoded:
+        inputs = {name: value for name, value in batch.items() if name != "special_tokens_mask"}
+        right += sum(map(int.__eq__, model(**inputs).logits.argmax(dim=-1).tolist(), (labels[row] for row in rows)))
+    return right / len(labels)
 
 
 def importances(

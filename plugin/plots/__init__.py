@@ -8,7 +8,6 @@ from msattn.plots.fused_attention import FusedAttention
 from msattn.plots.heads import AttentionDistances, attention_distances, plot_heads
 from msattn.plots.maps import attention_maps, plot_attention_maps
 from msattn.plots.relation_graph import relation_graph
-from msattn.plots.windows import WindowCost, plot_windows, window_costs
 
 __all__ = [
     "arc_diagram",
@@ -20,7 +19,5 @@ __all__ = [
     "most_doubtful",
     "plot_attention_maps",
     "plot_heads",
-    "plot_windows",
     "relation_graph",
-    "window_costs",
 ]

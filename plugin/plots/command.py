@@ -15,7 +15,6 @@ from msattn.loading import load_trained
 from msattn.plots.doubt import write_doubtful
 from msattn.plots.encoders import load_encoder, read_texts, short_names
 from msattn.plots.heads import distance_table
-from msattn.plots.windows import labelled_texts, windows_table
 
 
 def draw_fused(args: argparse.Namespace) -> None:
@@ -58,16 +57,6 @@ def draw_heads(args: argparse.Namespace) -> None:
     plots.plot_heads(found, args.output, titles)
 
 
-def draw_windows(args: argparse.Namespace) -> None:
-    """how far the heads of a classifier look, and its accuracy with windows (.png, .svg)"""
-    _, model, tokenizer = load_trained(args.model)
-    texts, labels = labelled_texts(model, args.file, args.text_column_names, args.label_column_name)
-    fitting = read_texts(args.fit_file, args.text_column_names) if args.fit_file else None
-    found = plots.window_costs(model, tokenizer, texts, labels, args.mass, fitting)
-    print(windows_table(*found))
-    plots.plot_windows(*found, args.output)
-
-
 MODEL = {"help": "a local folder or a name on the Hub"}
 MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
@@ -83,17 +72,6 @@ KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str,
     "relations": (draw_relations, {"model": MODEL, "--text": TEXT}),
     "maps": (draw_maps, {"model": MODELS, "--text": {**TEXT, "nargs": "+"}, "--layer": PLACE, "--head": PLACE}),
     "heads": (draw_heads, {"model": MODELS, "--file": {"required": True, "help": "sentences, or a table of them"}}),
-    "windows": (
-        draw_windows,
-        {
-            "model": MODEL,
-            "--file": {"required": True, "help": "labelled sentences, to measure the accuracy"},
-            "--fit_file": {"help": "sentences that windows are fitted to (default: --file)"},
-            "--mass": {"type": float, "nargs": "+", "default": [0.9, 0.95, 0.99], "help": "attention to keep"},
-            "--text_column_names": {"nargs": "+", "help": "one or two columns of texts"},
-            "--label_column_name": {"default": "label"},
-        },
-    ),
 }
 
 

@@ -12,12 +12,14 @@ import torch
 from diversity import diversity, map_similarity, received_entropy
 from heads import head_vectors
 from heads import main as draw_heads
-from importance import importances, removal_order
+from importance import importances, labelled_texts, removal_order
 from importance import main as measure_importance
 from sts_ranking import main as write_ranking
 from sts_ranking import sts_ranking
 from torch.nn.functional import cross_entropy
+from window_cost import window_costs
 
+from msattn import UserError, fit_windows, set_windows
 from msattn.data import read_ranking
 from msattn.plots import attention_maps
 from tests.plugin.plots.test_encoders import classifier, encoder
@@ -180,3 +182,29 @@ def test_best_of_many_runs(tmp_path, capsys):
     rows = capsys.readouterr().out.splitlines()[2:]
     assert rows[0] == "| guided | 1 | 2 | 6.00 | 11.00 | +5.00 |"
     assert rows[2:] == ["| no guiding | 1 | 2 | 0.50 | 1.00 | +0.50 |", "| no guiding | 2 | 2 | 2.50 | 3.00 | +0.50 |"]
+
+
+def test_labels_are_names_or_numbers_of_the_model(tmp_path):
+    model = classifier(id2label={0: "bad", 1: "so so", 2: "good"}, label2id={"bad": 0, "so so": 1, "good": 2})
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a cat", "label": "good"}\n{"text": "a dog", "label": "bad"}\n')
+    assert labelled_texts(model, str(path)) == ([("a cat",), ("a dog",)], [2, 0])
+    path.write_text('{"text": "a cat", "label": "2"}\n{"text": "a dog", "label": "fine"}\n')
+    with pytest.raises(UserError, match="does not know the label 'fine'; it knows"):
+        labelled_texts(model, str(path))
+
+
+def test_the_cost_is_that_of_the_fitted_windows():
+    model, tokenizer = classifier(), tiny_tokenizer()
+    texts, labels = [("a cat .",), ("the author of the book wrote in a house , a dog .",), ("cat",)], [0, 2, 1]
+    rows = window_costs(model.eval(), tokenizer, texts, labels, (0.5, 1.0))
+    set_windows(model, None)
+    encoded = [tokenizer(*text, return_tensors="pt") for text in texts]
+    for mass, count, _, widest, score in rows[1:]:
+        windows = fit_windows(model, encoded, float(mass), tokenizer.all_special_ids)
+        chosen = [window for row in windows for window in row if window is not None]
+        assert int(count) == len(chosen) and widest == str(max(chosen, default=""))
+        set_windows(model, windows, tokenizer.all_special_ids)
+        found = [model(**one).logits.argmax().item() for one in encoded]
+        assert score == f"{np.mean(np.equal(found, labels)):.4f}"
+        set_windows(model, None)

@@ -10,18 +10,15 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
-from msattn import MSTransformerConfig, MSTransformerModel, UserError, fit_windows, set_windows
+from msattn import MSTransformerConfig, MSTransformerModel, UserError, set_windows
 from msattn.plots import (
     attention_distances,
     attention_maps,
     plot_attention_maps,
     plot_heads,
-    plot_windows,
-    window_costs,
 )
 from msattn.plots.encoders import encoder_of, read_texts, short_names
 from msattn.plots.heads import distance_table
-from msattn.plots.windows import labelled_texts, windows_table
 from tests.tiny_encoders import randomized
 from tests.tiny_encoders import tiny_encoder as tiny_config
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
@@ -106,38 +103,6 @@ def test_texts_without_distances():
         attention_distances(encoder(), tiny_tokenizer(), [("cat",)])
 
 
-def test_the_cost_is_that_of_the_fitted_windows():
-    model, tokenizer = classifier(), tiny_tokenizer()
-    without, costs = window_costs(model, tokenizer, TEXTS, LABELS, masses=(0.5, 1.0))
-    assert model.training and getattr(model.config, "attention_windows", None) is None
-    model.eval()
-    encoded = [tokenizer(*text, return_tensors="pt") for text in TEXTS]
-
-    def score() -> float:
-        found = [model(**one).logits.argmax().item() for one in encoded]
-        return float(np.mean(np.equal(found, LABELS)))
-
-    assert without == score() and [cost.mass for cost in costs] == [0.5, 1.0]
-    for cost in costs:
-        windows = fit_windows(model, encoded, cost.mass, tokenizer.all_special_ids)
-        reach = np.where(cost.windowed, cost.reach, -1).tolist()
-        assert [[-1 if window is None else window for window in row] for row in windows] == reach
-        set_windows(model, windows, tokenizer.all_special_ids)
-        assert cost.accuracy == score()
-        set_windows(model, None)
-    assert windows_table(without, costs).splitlines()[0].startswith("| mass | heads with a window | share |")
-
-
-def test_labels_are_names_or_numbers_of_the_model(tmp_path):
-    model = classifier(id2label={0: "bad", 1: "so so", 2: "good"}, label2id={"bad": 0, "so so": 1, "good": 2})
-    path = tmp_path / "texts.jsonl"
-    path.write_text('{"text": "a cat", "label": "good"}\n{"text": "a dog", "label": "bad"}\n')
-    assert labelled_texts(model, str(path)) == ([("a cat",), ("a dog",)], [2, 0])
-    path.write_text('{"text": "a cat", "label": "2"}\n{"text": "a dog", "label": "fine"}\n')
-    with pytest.raises(UserError, match="does not know the label 'fine'; it knows"):
-        labelled_texts(model, str(path))
-
-
 def test_texts_are_lines_or_a_table(tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n\n  a dog \n")
     (tmp_path / "b.txt").write_text("sentence\tlabel\na cat\t1\n")
@@ -180,7 +145,5 @@ def test_pictures(tmp_path):
     plot_heads([distances] * 2, tmp_path / "heads.svg", ["left", "right"])
     assert {"left", "right", "layer", "head"} <= set(texts_of(tmp_path / "heads.svg"))
     assert "left: uniform attention" in distance_table([distances] * 2, ["left", "right"])
-    plot_windows(*window_costs(classifier(), tokenizer, TEXTS, LABELS, (0.5, 0.9)), tmp_path / "windows.svg")
-    assert "window that keeps 90 % (×: none, over half a text)" in texts_of(tmp_path / "windows.svg")
     with pytest.raises(UserError, match=r"a.gif: the file must end in .png or .svg"):
         plot_heads([distances], tmp_path / "a.gif")

@@ -38,7 +38,6 @@ def folder(tmp_path_factory):
         (["relations", "fusion", "--text", TEXT], "a.svg", b"<svg"),
         (["maps", "encoder", "fusion", "--text", "a cat", "a dog", "--layer", "0", "--head", "1"], "a.svg", b"<?xml"),
         (["heads", "encoder", "classes", "--file", "texts.jsonl"], "a.svg", b"<?xml"),
-        (["windows", "classes", "--file", "texts.jsonl", "--mass", "0.5", "0.9"], "a.svg", b"<?xml"),
     ],
 )
 def test_one_command_a_picture(folder, monkeypatch, argv, output, start):
