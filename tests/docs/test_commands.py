@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import pytest
 from transformers import AutoTokenizer, BertForSequenceClassification, BertModel, LlamaForCausalLM
 
+import msattn_command
+
 ROOT = Path(__file__).parents[2]
 RUN = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md"))]
 PARSED = [
@@ -117,7 +119,9 @@ def run_python(call: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     program = call[1] if call[0] == "-m" else call[0]
     monkeypatch.setattr(sys, "argv", call[call.index(program) :])
     try:
-        if call[0] == "-m":
+        if program == "msattn_command":
+            msattn_command.main(call[2:])
+        elif call[0] == "-m":
             runpy.run_module(program, run_name="__main__", alter_sys=True)
         else:
             monkeypatch.syspath_prepend(str((ROOT / program).parent))
@@ -137,6 +141,7 @@ def stop_after_parsing(monkeypatch) -> None:
         raise Parsed
 
     monkeypatch.setattr(ArgumentParser, "parse_known_args", parse_and_stop)
+    monkeypatch.setattr(msattn_command, "start", lambda *_: None)  # It looks for the files.
 
 
 @pytest.mark.usefixtures("stop_after_parsing")
