@@ -1,10 +1,16 @@
-"""
+r"""
 Draws what three checkpoints find in a paragraph: entities, their relations, and the tree of the last sentence.
-README's picture is that of the default text. The commands that train the models are in docs/relations.md; this one
-writes CoNLL-04's entities as words and tags first:
+README's picture is that of the default text. The relation model is that of docs/relations.md (CoNLL-04). The tagger
+learns CoNLL-04's entities (F1 75.5 on the development file), the parser ParTUT (UAS 87.9, LAS 84.8):
 
     python docs/site/reading_picture.py --tags train.json > train.conll
-    python docs/site/reading_picture.py TAGGER RELATIONS PARSER docs/reading.svg
+    python docs/site/reading_picture.py --tags dev.json > dev.conll
+    python run_tagging.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file train.conll \
+        --validation_file dev.conll --do_train --do_eval --num_train_epochs 3 --learning_rate 3e-4 --warmup_steps 0.1 \
+        --per_device_train_batch_size 32 --train_sampling_strategy group_by_length --save_strategy no --seed 1 \
+        --output_dir TAGGER
+    make model-parser-partut DATA=folder ENCODER=sentence-transformers/all-MiniLM-L6-v2
+    python docs/site/reading_picture.py TAGGER RELATIONS outputs/models/parser-partut docs/reading.svg
 """
 
 from __future__ import annotations

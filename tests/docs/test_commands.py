@@ -43,12 +43,17 @@ RELATIONS = "".join(
     f"<e1>Ann {day}</e1> lives in <e2>Rome</e2>.,lives in\n<e1>Bob {day}</e1> works for <e2>Acme</e2>.,works for\n"
     for day in range(8)
 )
+LISTED = (
+    '{"text": "Ann lives in Rome.", "entities": [{"start": 0, "end": 3, "type": "PER"}, '
+    '{"start": 13, "end": 17, "type": "LOC"}], "relations": [{"head": 0, "tail": 1, "type": "lives in"}]}\n'
+)
 RANKING = '{"query": "storm", "candidates": [{"text": "It stormed.", "label": 1}, {"text": "Calm.", "label": 0}]}\n'
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
     **dict.fromkeys(("train.csv", "dev.csv", "test.csv"), f"text,relation\n{RELATIONS}"),
+    **dict.fromkeys(("train300.json", "next100.json", "rest.json"), LISTED * 8),
     **dict.fromkeys(("train.jsonl", "dev.jsonl", "test.jsonl"), RANKING * 8),
     "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
     "sentences.txt": "The patient denied any headache.\nThe head does not hurt.\n",
