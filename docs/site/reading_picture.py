@@ -1,7 +1,8 @@
 r"""
 Draws what three checkpoints find in a paragraph: entities, their relations, and the tree of the last sentence.
 README's picture is that of the default text. The relation model is that of docs/relations.md (CoNLL-04). The tagger
-learns CoNLL-04's entities (F1 75.5 on the development file), the parser ParTUT (UAS 87.9, LAS 84.8):
+learns CoNLL-04's entities (F1 75.5 on the development file, 7 of whose 120 sentences it has seen), the parser ParTUT
+(UAS 87.9, LAS 84.8):
 
     python docs/site/reading_picture.py --tags train.json > train.conll
     python docs/site/reading_picture.py --tags dev.json > dev.conll
