@@ -132,7 +132,7 @@ def peak_bytes(config: Config, tokens: int, arguments: argparse.Namespace) -> in
 
 def resident_peak() -> int:
     """High-water mark of this process; not ru_maxrss, which starts from that of the parent process."""
-    return 1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+    return 1024 * int(Path("/proc/self/status").read_text(encoding="utf-8").split("VmHWM:")[1].split()[0])
 
 
 def peak_bytes_apart(config: Config, tokens: int, arguments: argparse.Namespace) -> int:
@@ -193,7 +193,7 @@ def markdown(columns: str, rows: list[list[str]]) -> str:
 
 def describe(arguments: argparse.Namespace) -> str:
     """The machine and the way of measuring."""
-    information = Path("/proc/cpuinfo").read_text().splitlines()
+    information = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     processor = next(
         (line.split(": ")[1] for line in information if line.startswith("model name")), platform.machine()
     )

@@ -114,7 +114,10 @@ def main(argv: list[str]) -> None:
     (args,) = parse_arguments([PredictArguments], named(argv, "model", "file"), "msattn predict")
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
-    args.file = "/dev/stdin" if args.file == "-" else args.file
+    if args.file == "-":
+        args.file = "/dev/stdin"
+        if not Path(args.file).exists():  # Windows
+            raise UserError("-: the standard input has no name on this system; give a file.")
     state = PartialState(cpu=args.device == "cpu")
     _check(args, state.num_processes)
     trained = load_trained(args.model)

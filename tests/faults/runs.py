@@ -109,7 +109,7 @@ def finish(script: str, argv: list[str], folder: Path) -> tuple[int, float]:
     process = start(script, argv, folder)
     process.join()
     assert process.exitcode == 0, Path(f"{folder}.log").read_text(encoding="utf-8")
-    writes, seconds = json.loads(Path(f"{folder}.size").read_text())
+    writes, seconds = json.loads(Path(f"{folder}.size").read_text(encoding="utf-8"))
     return writes, seconds
 
 
@@ -141,4 +141,4 @@ def _run(script: str, argv: list[str], folder: Path, dies_at: int | None, room: 
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     sys.argv = [f"{script}.py", *argv]
     importlib.import_module(script).main()
-    Path(f"{folder}.size").write_text(json.dumps([writes, time.monotonic() - begin]))
+    Path(f"{folder}.size").write_text(json.dumps([writes, time.monotonic() - begin]), encoding="utf-8")

@@ -175,7 +175,7 @@ def test_joined_files_agree_on_when_annotations_are_evaluated(exported):
 
 
 def test_the_exporter_needs_only_the_standard_library():
-    tree = ast.parse(open(hub_export.__file__).read())
+    tree = ast.parse(open(hub_export.__file__, encoding="utf-8").read())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= set(sys.stdlib_module_names)
