@@ -85,6 +85,8 @@ def test_loads_and_computes_the_same(name, by):
         outputs = tensors_of(model(**inputs))
     assert sorted(outputs) == sorted(expected)
     for key, output in expected.items():
+        # What an encoder returns for padding means nothing: how windows are computed decides it.
+        real = inputs["attention_mask"].bool() if key == "last_hidden_state" and "attention_mask" in inputs else ...
         torch.testing.assert_close(
-            outputs[key], output, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
+            outputs[key][real], output[real], rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}"
         )
