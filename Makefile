@@ -43,8 +43,8 @@ RECIPES := $(basename $(notdir $(wildcard model_cards/reference/recipes/*.yaml))
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (outputs/demo)
-	@OMP_NUM_THREADS=1 $(RUN) run_re.py
+demo: .venv/.links-$(FILES) ## train, score, reload and use a small relation extractor (ENCODER=folder; outputs/demo)
+	@ENCODER="$(if $(filter file,$(origin ENCODER)),$(wildcard $(ENCODER)),$(ENCODER))" OMP_NUM_THREADS=1 $(RUN) run_re.py
 
 space: .venv/.tools .venv/.links-$(FILES) ## write a folder for a Space of the Hub (HUB=somebody or MODELS="owner/name ..."; SPACE=folder)
 	@$(RUN) -m msattn_command app $(MODELS) --space "$(SPACE)"

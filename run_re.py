@@ -2,7 +2,7 @@
 """
 Fine-tunes an encoder for relation extraction, with multi-scale fusion, pairwise attention or a baseline on top.
 
-Without arguments it runs a small demonstration on a corpus and an encoder that it makes itself. In a checkout, the
+Without arguments it runs a small demonstration. In a checkout, the
 package `msattn` is the folder `plugin/`, and `msattn.modeling` the folder `modeling/`.
 """
 
