@@ -42,7 +42,7 @@ def run_demo(train: Callable[[Sequence[str]], None]) -> None:
     Args:
         train (`Callable`): The `main` of `run_re.py`.
     """
-    model, picture = FOLDER / "model", FOLDER / "attention.png"
+    model, picture = FOLDER / "model", FOLDER / "attention.html"
     arguments = demo_arguments(FOLDER / "data", model)
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
@@ -53,9 +53,8 @@ def run_demo(train: Callable[[Sequence[str]], None]) -> None:
     print(f"\n{DEMO_SENTENCE}", flush=True)
     code = USE.format(model=str(model), sentence=DEMO_SENTENCE)
     subprocess.run([sys.executable, "-c", code], check=True)
-    for output in (picture, picture.with_suffix(".html")):
-        plot(["fused", str(model), "--text", DEMO_SENTENCE, "--output", str(output)])
-    print(f"\nWhat it attends to: {picture}, or {picture.with_suffix('.html')} to explore. The model: {model}")
+    plot(["fused", str(model), "--text", DEMO_SENTENCE, "--output", str(picture)])
+    print(f"\nWhat it attends to: {picture}. The model: {model}")
 
 
 def demo_arguments(data: Path, output: Path) -> list[str]:
