@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -196,7 +198,18 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         # A checkpoint that the schedule did not ask for is that of a signal.
         if self.control.should_training_stop and not self.control.should_save:
             self._terminated = self.state.global_step
+        self._date_checkpoints()
         super()._save_checkpoint(*args, **kwargs)
+
+    def _date_checkpoints(self) -> None:
+        """
+        Dates checkpoints of the future before now: the Trainer keeps those changed last, and after a clock was set
+        back it would delete each one that it has just written.
+        """
+        checkpoints, now = sort_checkpoints(self.args.output_dir), time.time()
+        if self.args.should_save and any(os.path.getmtime(path) > now for path in checkpoints):
+            for age, path in enumerate(reversed(checkpoints), start=1):
+                os.utime(path, (now - age, now - age))
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """As in [`Trainer`], but keeps an existing `README.md`, such as the detailed card of a script."""

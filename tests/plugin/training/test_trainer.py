@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from datasets import Dataset
@@ -66,6 +68,25 @@ def test_a_rate_of_zero_freezes_the_embeddings(tmp_path):
     assert not model.get_input_embeddings().weight.requires_grad
     trained = settings(*optimizer_of(tmp_path, None))
     assert settings(model, optimizer).keys() == trained.keys() - {"bert.embeddings.word_embeddings.weight"}
+
+
+def test_weight_decay_is_that_of_one_rate(tmp_path):
+    model, optimizer = optimizer_of(tmp_path, None)
+    same, split = optimizer_of(tmp_path, 5e-4)
+    decays = {name: decay for name, (_, decay) in settings(model, optimizer).items()}
+    assert decays == {name: decay for name, (_, decay) in settings(same, split).items()}
+    assert set(decays.values()) == {0.0, 0.1} and decays["classifier.bias"] == 0.0
+
+
+def test_the_schedule_scales_both_rates(tmp_path):
+    model, _ = tiny_relation_extractor()
+    args = TrainingArguments(str(tmp_path), learning_rate=1e-4, use_cpu=True)
+    trainer = FineTuningTrainer(model, args, new_layers_learning_rate=5e-4)
+    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    for _ in range(2):
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {0.5e-4, 2.5e-4}
 
 
 def test_grouping_by_length_depends_on_the_seed_alone():
@@ -163,6 +184,17 @@ def test_checkpoints_hold_no_token(tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"training_args.bin", "trainer_state.json"} <= {path.name for path in files}
     assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
+def test_checkpoints_from_before_a_clock_was_set_back_make_room(tmp_path):
+    class SetBack(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            os.utime(tmp_path / f"checkpoint-{state.global_step}", (4e9 - state.global_step, 4e9 - state.global_step))
+
+    trainer = broken_trainer(tmp_path, max_steps=12, save_steps=1, save_total_limit=2)
+    trainer.add_callback(SetBack())
+    trainer.train()
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-11", "checkpoint-12"}
 
 
 def test_an_address_is_no_name_of_a_repository(tmp_path):
