@@ -11,8 +11,10 @@ import yaml
 
 from msattn import AutoModelForRelationExtraction
 from msattn.data.demo_corpus import DemoPaths
+from msattn.modeling.any_encoder import encoder_class
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
-from tests.scripts.test_any_encoder import save_encoder
+from tests.tiny_encoders import tiny_encoder
+from tests.tiny_tokenizers import KINDS, tiny_tokenizer_of
 
 pytestmark = pytest.mark.heavy
 
@@ -182,7 +184,13 @@ def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, fsdp
     ],
 )
 def test_fsdp2_wraps_the_blocks_of_any_family(family, head, blocks, demo, fsdp2_on_cpu, tmp_path):
-    encoder = save_encoder(family, tmp_path / "encoder")
+    encoder = tmp_path / "encoder"
+    tokenizer = tiny_tokenizer_of(next(kind for kind, families in KINDS.items() if family in families))
+    tokenizer.save_pretrained(encoder)
+    special = {"decoder_start_token_id": 0} if family == "t5" else {"max_position_embeddings": 70}
+    special |= {"pad_token_id": tokenizer.pad_token_id or 0, "eos_token_id": tokenizer.eos_token_id}
+    config = tiny_encoder(family, vocab_size=len(tokenizer), **special)
+    encoder_class(type(config))(config).save_pretrained(encoder)
     argv = arguments(
         demo,
         tmp_path / "model",
