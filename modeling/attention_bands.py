@@ -91,7 +91,7 @@ def band_attention(
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
     """
-    if torch.compiler.is_exporting() and torch.__version__ < (2, 13):  # 2.7 refuses the number of blocks
+    if torch.compiler.is_exporting() and torch.__version__ < "2.13":  # 2.7 refuses the number of blocks
         raise NotImplementedError(f"a window cannot be exported with torch {torch.__version__}: upgrade to 2.13.")
     tokens, reach = query.shape[2], band.before + band.after
     narrow = others is None and reach <= NARROW and _multiplies_well(query)
