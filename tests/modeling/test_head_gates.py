@@ -12,7 +12,6 @@ from transformers import (
     LlamaConfig,
     PreTrainedModel,
     T5Config,
-    T5Model,
 )
 
 from msattn import head_gates
@@ -36,8 +35,6 @@ CONFIGS = {
     "llama": LlamaConfig(**SIZES, num_key_value_heads=2),
     "t5": T5Config(vocab_size=60, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, decoder_start_token_id=0),
 }
-if not T5Model._can_set_attn_implementation():
-    del CONFIGS["t5"]  # Transformers 5.5 has it outside of the attention interface
 # The output projections of the attention layers, in the order of the rows.
 PROJECTIONS = {
     "bert": "attention.output.dense",

@@ -21,7 +21,6 @@ from transformers import (
     FNetConfig,
     MegatronBertConfig,
     ModernBertConfig,
-    ModernBertModel,
     PreTrainedConfig,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -89,8 +88,6 @@ FAMILIES = {
     "distilbert": DistilBertConfig(**DISTILBERT),
     "modernbert": ModernBertConfig(**MODERNBERT),
 }
-if not ModernBertModel._can_set_attn_implementation():
-    del FAMILIES["modernbert"]  # Transformers 5.5 takes it for a model outside of the attention interface
 GUIDED = GuidingArguments(mdg_weight=0.5, pdg_weight=0.01)
 QUERIES = ("query", "q_lin", "Wqkv", "in_proj")
 
