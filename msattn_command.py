@@ -125,7 +125,7 @@ def _fields(file: Path, names: Sequence[str]) -> dict[str, ast.AnnAssign]:
         if name in classes:
             wanted += [_name(base) for base in classes[name].bases]
             own = [node for node in classes[name].body if isinstance(node, ast.AnnAssign)]
-            fields |= {_name(node.target): node for node in own if not _name(node.target).startswith("_")}
+            fields |= {_name(node.target): node for node in own if "init" not in _keywords(node)}
     missing = {*wanted} - {*classes}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (imported := missing & {each.name for each in node.names}):
@@ -139,9 +139,14 @@ def _fields(file: Path, names: Sequence[str]) -> dict[str, ast.AnnAssign]:
 def _help(field: ast.AnnAssign) -> str:
     dicts = [node for node in ast.walk(field) if isinstance(node, ast.Dict)]
     metadata = dict(zip(map(_value, dicts[0].keys), dicts[0].values, strict=True)) if dicts else {}
-    default = [_value(each.value) for each in getattr(field.value, "keywords", ()) if each.arg == "default"]
+    default = _value(_keywords(field).get("default"))
     text = _value(metadata.get("help")) or ""
-    return text if default in ([], [None]) or "efault: " in text else f"{text} (default: {default[0]})"
+    return text if default is None or "efault: " in text else f"{text} (default: {default})"
+
+
+def _keywords(field: ast.AnnAssign) -> dict[str | None, ast.expr]:
+    """What `field(...)` is given; `init=False` makes it no argument of a script."""
+    return {each.arg: each.value for each in getattr(field.value, "keywords", ())}
 
 
 def _value(node: ast.AST | None) -> Any:
