@@ -63,8 +63,10 @@ def window_attention(
     tokens = UNBOUNDED if torch.compiler.is_exporting() else query.shape[2]  # an exported program takes any length
     if real is not None and not compiling and real.all():
         real = None
-    if special is not None and real is not None:
-        special = special & real
+    others = None
+    if special is not None:
+        special = special if real is None else special & real
+        others = None if compiling else _special_keys(special, band)
     if compiling and (special is not None or isinstance(windows, torch.Tensor)):
         method = "dense"  # compiled code cannot read them
     groups = _groups(query, windows, band, tokens, method)
@@ -75,14 +77,15 @@ def window_attention(
     outputs = []
     for group, *of_group in zip(groups, *states, strict=True):
         q, k, v = (tensor.transpose(1, 2) for tensor in of_group)
-        within = None if group.limits is None and group.band == band else special
-        others = 0 if within is None or method else int(within.sum(dim=1).max())
+        narrower = group.limits is not None or group.band != band  # special tokens see more than the others
+        far = others if narrower else None
         mixed = group.limits is not None and group.limits.shape[1] > 1
-        pays = not mixed and tokens > SHORT and is_worthwhile(group.band, tokens - others)
+        inside = tokens - (0 if far is None else far.places.shape[1])
+        pays = not mixed and tokens > SHORT and is_worthwhile(group.band, inside)
         if method == "banded" or (method is None and pays):
-            output = _banded(q, k, v, group, band, real, within, options)
+            output = _banded(q, k, v, group, real, far, options)
         else:
-            output = _dense(q, k, v, group, band, real, within, options)
+            output = _dense(q, k, v, group, real, special if narrower else None, band, options)
         outputs.append(output.transpose(1, 2))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     return joined if real is None else joined.masked_fill(~real[:, :, None, None], 0)
@@ -178,17 +181,17 @@ def _dense(
     key: torch.Tensor,
     value: torch.Tensor,
     group: _Group,
-    outer: Band,
     real: torch.Tensor | None,
     special: torch.Tensor | None,
+    outer: Band,
     options: dict[str, Any],
 ) -> torch.Tensor:
     """One masked matrix, `(batch, heads, tokens, value_dim)`."""
     tokens, width = query.shape[2], value.shape[-1]
-    bias = hiding_bias(tokens, query.dtype, query.device, group.band, group.limits, real, special, outer)
-    causal = special is real is group.limits is None and not group.band.after
-    if causal and _covers(group.band | Band(0, UNBOUNDED), tokens):
+    hides_alike = real is None and special is None and group.limits is None
+    if hides_alike and not group.band.after and _covers(group.band | Band(0, UNBOUNDED), tokens):
         return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
+    bias = hiding_bias(tokens, query.dtype, query.device, group.band, group.limits, real, special, outer)
     if wide(query) > query.shape[-1] or wide(value) > width:
         query, key, value = (pad(states, (0, wide(states) - states.shape[-1])) for states in (query, key, value))
     return scaled_dot_product_attention(query, key, value, attn_mask=bias, **options)[..., :width]
@@ -199,27 +202,30 @@ def _banded(
     key: torch.Tensor,
     value: torch.Tensor,
     group: _Group,
-    outer: Band,
     real: torch.Tensor | None,
-    special: torch.Tensor | None,
+    others: Others | None,
     options: dict[str, Any],
 ) -> torch.Tensor:
     """A band, and what special tokens see beyond it, `(batch, heads, tokens, value_dim)`."""
     tokens = query.shape[2]
     band = group.band if is_worthwhile(group.band, tokens) else group.band.within(tokens)
-    others, places = None, None
-    if special is not None and (count := int(special.sum(dim=1).max())):
-        places = special.int().argsort(dim=1, descending=True, stable=True)[:, :count]
-        others = Others(places, special.gather(1, places), outer)
     output = band_attention(query, key, value, band, real, group.limits, others=others, **options)
-    if others is None or places is None:
+    if others is None:
         return output
     # What special tokens see themselves.
-    mask = outer.holds(torch.arange(tokens, device=query.device) - places.unsqueeze(-1)).unsqueeze(1)
+    places = others.places
+    mask = others.band.holds(torch.arange(tokens, device=query.device) - places.unsqueeze(-1)).unsqueeze(1)
     mask = mask if real is None else mask & real[:, None, None]
     rows = scaled_dot_product_attention(gather_tokens(query, places), key, value, attn_mask=mask, **options)
     rows = torch.where(others.valid[:, None, :, None], rows, gather_tokens(output, places))
     return output.scatter(2, places[:, None, :, None].expand_as(rows), rows.to(output.dtype))
+
+
+def _special_keys(special: torch.Tensor, band: Band) -> Others | None:
+    """The special tokens of each sentence, the first ones first; `None` if there are none."""
+    count = int(special.sum(dim=1).max())
+    places = special.int().argsort(dim=1, descending=True, stable=True)[:, :count]
+    return Others(places, special.gather(1, places), band) if count else None
 
 
 __all__ = ["hiding_bias", "limits_of", "window_attention"]
