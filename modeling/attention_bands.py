@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import dropout, embedding, pad, scaled_dot_product_attention
 
+from .attention_call import AttentionRefused
 from .mask_bands import Band
 
 # The fused kernel takes so many queries at once; a block has up to a multiple of them, and at most the second number.
@@ -90,9 +91,12 @@ def band_attention(
 
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, value_dim)`: Finite, and meaningless, where no key is visible.
+
+    Raises:
+        AttentionRefused: It is exported with torch below 2.13.
     """
     if torch.compiler.is_exporting() and torch.__version__ < "2.13":  # 2.7 refuses the number of blocks
-        raise NotImplementedError(f"a window cannot be exported with torch {torch.__version__}: upgrade to 2.13.")
+        raise AttentionRefused(f"a window cannot be exported with torch {torch.__version__}: upgrade to 2.13.")
     tokens, reach = query.shape[2], band.before + band.after
     narrow = others is None and reach <= NARROW and _multiplies_well(query)
     block = LANES - reach if narrow else queries_per_block(band)
