@@ -119,17 +119,19 @@ def _fields(file: Path, names: Sequence[str]) -> dict[str, ast.AnnAssign]:
     """The fields of dataclasses that the file defines or imports. The code is read and not run."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    fields: dict[str, ast.AnnAssign] = {}
+    fields: dict[str, ast.AnnAssign] = {}  # the first of a name is that of the subclass
     wanted = [*names]
-    for name in wanted:  # which grows
+    for name in wanted:  # which grows by bases
         if name in classes:
             wanted += [_name(base) for base in classes[name].bases]
-            own = [node for node in classes[name].body if isinstance(node, ast.AnnAssign)]
-            fields |= {_name(node.target): node for node in own if "init" not in _keywords(node)}
+            for each in classes[name].body:
+                if isinstance(each, ast.AnnAssign) and "init" not in _keywords(each):
+                    fields.setdefault(_name(each.target), each)
     missing = {*wanted} - {*classes}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (imported := missing & {each.name for each in node.names}):
-            fields = {**fields, **_fields(_file(node, file), sorted(imported)), **fields}
+        if isinstance(node, ast.ImportFrom) and (imported := missing & {alias.name for alias in node.names}):
+            for name, field in _fields(_file(node, file), sorted(imported)).items():
+                fields.setdefault(name, field)
             missing -= imported
     if missing:
         raise LookupError(f"{file}: {missing}")
