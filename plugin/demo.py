@@ -43,9 +43,9 @@ def run_demo(train: Callable[[Sequence[str]], None]) -> None:
         train (`Callable`): The `main` of `run_re.py`.
     """
     model, picture = FOLDER / "model", FOLDER / "attention.html"
-    arguments = demo_arguments(FOLDER / "data", model)
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
+    arguments = demo_arguments(FOLDER / "data", model)
     with open(FOLDER / "training.log", "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
         train(arguments)
     scores = json.loads((model / "all_results.json").read_text(encoding="utf-8"))
