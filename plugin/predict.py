@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,6 +31,7 @@ from msattn.data.files.checked_text import filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, text_lines
+from msattn.data.formats.semeval import semeval_rows
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import by_query, query_rows
@@ -46,6 +48,7 @@ logger = logging.get_logger(__name__)
 LOOKAHEAD = 16
 RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
 TABLES = (".csv", ".tsv", ".parquet", ".arrow")
+SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 COLUMNS = (".conll", ".bio", ".iob")
 
 # A place in a file, for error messages, and what is there: a text, or an object.
@@ -181,7 +184,14 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
         items = (item for _, item in located)
         return [_json(_with_id(item, result)) for item, result in zip(items, results, strict=True)]
 
-    return _inputs(args.file), answer
+    return _relation_rows(args.file), answer
+
+
+def _relation_rows(path: str) -> Iterator[Located]:
+    """What relations are trained on, with or without labels: the lines of SemEval, a table, JSON; or [`_inputs`]."""
+    if Path(path).is_file() and SEMEVAL.match(first_line(path)[1]):  # a pipe can be read only once
+        return semeval_rows(path)
+    return _rows(path)
 
 
 def _with_id(item: Any, result: Any) -> Any:

@@ -116,6 +116,20 @@ def test_relations(predict, checkpoints, batch_size):
     assert found == expected and found[0]["head"] == {"start": 4, "end": 10, "text": "author"}
 
 
+def test_relations_of_the_files_that_train_them(predict):
+    marked = "the <e1>author</e1> of a <e2>book</e2> ."
+    (expected,) = predict("relations", f"{marked}\n")
+    for suffix, content in [
+        ("TXT", f'7\t"{marked}"\nwrites\nComment: clear\n\n'),
+        ("TXT", f'7\t"{marked}"\n'),
+        ("csv", f"id,text,relation\n7,{marked},writes\n"),
+        ("tsv", f"id\ttext\n7\t{marked}\n"),
+        ("json", json.dumps([{"id": 7, "text": marked}])),
+    ]:
+        (found,) = predict("relations", content, suffix=suffix)
+        assert {**found, "id": int(found["id"])} == {"id": 7, **expected}
+
+
 @pytest.mark.parametrize("suffix", ["conllu", "CONLLU"])
 def test_trees_of_conllu_keep_its_lines(predict, checkpoints, suffix):
     parse = pipeline("dependency-parsing", model=str(checkpoints[0] / "parser"))
