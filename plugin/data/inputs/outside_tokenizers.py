@@ -47,7 +47,11 @@ def _udpipe(module: Any, file: str) -> Callable[[str], str]:
     model = module.Model.load(file)
     if model is None:
         raise UserError("the file is no model of UDPipe.")
-    return module.Pipeline(model, "tokenize", module.Pipeline.NONE, module.Pipeline.NONE, "conllu").process
+
+    def process(text: str) -> str:  # a pipeline does not keep its model, and a lost one ends the program
+        return module.Pipeline(model, "tokenize", module.Pipeline.NONE, module.Pipeline.NONE, "conllu").process(text)
+
+    return process
 
 
 _MAKERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {

@@ -87,6 +87,24 @@ def test_tokenizers_by_name(monkeypatch):
         named_tokenizer("udpipe:none")
 
 
+def test_a_model_of_udpipe(tmp_path):
+    """A real one, trained here; it has to outlive what loads it."""
+    udpipe = pytest.importorskip("ufal.udpipe")
+    reader, sentence = udpipe.InputFormat.newConlluInputFormat(), udpipe.Sentence()
+    sentences, error = udpipe.Sentences(), udpipe.ProcessingError()
+    reader.setText(UDPIPE * 4)
+    while reader.nextSentence(sentence, error):
+        sentences.append(sentence)
+        sentence = udpipe.Sentence()
+    options = "epochs=1;dimension=16", udpipe.Trainer.NONE, udpipe.Trainer.NONE
+    model = udpipe.Trainer.train("morphodita_parsito", sentences, udpipe.Sentences(), *options, error)
+    assert not error.occurred(), error.message
+    (tmp_path / "fr.udpipe").write_bytes(model)
+    sentences = split_text(TEXT, f"udpipe:{tmp_path / 'fr.udpipe'}")
+    spans = sorted({(word.start, word.end) for sentence in sentences for word in sentence})
+    assert "".join(TEXT[start:end] for start, end in spans) == TEXT.replace(" ", "")
+
+
 def test_tokenizers_that_are_not_there(monkeypatch):
     for name in ("fr", "nltk:fr", "spacy:"):
         with pytest.raises(UserError, match=f"{name!r}: give spacy:fr, spacy:fr_core_news_sm, stanza:fr or udpipe"):
