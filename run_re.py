@@ -60,8 +60,9 @@ class RelationModelArguments(ModelArguments):
         default=None,
         metadata={
             "help": "Model on top of the encoder: multiscale (multi-scale fusion, the default for an encoder); the "
-            "baselines cls (first token), entity-start (entity markers) and plain-attention (same size as multiscale, "
-            "without phrases); or pairwise (attention between the entities, without markers).",
+            "baselines cls (first token), entity-start (entity markers), r-bert (first token and both entities) and "
+            "plain-attention (same size as multiscale, without phrases); or pairwise (attention between the entities, "
+            "without markers).",
             "choices": list(relations.HEADS),
         },
     )

@@ -40,8 +40,9 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
             Whether to scale every row of the masked attention (Eq. 17) back to a sum of 1.
         pooling (`str`, *optional*):
             What the classifier reads: the `"mean"` or `"max"` over real tokens, the first real token (`"cls"`, not for
-            causal encoders), the `"last"` real token, or the two start markers, concatenated (`"entity_start"`).
-            `None` is the default of the model class.
+            causal encoders), the `"last"` real token, the two start markers, concatenated (`"entity_start"`), or the
+            first token and both entities (`"r_bert"`; see [`MultiScaleForRelationExtraction`]). `None` is the default
+            of the model class.
         classifier_dropout (`float`, *optional*):
             Dropout before the classifier. `None` is the dropout of the encoder's hidden states.
 
@@ -65,7 +66,7 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
     model_type = "multiscale"
     keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
 
-    pooling: Literal["mean", "cls", "max", "last", "entity_start"] | None = None
+    pooling: Literal["mean", "cls", "max", "last", "entity_start", "r_bert"] | None = None
     classifier_dropout: float | int | None = None
 
 

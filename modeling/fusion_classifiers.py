@@ -42,8 +42,8 @@ class _FusionClassifier(HubExportMixin, PreTrainedModel):
     Base model, pooling, dropout and one linear layer, which both tasks share.
 
     Raises:
-        ValueError: `config.pooling` is not among the `poolings` of the class, or it is `"cls"` and the encoder is
-            causal.
+        ValueError: `config.pooling` is not among the `poolings` of the class, or it reads the first token and the
+            encoder is causal.
     """
 
     default_pooling: ClassVar[str]
@@ -65,24 +65,34 @@ class _FusionClassifier(HubExportMixin, PreTrainedModel):
                 f"pooling of {type(self).__name__} must be one of {', '.join(self.poolings)}, got {self.pooling!r}"
             )
         setattr(self, self.base_model_prefix, self._base_class(config))
-        if self.pooling == "cls" and getattr(self.base_model, "is_causal", False):
+        if self.pooling in ("cls", "r_bert") and getattr(self.base_model, "is_causal", False):
             raise ValueError(
-                f'pooling="cls" reads the first token, which sees no other in a causal encoder such as '
+                f'pooling="{self.pooling}" reads the first token, which sees no other in a causal encoder such as '
                 f'{config.encoder.model_type!r}; use "mean", "max" or "last"'
             )
         self.dropout = nn.Dropout(classifier_dropout(config))
-        width = 2 * config.hidden_size if self.pooling == "entity_start" else config.hidden_size
-        setattr(self, self._classifier_name, nn.Linear(width, config.num_labels))
+        vectors = {"entity_start": 2, "r_bert": 3}.get(self.pooling, 1)
+        if self.pooling == "r_bert":
+            self.sentence_layer = nn.Linear(config.hidden_size, config.hidden_size)
+            self.entity_layer = nn.Linear(config.hidden_size, config.hidden_size)
+        setattr(self, self._classifier_name, nn.Linear(vectors * config.hidden_size, config.num_labels))
         self.post_init()
 
     def _classify(
-        self, attention_mask: torch.Tensor | None, entity_starts: torch.Tensor | None, labels: Any, **inputs: Any
+        self,
+        attention_mask: torch.Tensor | None,
+        entities: tuple[torch.Tensor | None, torch.Tensor | None],
+        labels: Any,
+        **inputs: Any,
     ) -> MultiScaleClassifierOutput:
         outputs = self.base_model(attention_mask=attention_mask, return_dict=True, **inputs)
         hidden_states = outputs.last_hidden_state
         if attention_mask is None:
             attention_mask = hidden_states.new_ones(hidden_states.shape[:2])
-        pooled = pool(hidden_states, attention_mask, self.pooling, entity_starts)
+        pooled = pool(hidden_states, attention_mask, self.pooling, *entities)
+        if self.pooling == "r_bert":
+            sentence, *ends = self.dropout(pooled.tanh()).chunk(3, dim=-1)
+            pooled = torch.cat([self.sentence_layer(sentence), *map(self.entity_layer, ends)], dim=-1)
         logits = getattr(self, self._classifier_name)(self.dropout(pooled))
         loss = None
         if labels is not None:
@@ -98,7 +108,11 @@ class _FusionClassifier(HubExportMixin, PreTrainedModel):
 
 class FusionForRelationExtraction(_FusionClassifier):
     """
-    Relation extraction from the two start markers or from a pooled sentence.
+    Relation extraction from the two start markers, from a pooled sentence, or from both entities and the sentence.
+
+    The last, `pooling="r_bert"`, is the head of "Enriching Pre-trained Language Model with Entity Information for
+    Relation Classification" (Wu and He 2019, Eq. 1 to 4): the first token and the mean of each entity go through tanh,
+    dropout and a linear layer, which both entities share.
 
     A family derives from its `PreTrainedModel` class first, then from this one, and sets `_base_class`.
     """
@@ -112,7 +126,7 @@ class FusionForRelationExtraction(_FusionClassifier):
         )
     }
     default_pooling = "entity_start"
-    poolings: ClassVar[tuple[str, ...]] = ("entity_start", "mean", "cls", "max")
+    poolings: ClassVar[tuple[str, ...]] = ("entity_start", "mean", "cls", "max", "r_bert")
 
     @can_return_tuple
     def forward(
@@ -124,25 +138,28 @@ class FusionForRelationExtraction(_FusionClassifier):
         inputs_embeds: torch.Tensor | None = None,
         entity_starts: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
+        entity_ends: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | MultiScaleClassifierOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
             entity_starts (`torch.LongTensor` of shape `(batch, 2)`):
-                Positions of the start markers of the two entities. Required with `pooling="entity_start"`, ignored
-                without.
+                Positions of the start markers of the two entities. Required with `pooling="entity_start"` and
+                `"r_bert"`, ignored without.
             labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
                 Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
                 (`config.problem_type`).
+            entity_ends (`torch.LongTensor` of shape `(batch, 2)`, *optional*):
+                Positions of the end markers. Required with `pooling="r_bert"`, ignored without.
 
         Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_starts` is missing or not `(batch, 2)`
-                with `pooling="entity_start"`.
+            ValueError: `attention_mask` is not `(batch, tokens)`, or the pooling needs `entity_starts` or
+                `entity_ends` and it is missing or not `(batch, 2)`.
         """
         return self._classify(
             attention_mask,
-            entity_starts,
+            (entity_starts, entity_ends),
             labels,
             input_ids=input_ids,
             token_type_ids=token_type_ids,
@@ -185,7 +202,7 @@ class FusionForSequenceClassification(_FusionClassifier):
         """
         return self._classify(
             attention_mask,
-            None,
+            (None, None),
             labels,
             input_ids=input_ids,
             token_type_ids=token_type_ids,
@@ -200,6 +217,7 @@ def pool(
     attention_mask: torch.Tensor,
     pooling: str,
     entity_starts: torch.Tensor | None = None,
+    entity_ends: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """
     One vector for each sentence, from real tokens only.
@@ -208,14 +226,16 @@ def pool(
         hidden_states (`torch.Tensor` of shape `(batch, tokens, width)`): States of the tokens.
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`): Non-zero for real tokens.
         pooling (`str`):
-            `"mean"`, `"max"`, `"cls"` (the first real token), `"last"` (the last real token) or `"entity_start"`.
-        entity_starts (`torch.LongTensor` of shape `(batch, 2)`, *optional*): Positions for `"entity_start"`.
+            `"mean"`, `"max"`, `"cls"` (the first real token), `"last"` (the last real token), `"entity_start"`, or
+            `"r_bert"` (the first real token, then the mean of what lies between the markers of each entity).
+        entity_starts (`torch.LongTensor` of shape `(batch, 2)`, *optional*): For `"entity_start"` and `"r_bert"`.
+        entity_ends (`torch.LongTensor` of shape `(batch, 2)`, *optional*): For `"r_bert"`.
 
     Returns:
-        `torch.Tensor` of shape `(batch, width)`, or `(batch, 2 * width)` for `"entity_start"`
+        `torch.Tensor` of shape `(batch, width)`, twice as wide for `"entity_start"`, three times for `"r_bert"`
 
     Raises:
-        ValueError: `entity_starts` is missing or not `(batch, 2)` with `"entity_start"`.
+        ValueError: The pooling needs `entity_starts` or `entity_ends`, and it is missing or not `(batch, 2)`.
     """
     # The last layer may be on another device than the inputs.
     real = attention_mask.to(hidden_states.device).bool().unsqueeze(-1)
@@ -223,11 +243,18 @@ def pool(
         return hidden_states.masked_fill(~real, 0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
     if pooling == "max":
         return hidden_states.masked_fill(~real, torch.finfo(hidden_states.dtype).min).amax(dim=1)
+    if pooling == "r_bert":
+        starts, ends = (
+            _checked(places, name, pooling, hidden_states)
+            for name, places in (("entity_starts", entity_starts), ("entity_ends", entity_ends))
+        )
+        order = torch.arange(hidden_states.shape[1], device=hidden_states.device)
+        inside = (order > starts.unsqueeze(-1)) & (order < ends.unsqueeze(-1))
+        weights = inside.to(hidden_states.dtype) / inside.sum(dim=-1, keepdim=True).clamp_min(1)
+        entities = weights.to(hidden_states.dtype) @ hidden_states
+        return torch.cat([pool(hidden_states, attention_mask, "cls"), entities.flatten(1)], dim=1)
     if pooling == "entity_start":
-        if entity_starts is None or entity_starts.shape != (hidden_states.shape[0], 2):
-            got = None if entity_starts is None else tuple(entity_starts.shape)
-            raise ValueError(f'pooling="entity_start" needs entity_starts of shape (batch, 2), got {got}')
-        positions = entity_starts.to(hidden_states.device)
+        positions = _checked(entity_starts, "entity_starts", pooling, hidden_states)
     elif pooling == "last":
         order = torch.arange(real.shape[1], device=real.device)
         positions = (real.squeeze(-1) * order).argmax(dim=1, keepdim=True)
@@ -235,6 +262,13 @@ def pool(
         positions = real.squeeze(-1).int().argmax(dim=1, keepdim=True)
     rows = torch.arange(hidden_states.shape[0], device=hidden_states.device).unsqueeze(-1)
     return hidden_states[rows, positions].flatten(1)
+
+
+def _checked(places: torch.Tensor | None, name: str, pooling: str, hidden_states: torch.Tensor) -> torch.Tensor:
+    if places is None or places.shape != (hidden_states.shape[0], 2):
+        got = None if places is None else tuple(places.shape)
+        raise ValueError(f'pooling="{pooling}" needs {name} of shape (batch, 2), got {got}')
+    return places.to(hidden_states.device)
 
 
 __all__ = [

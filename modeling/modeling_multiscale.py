@@ -136,7 +136,7 @@ class MultiScaleForRelationExtraction(MultiScalePreTrainedModel, FusionForRelati
     """
 
     _base_class = MultiScaleModel
-    poolings = ("entity_start", "mean", "cls", "max", "last")
+    poolings = (*FusionForRelationExtraction.poolings, "last")
 
 
 class MultiScaleForSequenceClassification(MultiScalePreTrainedModel, FusionForSequenceClassification):

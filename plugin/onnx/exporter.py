@@ -130,6 +130,8 @@ def random_inputs(
         given["word_index"] = words.masked_fill(outside, -1)
     if "entity_starts" in names:
         given["entity_starts"] = torch.tensor([[1, 3]]).repeat(batch, 1)
+    if "entity_ends" in names and getattr(model, "pooling", None) == "r_bert":
+        given["entity_ends"] = torch.tensor([[2, 5]]).repeat(batch, 1)
     if "entity_pieces" in names:
         given["entity_pieces"] = torch.tensor([[1, 2], [3, -1]]).repeat(batch, pairs, 1, 1)
     return given
@@ -152,8 +154,7 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
     most = min(most_tokens(model.config) or MOST_TOKENS, MOST_TOKENS)
     batch, tokens = Dim("batch", max=4096), Dim("tokens", min=4, max=most)
     shapes: dict[str, dict[int, Any]] = {name: {0: batch, 1: tokens} for name in inputs}
-    if "entity_starts" in inputs:
-        shapes["entity_starts"] = {0: batch}
+    shapes |= {name: {0: batch} for name in ("entity_starts", "entity_ends") if name in inputs}
     if "entity_pieces" in inputs:
         shapes["entity_pieces"] = {0: batch, 1: Dim("pairs", max=4096), 3: Dim("pieces", max=most)}
     try:

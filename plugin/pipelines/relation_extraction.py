@@ -110,7 +110,7 @@ class RelationExtractionPipeline(TextPipeline):
     ```
     """
 
-    reads = ("entity_pieces", "entity_starts")
+    reads = ("entity_pieces", "entity_starts", "entity_ends")
 
     def __init__(self, *args: Any, **kwargs: Any):
         self._taggers: dict[str, Any] = {}

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.inputs.entity_markers import encode_relations
+from msattn.data.inputs.entity_markers import PLACES, encode_relations
 from msattn.errors import UserError
 from msattn.modeling.evaluation_mode import evaluating
 
@@ -101,10 +101,10 @@ class FusedAttention:
                 raise UserError(f"The entities are too far apart: both must fit into {limit} tokens.")
         else:
             encoded = dict(tokenizer(text, truncation=True, max_length=limit))
-        starts = encoded.pop("entity_starts", None)
+        places = [encoded.get(name) for name in PLACES]
+        if getattr(model, "pooling", None) not in ("entity_start", "r_bert"):
+            encoded = {name: value for name, value in encoded.items() if name not in PLACES}
         inputs: dict[str, Any] = {k: torch.tensor([v], device=model.device) for k, v in encoded.items()}
-        if getattr(model, "pooling", None) == "entity_start":
-            inputs["entity_starts"] = torch.tensor([starts], device=model.device)
 
         with torch.no_grad(), evaluating(model):
             outputs = model(**inputs, output_attentions=True, return_dict=True)
@@ -112,10 +112,7 @@ class FusedAttention:
         tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
         first = second = None
         if head is not None and tail is not None:
-            first, second = (
-                (start, _closing(tokens, start, tokenizer.tokenize(text[slice(*span)])) + 1)
-                for start, span in zip(starts, (head, tail), strict=True)
-            )
+            first, second = ((start, end + 1) for start, end in zip(*places, strict=True))
         scales = model.config.scales
         mean = outputs.fusion_attentions[-1][0].double().mean(dim=0).cpu().numpy()
         words, *phrases = np.split(mean, 1 + len(scales), axis=1)
@@ -133,16 +130,6 @@ class FusedAttention:
         """The span `[start, end)` of tokens that phrase `position` of a scale covers."""
         start = position - (scale - 1 if self.alignment == "causal" else scale // 2)
         return max(start, 0), min(start + scale, len(self.tokens))
-
-
-def _closing(tokens: list[str], start: int, entity: list[str]) -> int:
-    """The position of the marker that closes an entity: `[/E1]`, `[/E1:PER]`, or the sign that has opened it."""
-    opening = tokens[start]
-    if opening.startswith("[E"):
-        return tokens.index(f"[/{opening[1:]}", start)
-    # Typed punctuation; the entity itself may hold the sign.
-    signs = [position for position in range(start + 1, len(tokens)) if tokens[position] == opening]
-    return signs[entity.count(opening)]
 
 
 def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:

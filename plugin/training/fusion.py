@@ -18,6 +18,7 @@ FUSION_HEADS: dict[str | None, dict[str, Any] | None] = {
     "cls": {"fusion_layers": 0, "pooling": "cls"},
     "mean": {"fusion_layers": 0, "pooling": "mean"},
     "entity-start": {"fusion_layers": 0, "pooling": "entity_start"},
+    "r-bert": {"fusion_layers": 0, "pooling": "r_bert"},
     **dict.fromkeys((None, "pairwise", "plain")),
 }
 # Configuration fields that a model card lists.

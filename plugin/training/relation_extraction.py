@@ -38,7 +38,7 @@ from msattn.training.splits import (
 logger = logging.get_logger(__name__)
 
 # The values of --head: fusion and its baselines, and pairwise attention, which is another class.
-HEADS = ("multiscale", "cls", "entity-start", "plain-attention", "pairwise")
+HEADS = ("multiscale", "cls", "entity-start", "r-bert", "plain-attention", "pairwise")
 # The label of pairs that --negative_pairs draws.
 NO_RELATION = "no_relation"
 # The logit of a certain answer: that of pairs that the pipeline does not ask for.

@@ -110,22 +110,23 @@ def test_loss_and_gradients(family):
     assert model.get_input_embeddings().weight.grad.any()
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "last", "cls", "entity_start"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "last", "cls", "entity_start", "r_bert"])
 def test_padding_on_either_side_changes_nothing(family, pooling):
-    if pooling == "cls" and family in CAUSAL_FAMILIES:
+    if pooling in ("cls", "r_bert") and family in CAUSAL_FAMILIES:
         with pytest.raises(
-            ValueError, match=f'"cls" .* causal encoder such as {family!r}; use "mean", "max" or "last"'
+            ValueError, match=f'"{pooling}" .* causal encoder such as {family!r}; use "mean", "max" or "last"'
         ):
             build(family, MultiScaleForRelationExtraction, pooling=pooling)
         return
     model = build(family, MultiScaleForRelationExtraction, pooling=pooling)
     with torch.no_grad():
         alone = [
-            model(inputs["input_ids"], entity_starts=starts[None]).logits[0]
+            model(inputs["input_ids"], entity_starts=starts[None], entity_ends=starts[None] + 2).logits[0]
             for inputs, starts in zip(sentences(family), STARTS, strict=True)
         ]
         for left, right in ((0, 0), (3, 0), (0, 2), (2, 3)):
-            logits = model(**batch(family, left, right), entity_starts=STARTS + left).logits
+            places = {"entity_starts": STARTS + left, "entity_ends": STARTS + left + 2}
+            logits = model(**batch(family, left, right), **places).logits
             torch.testing.assert_close(logits, torch.stack(alone), **TOLERANCE)
 
 
@@ -208,6 +209,21 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
             "last": [states[i, n - 1] for i, n in enumerate(self.lengths)],
         }[pooling]
         torch.testing.assert_close(model(**inputs).logits, model.multiscale_classifier(torch.stack(pooled)))
+
+    def test_r_bert(self):
+        """Wu and He 2019, Eq. 1 to 4."""
+        model = self.build(pooling="r_bert", fusion_layers=0).double()
+        inputs = self.inputs(model.config) | {"entity_starts": self.starts, "entity_ends": self.starts + 3}
+        states = model.multiscale(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+        rows = []
+        for row, starts in zip(states, self.starts.tolist(), strict=True):
+            entities = [(row[start + 1] + row[start + 2]) / 2 for start in starts]
+            rows.append(
+                torch.cat([model.sentence_layer(row[0].tanh()), *(model.entity_layer(e.tanh()) for e in entities)])
+            )
+        torch.testing.assert_close(model(**inputs).logits, model.multiscale_classifier(torch.stack(rows)))
+        with pytest.raises(ValueError, match=r"needs entity_ends of shape \(batch, 2\), got None"):
+            model(**inputs | {"entity_ends": None})
 
     @pytest.mark.parametrize("starts", [None, torch.tensor([1, 4]), torch.tensor([[1, 4, 5]] * 3)])
     def test_entity_starts_of_another_shape(self, starts):

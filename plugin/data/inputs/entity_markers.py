@@ -27,6 +27,8 @@ logger = logging.get_logger(__name__)
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
 """The tokens around the head and around the tail of a relation."""
 MARKER_STYLES = ("plain", "typed", "typed-punct")
+# Where the markers of both entities are.
+PLACES = ("entity_starts", "entity_ends")
 
 # A token id and the index of its word.
 Token = tuple[int, "int | None"]
@@ -91,9 +93,9 @@ def encode_relations(
             The types of head and tail in each text; required unless the style is `"plain"`.
 
     Returns:
-        `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them) and `entity_starts`
-        (the positions of the markers that open head and tail), with one list per example, or `None` for an example
-        whose entities do not both fit into `max_length`.
+        `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them), and the
+        positions of the markers that open and close head and tail, `entity_starts` and `entity_ends`; one list per
+        example, or `None` for an example whose entities do not both fit into `max_length`.
 
     Raises:
         ValueError: The tokenizer lacks the markers.
@@ -102,10 +104,10 @@ def encode_relations(
     max_length = max_length or tokenizer.model_max_length
     begin, end = special_tokens(tokenizer)
     special = len(begin) + len(end)
-    columns = ("input_ids", "attention_mask", "token_type_ids", "entity_starts", *(WORD_COLUMNS if words else ()))
+    columns = ("input_ids", "attention_mask", "token_type_ids", *PLACES, *(WORD_COLUMNS if words else ()))
     encoded: dict[str, list] = {name: [] for name in columns}
     marked = _marked(tokenizer, texts, heads, tails, words, style, types)
-    for text, (left, core, right, starts) in zip(texts, marked, strict=True):
+    for text, (left, core, right, places) in zip(texts, marked, strict=True):
         room = max_length - len(core) - special
         if room < 0:
             for column in encoded.values():
@@ -118,7 +120,8 @@ def encode_relations(
         encoded["input_ids"].append([*begin, *ids, *end])
         encoded["attention_mask"].append([1] * (len(window) + special))
         encoded["token_type_ids"].append([0] * (len(window) + special))
-        encoded["entity_starts"].append([len(begin) + before + start for start in starts])
+        for name, of_column in zip(PLACES, places, strict=True):
+            encoded[name].append([len(begin) + before + place for place in of_column])
         if words:
             encoded["words"].append([split_words(text)])
             encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
@@ -230,11 +233,11 @@ def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer that encoded them.
 
     Returns:
-        `dict[str, list]`: The columns, with `entity_pieces` instead of `entity_starts`: the positions of the sub-words
-        of both entities, head first.
+        `dict[str, list]`: The columns, with `entity_pieces`, the positions of the sub-words of both entities, head
+        first, instead of the markers'.
     """
     markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
-    columns: dict[str, list] = {name: [] for name in rows if name != "entity_starts"}
+    columns: dict[str, list] = {name: [] for name in rows if name not in PLACES}
     pieces = []
     for row, ids in enumerate(rows["input_ids"]):
         places = [ids.index(marker) for marker in markers]
@@ -272,11 +275,11 @@ def _marked(
     words: bool = False,
     style: str = "plain",
     types: Sequence[tuple[str | None, str | None]] | None = None,
-) -> list[tuple[list[Token], list[Token], list[Token], list[int]]]:
+) -> list[tuple[list[Token], list[Token], list[Token], tuple[list[int], list[int]]]]:
     """
     Splits each text into tokens before the first marker, from it to the last marker, and after it.
 
-    The fourth item has the positions of the two opening markers in the middle part.
+    The fourth item has the positions of the two opening and of the two closing markers in the middle part.
     """
     if not texts:
         # The tokenizer fails on an empty batch.
@@ -299,7 +302,7 @@ def _marked(
         for (_, mark), part in zip(marks, [*inner, []], strict=True):
             opened[mark] = len(core)
             core += [*((marker, None) for marker in of_example[mark]), *part]
-        marked.append((left, core, right, [opened[0], opened[2]]))
+        marked.append((left, core, right, ([opened[0], opened[2]], [opened[1], opened[3]])))
     return marked
 
 

@@ -65,7 +65,7 @@ def test_layout(tokenizer):
     row = encode(tokenizer, TEXT, HEAD, TAIL)
     expected = "[CLS] a b c d e [E1] cat [/E1] f g h [E2] mat [/E2] i j k l m [SEP]"
     assert tokens(tokenizer, row) == expected.split()
-    assert row["entity_starts"] == [6, 12]
+    assert row["entity_starts"] == [6, 12] and row["entity_ends"] == [8, 14]
     assert row["attention_mask"] == [1] * 21
     assert row["token_type_ids"] == [0] * 21
 
@@ -83,6 +83,7 @@ def test_entities_may_be_nested_or_overlap(tokenizer, head, tail, expected):
     row = encode(tokenizer, "cat mat a", head, tail)
     assert tokens(tokenizer, row) == ["[CLS]", *expected.split(), "[SEP]"]
     assert [tokens(tokenizer, row)[start] for start in row["entity_starts"]] == ["[E1]", "[E2]"]
+    assert [tokens(tokenizer, row)[end] for end in row["entity_ends"]] == ["[/E1]", "[/E2]"]
     bare = without_markers({name: [value] for name, value in row.items()}, tokenizer)
     found = [[bare["input_ids"][0][at] for at in pieces] for pieces in bare["entity_pieces"][0]]
     assert [tokenizer.decode(ids) for ids in found] == ["cat mat a"[slice(*span)] for span in (head, tail)]
@@ -179,6 +180,7 @@ def test_encode_dataset(tokenizer, dataset, num_proc):
         "attention_mask",
         "token_type_ids",
         "entity_starts",
+        "entity_ends",
         "labels",
     }
     assert "labels" not in encode_relation_dataset(dataset, tokenizer).column_names
