@@ -11,6 +11,8 @@ ENCODER ?= ../shared/encoders/all-MiniLM-L6-v2
 VENV := .venv
 RUN = "$(VENV)/bin/python"
 LOWEST = "$(PYTHON)" tests/packaging/lowest_requirements.py
+# A variable, since a comma would end the argument of a call.
+LOWEST_EXTRAS = ".[dev,docs,train,app,crf,onnx,oracles]"
 # The editable package is a tree of links to these files: another list of them is another tree.
 FILES := $(shell find configuration model_cards modeling plugin run_*.py -type f -not -name '*.pyc' | sort | cksum | tr ' ' -)
 # Models as small as those of the tests and the demo gain nothing from a second thread.
@@ -127,7 +129,7 @@ clean: ## remove what was built and cached; the environments and outputs/ stay
 	@touch $@
 
 .venv-min/.ready: setup.cfg pyproject.toml tests/packaging/lowest_requirements.py
-	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable ".[dev,docs,train,app,crf,onnx,oracles]")
+	$(call build_environment,$$($(LOWEST) | grep ^torch=),$$($(LOWEST)) --editable $(LOWEST_EXTRAS))
 
 .venv/.links-$(FILES): .venv/.ready
 	$(install_links)
