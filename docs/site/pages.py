@@ -22,6 +22,8 @@ COPIED = ("CITATION.cff", "LICENSE", *PICTURES, "papers/**/*.csv", "benchmarks/r
 FILES = tuple(str(path.relative_to(ROOT)) for pattern in COPIED for path in ROOT.glob(pattern))
 # To a file: a path without its anchor.
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)[^)\s#]+")
+# Browsers break lines behind each of its dashes.
+FLAG = re.compile(r"(?<![\w-])--?\w[\w-]*")
 external_links: set[str] = set()
 
 
@@ -73,8 +75,9 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return markdown
 
 
-def on_page_content(html: str, page: Page, **_: Any) -> None:
+def on_page_content(html: str, page: Page, **_: Any) -> str:
     external_links.update(f"{link} {page.file.src_uri}\n" for link in re.findall(r'href="(https?:[^"]+)"', html))
+    return re.sub("<code>[^<]*</code>", lambda code: FLAG.sub(r'<span class="flag">\g<0></span>', code[0]), html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
