@@ -15,6 +15,8 @@ from msattn.errors import UserError
 logger = logging.get_logger(__name__)
 
 _SURROGATE = regex.compile(r"[\ud800-\udfff]")
+# What no cell can hold.
+_LINE_ENDS = regex.compile(r"\s*[\t\r\n]\s*")
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\X")
 
 
@@ -95,10 +97,11 @@ def split_text(
 
 def _placed_words(text: str, placed: list[PlacedWord]) -> list[Word]:
     words = []
-    for word, start, end in placed:
-        token = text[start:end]  # of several words, or of one in another form
+    for found, start, end in placed:
+        word, token = (_LINE_ENDS.sub(" ", form) for form in (found, text[start:end]))
+        other = token.split() != word.split()  # the token of several words, or of one in another form
         before = text[:start] if SPACES.fullmatch(text, 0, start) else ""
-        words.append(Word(word, start, end, SPACES.match(text, end)[0], None if token == word else token, before))
+        words.append(Word(word, start, end, SPACES.match(text, end)[0], token if other else None, before))
     return words
 
 

@@ -77,11 +77,11 @@ def test_tokenizers_by_name(monkeypatch):
             return None if file == "none" else UDPIPE
 
     packages = {
-        "stanza": SimpleNamespace(Pipeline=lambda lang, **options: (lang, options["processors"])),
+        "stanza": SimpleNamespace(Pipeline=lambda lang, **options: (lang, options["download_method"])),
         "ufal.udpipe": SimpleNamespace(Model=Udpipe, Pipeline=Udpipe),
     }
     monkeypatch.setattr("msattn.data.inputs.outside_tokenizers.import_module", packages.__getitem__)
-    assert named_tokenizer("stanza:fr") == ("fr", "tokenize,mwt")
+    assert named_tokenizer("stanza:fr") == ("fr", "reuse_resources")  # without the network
     assert outside_words(named_tokenizer("udpipe:fr.udpipe"), TEXT) == SPLIT
     with pytest.raises(UserError, match="udpipe:none: the file is no model"):
         named_tokenizer("udpipe:none")
@@ -120,6 +120,14 @@ def test_words_of_spacy():
     assert outside_words(nlp, TEXT) == PLACED
     nlp.add_pipe("sentencizer", config={"punct_chars": ["nothing"]})
     assert outside_words(nlp, TEXT) == [PLACED[0] + PLACED[1]]
+
+
+@pytest.mark.parametrize("text", ["10 000 euros", "10\n000 euros", "10 \t 000 euros"])
+def test_white_space_in_a_word(text):
+    """Tokenizers make one space of it, and a cell of CoNLL-U holds no line end."""
+    for tokenizer in (lambda text: ["10 000", "euros"], lambda text: [text[: -len(" euros")], "euros"]):
+        ((number, _),) = split_text(text, tokenizer)
+        assert number == Word("10 000", 0, text.index(" euros"), " ")
 
 
 @pytest.mark.parametrize(
