@@ -22,7 +22,7 @@ ODD = [
     "caf\u00e9 cafe\u0301 dog",
     "two  spaces\tand a tab",
     "\u4f60\u597d dog",
-    "\u200bzero width\u200b \u200d soft\u00adly dog",
+    "\u200bzero wi\u200bdth\u200b \u200d soft\u00adly dog",
     "don't!!! #dog @cats http://x.org/a?b=1",
     "(A) DOG, a-b; c/d",
     "1,234.5 %",

@@ -9,7 +9,7 @@ import regex
 from transformers.utils import logging
 
 from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
-from msattn.data.inputs.word_rules import SPACES, language_of, parts_of_token, sentence_words, word_spans
+from msattn.data.inputs.word_rules import SPACES, UNSPACED, language_of, parts_of_token, sentence_words, word_spans
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -17,7 +17,7 @@ logger = logging.get_logger(__name__)
 _SURROGATE = regex.compile(r"[\ud800-\udfff]")
 # What no cell can hold.
 _LINE_ENDS = regex.compile(r"\s*[\t\r\n]\s*")
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\X")
+_UNSPACED = regex.compile(rf"[{UNSPACED}]\X")
 
 
 class Word(NamedTuple):

@@ -81,8 +81,11 @@ ANY_LANGUAGE = Language(" ".join(language.abbreviations for language in LANGUAGE
 # Letters, marks, digits, and signs that nobody sees: joiners, the soft hyphen.
 _LETTER = r"[\p{L}\p{M}\p{N}_\u00ad\u200c\u200d\u2060]"
 # Line ends in the eyes of Python, but not of Unicode, are spaces, too, and so are signs without a width: zero-width
-# spaces, marks of direction, a byte order mark.
-_SPACE = r"[\s\x1c-\x1f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
+# spaces, marks of direction, a byte order mark. Between two letters these are inside a word, as tokenizers read them,
+# except in scripts that put no other space between words.
+_NO_WIDTH = r"\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
+_SPACE = rf"[\s\x1c-\x1f{_NO_WIDTH}]"
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 SPACES = regex.compile(f"{_SPACE}*")
 _ALONE = rf"(?<!{_LETTER})"
 _ENDS = rf"(?!{_LETTER})"
@@ -97,7 +100,7 @@ _WORDS = (
     # Abbreviations: U.S., J. before a name, those of the language.
     rf"{_ALONE}(?:\p{{L}}\p{{M}}*\.){{2,}}{_ENDS}",
     # "I." is one beside another initial.
-    rf"{_ALONE}(?:(?!I)|(?<={_ALONE}\p{{Lu}}\.{_SPACE}*)|(?=I\.{_SPACE}+\p{{Lu}}\.))\p{{Lu}}\p{{M}}*\."
+    rf"{_ALONE}(?=\p{{Lu}})(?:(?!I)|(?<={_ALONE}\p{{Lu}}\.{_SPACE}*)|(?=I\.{_SPACE}+\p{{Lu}}\.))\p{{Lu}}\p{{M}}*\."
     rf"(?={_SPACE}+\p{{Lu}})",
     rf"{_ALONE}(?i:\L<abbreviations>)\.{_ENDS}",
     # Faces of signs, numbers with their signs, numbers of telephones.
@@ -106,7 +109,8 @@ _WORDS = (
     r"\p{Nd}{3,}(?:-\p{Nd}{3,})+",
     # Letters, with the signs that stand between two of them; .doc.
     rf"(?:(?<![^\s(])\.(?=\p{{L}}))?{_LETTER}+(?:(?:['’ʼ·](?=\p{{L}})|\.(?=[\p{{Ll}}\p{{Nd}}])"
-    rf"|(?<=\p{{Hebrew}})[\"״׳](?=\p{{Hebrew}})|(?<=\p{{Hebrew}})׳|HYPHEN){_LETTER}*)*",
+    rf"|(?<=\p{{Hebrew}})[\"״׳](?=\p{{Hebrew}})|(?<=\p{{Hebrew}})׳|HYPHEN"
+    rf"|(?<![{UNSPACED}]\p{{M}}*)[{_NO_WIDTH}]++(?=[\p{{L}}\p{{N}}])(?![{UNSPACED}])){_LETTER}*)*",
     # The same sign several times; any other one, as it is seen: a flag, a family.
     r"[!?]{2,}",
     r"([\p{P}\p{S}--[\p{Ps}\p{Pe}\p{Pi}\p{Pf}\"\p{Extended_Pictographic}]])\1+",

@@ -78,11 +78,14 @@ def test_contractions(lang):
 def test_signs_without_a_width_are_spaces():
     (words,) = split_text("\ufeffDogs\u200b sleep\u200e.")
     assert [(word.text, word.space_after) for word in words] == [("Dogs", "\u200b "), ("sleep", "\u200e"), (".", "")]
+    assert split_words("New\u200bYork's a\ufeffb 1\u200b000") == ["New\u200bYork's", "a\ufeffb", "1\u200b000"]
+    assert split_words("\u0e2a\u0e27\u200b\u0e14\u0e35 a\u200b") == ["\u0e2a\u0e27", "\u0e14\u0e35", "a"]
 
 
 def test_hostile_texts_take_linear_time():
     assert len(split_text("It" + "'s" * 3000, lang="en")[0]) == 3001
     assert len(split_text("a-" * 5000)[0]) == 10_000
+    assert len(split_text("a" + " " * 20_000 + ".")[0]) == 2
 
 
 def test_every_sign_is_in_one_word():
