@@ -111,7 +111,7 @@ def hold_out_and_limit(
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed)
-    if args.should_log:
+    if args.should_log and data:  # a corpus to parse is streamed
         print(f"Data: {', '.join(f'{prefix} {len(each)}' for prefix, each in data.items())}.")
     return data
 
