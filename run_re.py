@@ -206,14 +206,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             return RelationAnswers.of(model.config, labels, negative).metrics(prediction)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
-        collator = entity_markers.EntityPiecesCollator if pairwise else DataCollatorWithPadding
+        multiple = 8 if args.fp16 or args.bf16 else None
+        collator = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple)
+        if pairwise:
+            # Pairs of a text are scored in one pass, unless rows of a batch are guided or divided between GPUs.
+            alone = args.n_gpu > 1 or bool(guiding.weights)
+            collator = entity_markers.EntityPiecesCollator(tokenizer, pad_to_multiple_of=multiple, shares=not alone)
         trainer = FineTuningTrainer(
             model,
             args,
             train_dataset=encoded.get("train"),
             eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
-            data_collator=collator(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
+            data_collator=collator,
             compute_metrics=metrics,
             callbacks=data_args.callbacks,
             guiding=guiding,

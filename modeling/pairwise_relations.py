@@ -47,6 +47,7 @@ class PairwiseRelations(PairwiseModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         entity_pairs: torch.Tensor | None = None,
+        entity_texts: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
         r"""
@@ -63,6 +64,9 @@ class PairwiseRelations(PairwiseModel):
             entity_pairs (`torch.LongTensor` of shape `(batch, pairs, 2)`, *optional*):
                 Numbers of the entities of each pair, for any number of entities: `entity_pieces` is then `(batch,
                 entities, m)`, and the logits are `(batch, pairs, num_labels)`. Pairs are scored in blocks.
+            entity_texts (`torch.LongTensor` of shape `(pairs,)`, *optional*):
+                Number of the text of each pair. `entity_pairs` is then `(pairs, 2)`, and the logits are `(pairs,
+                num_labels)`: those of all pairs of a batch, whose texts are encoded once.
 
         Raises:
             ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
@@ -96,7 +100,10 @@ class PairwiseRelations(PairwiseModel):
             **kwargs,
         )
         entities, pairs = (part.to(outputs.last_hidden_state.device) for part in (entities, pairs))
-        logits = self._scores_of(outputs, states, entities, pairs, rows)
+        if entity_texts is None:
+            entity_texts = torch.arange(batch, device=pairs.device).unsqueeze(-1)
+        texts = entity_texts.to(pairs.device).expand(pairs.shape[:-1])
+        logits = self._scores_of(outputs, states, entities, pairs, texts, rows)
         logits = logits if entity_pairs is not None or entity_pieces.dim() == 4 else logits.squeeze(1)
         loss = None
         if labels is not None:
@@ -114,9 +121,10 @@ class PairwiseRelations(PairwiseModel):
         states: torch.Tensor,
         entities: torch.Tensor,
         pairs: torch.Tensor,
+        texts: torch.Tensor,
         rows: torch.Tensor | None,
     ) -> torch.Tensor:
-        """The scores of pairs, `(batch, pairs, num_labels)`: the features of entities once, then blocks of pairs."""
+        """The scores of pairs `(..., 2)` of these texts: the features of entities once, then blocks of pairs."""
         real = entities >= 0
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
         of_entities = attention = None
@@ -125,20 +133,20 @@ class PairwiseRelations(PairwiseModel):
             of_entities = self.classifier.dropout(of_entities)
         if "att" in self.config.features:
             attention = self._entity_attention(outputs, entities, rows, mean)
-        batch = torch.arange(pairs.shape[0], device=pairs.device).unsqueeze(-1)
 
-        def score(block: torch.Tensor) -> torch.Tensor:
+        def score(block: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
             first = second = between = None
             if of_entities is not None:
-                first, second = (states_at(of_entities, block[..., role]) for role in (0, 1))
+                first, second = (of_entities[texts, block[..., role]] for role in (0, 1))
             if attention is not None:
-                there, back = (attention[batch, :, block[..., role], block[..., 1 - role]] for role in (0, 1))
+                there, back = (attention[texts, :, block[..., role], block[..., 1 - role]] for role in (0, 1))
                 between = torch.cat([there, back], dim=-1)
             return self.classifier.score(first, second, between)
 
         if torch.compiler.is_exporting():  # no loop whose number of steps depends on the sizes
-            return score(pairs)
-        return torch.cat([score(block) for block in pairs.split(PAIRS, dim=1)], dim=1)
+            return score(pairs, texts)
+        blocks = zip(pairs.split(PAIRS, dim=-2), texts.split(PAIRS, dim=-1), strict=True)
+        return torch.cat([score(*block) for block in blocks], dim=-2)
 
     def _entity_attention(
         self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor

@@ -92,6 +92,8 @@ def read_relation_splits(
         raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
     labels, names = read_labels(data_args.label_file) if data_args.label_file else (None, {})
+    if labels and several and data_args.negative_label != "" and not find_negative_label(labels):
+        labels = [*dict.fromkeys([*labels, data_args.negative_label or NO_RELATION])]  # no label of the model
     ends = data_args.span_ends
 
     def read(split: str) -> Dataset | None:
@@ -190,6 +192,8 @@ def pairs_without_relation(
         return None
     names = [given] if given else [NO_RELATION, getattr(config, "negative_label", None)]
     label = next((name for name in names if name and (labels is None or name in labels)), None)
+    if label is None and not given:
+        label = find_negative_label(labels or ())
     return None if label is None else Negatives(count if draws else None, label, data_args.split_seed, count or 0)
 
 

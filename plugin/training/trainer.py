@@ -23,7 +23,13 @@ from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.learning_rates import AUTO, encoder_rate, new_output_layers, output_rate, read_rate
-from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler, token_counts
+from msattn.training.length_samplers import (
+    LongestFirstSampler,
+    RepeatableLengthGroupedSampler,
+    TextSampler,
+    rows_by_text,
+    token_counts,
+)
 from msattn.training.terminal import NO_SCORES, TerminalCallback, scores_text
 
 logger = logging.get_logger(__name__)
@@ -106,14 +112,22 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        if self.args.train_sampling_strategy != "group_by_length" or not isinstance(dataset, Dataset):
+        by_length, first = self.args.train_sampling_strategy == "group_by_length", self.args.data_seed
+        if not isinstance(dataset, Dataset):
             return super()._get_train_sampler(train_dataset)
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        return RepeatableLengthGroupedSampler(
-            self.args.train_batch_size * self.args.gradient_accumulation_steps,
-            token_counts(dataset),
-            lambda: seed + int(self.state.epoch or 0),
-        )
+        batch, lengths = self.args.train_batch_size * self.args.gradient_accumulation_steps, token_counts(dataset)
+        first = self.args.seed if first is None else first
+
+        def seed() -> int:
+            return first + int(self.state.epoch or 0)
+
+        if getattr(self.data_collator, "shares", False):
+            texts = rows_by_text(dataset)
+            if len(texts) < len(lengths):
+                return TextSampler(batch, texts, lengths if by_length else [1] * len(lengths), seed)
+        if not by_length:
+            return super()._get_train_sampler(train_dataset)
+        return RepeatableLengthGroupedSampler(batch, lengths, seed)
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
         return LongestFirstSampler(eval_dataset)

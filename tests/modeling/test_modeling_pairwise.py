@@ -180,6 +180,13 @@ def test_many_pairs_are_those_one_by_one(family, options):
     expected = torch.nn.functional.cross_entropy(found.logits.flatten(0, 1), labels.flatten())
     torch.testing.assert_close(found.loss, expected)
 
+    del inputs["labels"]
+    of_texts, numbers = torch.tensor([2, 0, 0, 1]), torch.tensor([[0, 1], [1, 0], [2, 0], [2, 1]])
+    with torch.no_grad():
+        mixed = model(**inputs, entity_pieces=places, entity_pairs=numbers, entity_texts=of_texts).logits
+        whole = model(**inputs, entity_pieces=places, entity_pairs=numbers.expand(3, 4, 2)).logits
+    torch.testing.assert_close(mixed, whole[of_texts, range(4)], **TOLERANCE)
+
 
 def test_relations_from_the_maps(family):
     model, inputs = build(family, PairwiseForRelationClassification, attention_scale=2.0), relation(family)

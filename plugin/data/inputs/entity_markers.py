@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import compress, pairwise
 from typing import Any
 
 import torch
-from transformers import DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
@@ -201,7 +202,8 @@ def encode_relation_dataset(
                 f"example {rows['id'][fits.index(False)]}: the two entities and what lies between do not fit in "
                 f"max_length, {limit} tokens; raise it, or skip such examples with on_overflow skip."
             )
-        return {name: [*compress(column, fits)] for name, column in encoded.items()}
+        encoded = {name: [*compress(column, fits)] for name, column in encoded.items()}
+        return encoded if marked else without_markers(encoded, tokenizer)
 
     encoded = dataset.map(
         encode,
@@ -218,10 +220,7 @@ def encode_relation_dataset(
             f"{len(dataset) - len(encoded)} of {len(dataset)} examples were skipped: their entities do not both fit "
             f"in {limit} tokens."
         )
-    if marked:
-        return encoded
-    unmarked = partial(without_markers, tokenizer=tokenizer)
-    return encoded.map(unmarked, batched=True, remove_columns=encoded.column_names)
+    return encoded
 
 
 def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase) -> dict[str, list]:
@@ -254,17 +253,48 @@ def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase
     return {**columns, "entity_pieces": pieces}
 
 
+@dataclass
 class EntityPiecesCollator(DataCollatorWithPadding):
-    """A [`DataCollatorWithPadding`] that also pads the column `entity_pieces`, with -1, to `(batch, 2, pieces)`."""
+    """
+    A [`DataCollatorWithPadding`] of pairs, which encodes a text with several pairs once.
 
-    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        features = [dict(row) for row in features]
-        pieces = [row.pop("entity_pieces") for row in features]
-        batch = super().__call__(features)
-        width = max(1, *(len(entity) for row in pieces for entity in row))
-        padded = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
-        batch["entity_pieces"] = torch.tensor(padded)
-        return batch
+    `entity_pieces` are padded with -1, to `(batch, 2, pieces)`; or, if pairs share a text, to `(texts, entities,
+    pieces)`, beside `entity_pairs` and `entity_texts`.
+    """
+
+    #: Whether pairs share a text. Otherwise each tensor has a row a pair.
+    shares: bool = True
+
+    def __call__(self, features: list[dict[str, Any]]) -> BatchEncoding:
+        texts: dict[tuple[int, ...], int] = {}
+        of_pair = [texts.setdefault(tuple(row["input_ids"]), len(texts)) for row in features]
+        pieces = [row["entity_pieces"] for row in features]
+        rest = [{name: value for name, value in row.items() if name != "entity_pieces"} for row in features]
+        if len(texts) == len(features) or not self.shares:
+            return BatchEncoding({**super().__call__(rest), "entity_pieces": padded_pieces(pieces)})
+        labels = [row.pop("labels") for row in rest if "labels" in row]
+        entities: list[dict[tuple[int, ...], int]] = [{} for _ in texts]
+        pairs = [
+            [entities[text].setdefault(tuple(entity), len(entities[text])) for entity in pair]
+            for text, pair in zip(of_pair, pieces, strict=True)
+        ]
+        # The first tensor has a row a pair: the Trainer takes its length for that of the batch.
+        return BatchEncoding(
+            {
+                "entity_pairs": torch.tensor(pairs),
+                "entity_texts": torch.tensor(of_pair),
+                "entity_pieces": padded_pieces([[*found] for found in entities]),
+                **({"labels": torch.tensor(labels)} if labels else {}),
+                **super().__call__([rest[of_pair.index(text)] for text in range(len(texts))]),
+            }
+        )
+
+
+def padded_pieces(pieces: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
+    """The pieces of the entities of each row, `(rows, entities, pieces)`, with -1 where there are fewer."""
+    count, width = max(map(len, pieces)), max(1, *(len(entity) for row in pieces for entity in row))
+    full = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
+    return torch.tensor([[*row, *[[-1] * width] * (count - len(row))] for row in full])
 
 
 def _marked(
@@ -287,12 +317,17 @@ def _marked(
     places = [_places(head, tail) for head, tail in zip(heads, tails, strict=True)]
     markers = lru_cache(partial(_markers, tokenizer, style))
 
+    different = [*dict.fromkeys(texts)]  # pairs share texts
+    read = {
+        text: _read(encoding, text, character_words(text) if words else {})
+        for text, encoding in zip(different, _encodings(tokenizer, different), strict=True)
+    }
     marked = []
-    for row, (text, marks, whole) in enumerate(zip(texts, places, _encodings(tokenizer, texts), strict=True)):
-        owners = character_words(text) if words else {}
+    for row, (text, marks) in enumerate(zip(texts, places, strict=True)):
         bounds = [0, *(place for place, _ in marks), len(text)]
-        parts = _parts_of(whole, text, bounds, owners)
+        parts = _parts_of(read[text], text, bounds)
         if parts is None:
+            owners = character_words(text) if words else {}
             cut = _encodings(tokenizer, [text[start:end] for start, end in pairwise(bounds)])
             parts = [_tokens(part, owners, start) for part, start in zip(cut, bounds, strict=False)]
         left, *inner, right = parts
@@ -311,21 +346,26 @@ def _encodings(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list
     return tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False).encodings
 
 
+def _read(encoding: EncodingFast, text: str, owners: Mapping[int, int]) -> tuple[list[Token], list[int], list[int]]:
+    """The tokens of a text, and the first character and the end of each."""
+    # A space before a word is part of its token in many vocabularies, and of no entity.
+    firsts = [start + len(text[start:end]) - len(text[start:end].lstrip()) for start, end in encoding.offsets]
+    return _tokens(encoding, owners), [min(first, len(text) - 1) for first in firsts], [e for _, e in encoding.offsets]
+
+
 def _parts_of(
-    encoding: EncodingFast, text: str, bounds: Sequence[int], owners: Mapping[int, int]
+    read: tuple[list[Token], list[int], list[int]], text: str, bounds: Sequence[int]
 ) -> list[list[Token]] | None:
     """The tokens of the text between each two of the bounds; `None` if one of these is inside of a word or token."""
     if any(text[bound - 1 : bound].isalnum() and text[bound : bound + 1].isalnum() for bound in bounds[1:-1]):
         return None
-    parts: list[list[Token]] = [[] for _ in bounds[1:]]
-    for token, (start, end) in zip(_tokens(encoding, owners), encoding.offsets, strict=True):
-        # A space before a word is part of its token in many vocabularies, and of no entity.
-        first = start + len(text[start:end]) - len(text[start:end].lstrip())
-        number = min(bisect_right(bounds, min(first, len(text) - 1)), len(parts)) - 1
-        if text[bounds[number + 1] : end].strip():
-            return None
-        parts[number].append(token)
-    return parts
+    tokens, firsts, ends = read
+    cuts = [0, *(bisect_left(firsts, bound) for bound in bounds[1:-1]), len(tokens)]
+    spans = [*pairwise(cuts)]
+    parts = zip(spans, bounds[1:], strict=True)
+    if any(start < end and text[bound : ends[end - 1]].strip() for (start, end), bound in parts):
+        return None
+    return [tokens[start:end] for start, end in spans]
 
 
 def _tokens(encoding: EncodingFast, owners: Mapping[int, int], shift: int = 0) -> list[Token]:

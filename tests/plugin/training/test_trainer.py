@@ -15,7 +15,12 @@ from transformers import (
 )
 
 from msattn.errors import UserError
-from msattn.training.length_samplers import LongestFirstSampler, RepeatableLengthGroupedSampler
+from msattn.training.length_samplers import (
+    LongestFirstSampler,
+    RepeatableLengthGroupedSampler,
+    TextSampler,
+    rows_by_text,
+)
 from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
@@ -99,6 +104,17 @@ def test_grouping_by_length_depends_on_the_seed_alone():
     assert sorted(orders[0]) == list(range(300))
     batches = [[lengths[index] for index in orders[0][start : start + 4]] for start in range(0, 200, 4)]
     assert max(max(batch) - min(batch) for batch in batches) < 10
+
+
+def test_pairs_of_a_text_come_one_after_the_other():
+    tokens = [[1, 2], [1, 3], [1, 2], [4], [1, 2], [1, 3]]
+    rows = rows_by_text(Dataset.from_dict({"input_ids": tokens}).select(range(1, 6)))
+    assert rows == [[0, 4], [1, 3], [2]]
+    orders = [list(TextSampler(2, rows, [1] * 5, lambda seed=seed: seed)) for seed in (1, 1, *range(2, 9))]
+    assert orders[0] == orders[1] and len({*map(tuple, orders)}) > 3
+    for order in orders:
+        assert sorted(order) == list(range(5))
+        assert abs(order.index(0) - order.index(4)) == abs(order.index(1) - order.index(3)) == 1
 
 
 @pytest.mark.parametrize("strategy", ["random", "group_by_length"])

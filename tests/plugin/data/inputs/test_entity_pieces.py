@@ -58,10 +58,15 @@ def test_pieces_of_both_entities_in_either_order():
 def test_a_batch_is_padded():
     tokenizer = tiny_tokenizer()
     rows = encode_relations(tokenizer, [TEXT, "a dog"], [UNPAYERS, [0, 1]], [DOG, [2, 5]])
-    bare = without_markers(rows, tokenizer)
-    del bare["token_type_ids"]
-    batch = EntityPiecesCollator(tokenizer)(
-        [dict(zip(bare, row, strict=True)) for row in zip(*bare.values(), strict=True)]
-    )
+    bare = without_markers(rows, tokenizer) | {"labels": [1, 0]}
+    features = [dict(zip(bare, row, strict=True)) for row in zip(*bare.values(), strict=True)]
+    batch = EntityPiecesCollator(tokenizer)(features)
     assert batch["entity_pieces"].tolist() == [[[2, 3, 4], [7, -1, -1]], [[1, -1, -1], [2, -1, -1]]]
     assert batch["input_ids"].shape == (2, 10) and isinstance(batch["input_ids"], torch.Tensor)
+
+    back = {**features[0], "entity_pieces": features[0]["entity_pieces"][::-1], "labels": 2}
+    batch = EntityPiecesCollator(tokenizer)([*features, back])
+    assert batch["input_ids"].shape == (2, 10) and next(iter(batch)) == "entity_pairs"
+    assert batch["entity_pairs"].tolist() == [[0, 1], [0, 1], [1, 0]] and batch["entity_texts"].tolist() == [0, 1, 0]
+    assert batch["labels"].tolist() == [1, 0, 2]
+    assert EntityPiecesCollator(tokenizer, shares=False)([*features, back])["input_ids"].shape == (3, 10)
