@@ -112,11 +112,11 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        by_length, first = self.args.train_sampling_strategy == "group_by_length", self.args.data_seed
+        by_length = self.args.train_sampling_strategy == "group_by_length"
         if not isinstance(dataset, Dataset):
             return super()._get_train_sampler(train_dataset)
         batch, lengths = self.args.train_batch_size * self.args.gradient_accumulation_steps, token_counts(dataset)
-        first = self.args.seed if first is None else first
+        first = self.args.seed if self.args.data_seed is None else self.args.data_seed
 
         def seed() -> int:
             return first + int(self.state.epoch or 0)

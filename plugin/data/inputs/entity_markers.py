@@ -265,7 +265,7 @@ class EntityPiecesCollator(DataCollatorWithPadding):
     #: Whether pairs share a text. Otherwise each tensor has a row a pair.
     shares: bool = True
 
-    def __call__(self, features: list[dict[str, Any]]) -> BatchEncoding:
+    def __call__(self, features: list[dict[str, Any]]) -> Any:
         texts: dict[tuple[int, ...], int] = {}
         of_pair = [texts.setdefault(tuple(row["input_ids"]), len(texts)) for row in features]
         pieces = [row["entity_pieces"] for row in features]
