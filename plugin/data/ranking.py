@@ -27,8 +27,9 @@ logger = logging.get_logger(__name__)
 
 # Names of columns, the first one that there is.
 QUERIES, LABELS = ("query", "anchor", "question"), ("label", "relevance", "grade", "score")
+POSITIVE = ("positive", "pos")
 DOCUMENTS = ("document", "text", "passage", "doc", "answer")
-POSITIVES_OR_NEGATIVES = re.compile(r"(positive|negative)s?(?:_?\d+)?")
+POSITIVES_OR_NEGATIVES = re.compile(r"(pos|neg)(?:itives?|atives?)?(?:_?\d+)?")
 RANKING_FEATURES = Features(
     {**dict.fromkeys(("query_id", "candidate_id", "query", "text"), Value("string")), "label": Value("int64")}
 )
@@ -87,7 +88,7 @@ def read_ranking(path: str | os.PathLike, relevance_level: int = 1) -> RankingDa
     A row is one of
 
     - `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`;
-    - `query`, `positive` and `negative`, each a string or a list of strings; also `negative_1`, `negative_2`, ...;
+    - `query`, `positive` and `negative` (or `pos`, `neg`), each a string or a list of strings; also `negative_1`, ...;
     - a pair: `query`, `document` (or `text`, `passage`) and `label`. Pairs with the same query, or `query_id`, belong
       together.
 
@@ -231,7 +232,7 @@ def by_query(rows: Located) -> Iterator[list[tuple[str, Any]]]:
 
 def _query_of_pair(row: Any) -> str | None:
     """The id of the query of a row that is a pair, or the query; `None` for other rows."""
-    if not isinstance(row, Mapping) or _field(row, ("candidates", "positive")) or _field(row, DOCUMENTS) is None:
+    if not isinstance(row, Mapping) or _field(row, ("candidates", *POSITIVE)) or _field(row, DOCUMENTS) is None:
         return None
     return str(_field(row, ("query_id",)) or _field(row, QUERIES))
 
@@ -249,7 +250,8 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
     for number, (where, row) in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
-        query = filled_text(_field(row, QUERIES), where, 'the row has no text in "query"')
+        names = ", ".join(map(str, row))
+        query = filled_text(_field(row, QUERIES), where, f'the row has no text in "query"; there are {names}')
         of_pair = _query_of_pair(row)
         if of_pair is None:
             query_id = _identifier(row.get("id"), where) or str(number)
@@ -282,10 +284,10 @@ def _candidates(row: Mapping, where: str) -> list:
         label, identifier = (_field(row, names) for names in (LABELS, ("document_id", "candidate_id")))
         return [{"text": _field(row, DOCUMENTS), "label": label, "id": identifier}]
     candidates = row.get("candidates")
-    if _field(row, ("positive",)) is not None:
+    if _field(row, POSITIVE) is not None:
         kinds = ((name, POSITIVES_OR_NEGATIVES.fullmatch(str(name).strip().casefold())) for name in row)
         candidates = [
-            {"text": text, "label": int(kind[1] == "positive")}
+            {"text": text, "label": int(kind[1] == "pos")}
             for name, kind in kinds
             if kind
             for text in _texts(row[name] or [], name, where)

@@ -12,7 +12,7 @@ from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, shown
 
 WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags", "labels", "pos_tags", "upos")
-SPANS = ("entities", "spans", "label", "labels")
+SPANS = ("entities", "spans", "ents", "label", "labels")
 # Columns of tables: `Sentence #,Word,POS,Tag`, as on Kaggle.
 WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("sentence #", "sentence_id", "sentence")
 
@@ -81,7 +81,8 @@ def tag_table(rows: Located, word_column: str | None, tag_column: str | None) ->
 def _column(where: str, row: Mapping[str, Any], names: Sequence[str]) -> str:
     found = _found(row, names)
     if found is None:
-        raise UserError(f"{where}: there is no column {' or '.join(names)}; there are {', '.join(row)}.")
+        lists = " Lists of words need JSON lines or Parquet." if {*row} & {*WORDS} else ""
+        raise UserError(f"{where}: there is no column {' or '.join(names)}; there are {', '.join(row)}.{lists}")
     return found
 
 

@@ -84,6 +84,8 @@ def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_col
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     if suffix == ".csv":
         return tag_table(csv_rows(path), word_column, tag_column)
+    if suffix == ".ann":
+        raise UserError(f"{name}: brat keeps texts and spans in two files; give JSON lines with text and entities.")
     if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
         rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
         return _hub_rows(rows, "words", "tags")

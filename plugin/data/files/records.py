@@ -11,10 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from transformers.utils import logging
+
 from msattn.data.files.arrow_tables import Located, parquet_rows
 from msattn.data.files.checked_text import check_text
 from msattn.data.files.text_lines import first_line, text_lines
 from msattn.errors import UserError, shown
+
+logger = logging.get_logger(__name__)
 
 # An escape of half a pair.
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -104,20 +108,33 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
 def unfolded(rows: Located) -> Located:
     """
     The rows of JSON that holds them in columns, as `{"text": [...], "label": [...]}` or pandas'
-    `{"text": {"0": ...}}`, or in a field `data`; other values as they are.
+    `{"text": {"0": ...}}`, or by their numbers, or in a field `data`; other values as they are. Those that an
+    annotator rejected or ignored in Prodigy are left out.
     """
+    rejected, where = 0, ""
     for where, value in rows:
         found = _columns_to_rows(value) if isinstance(value, Mapping) else None
-        if found is None:
-            yield where, value
-        else:
+        if found is not None:
             yield from ((f"{where}, example {number}", row) for number, row in enumerate(found, start=1))
+        elif _is_rejected(value):
+            rejected += 1
+        else:
+            yield where, value
+    if rejected:
+        logger.warning(f"{where.rpartition(':')[0]}: {rejected} examples that were rejected or ignored are left out.")
+
+
+def _is_rejected(row: Any) -> bool:
+    of_prodigy = isinstance(row, Mapping) and any(name in row for name in ("_input_hash", "_task_hash", "spans"))
+    return of_prodigy and row.get("answer") in ("reject", "ignore")
 
 
 def _columns_to_rows(value: Mapping[str, Any]) -> list | None:
     """The rows of an object that holds several, or `None`."""
     if isinstance(value.get("data"), list):
         return value["data"]
+    if _is_numbered(value) and all(isinstance(each, Mapping) for each in value.values()):
+        return [*value.values()]
     columns = [[*each.values()] if _is_numbered(each) else each for each in value.values()]
     if not columns or not all(isinstance(each, list) and each for each in columns):
         return None
@@ -162,15 +179,21 @@ def csv_rows(path: str | os.PathLike, **dialect: Any) -> Iterator[tuple[str, dic
         if twice := [name for name in header if name and header.count(name) > 1]:
             raise UserError(f"{os.fspath(path)}:1: two columns have the name {shown(twice[0])}; give each its own.")
         start = reader.line_num + before + 1
+        blank: list[tuple[str, dict[str, str]]] = []  # rows of separators alone: spreadsheets end with some
         for row in reader:
             where = f"{os.fspath(path)}:{reader.line_num + before}"
             if row and len(row) != len(header):
                 lines_read = reader.line_num + before - start
                 opened = f"; it starts in line {start}, perhaps with a stray quotation mark" if lines_read else ""
                 raise UserError(f"{where}: the row has {len(row)} fields, but the header names {len(header)}{opened}.")
-            if row:
+            named = {name: cell for name, cell in zip(header, row, strict=False) if name}
+            if len(row) > 1 and not any(row):
+                blank.append((where, named))
+            elif row:
                 found = True
-                yield where, {name: cell for name, cell in zip(header, row, strict=True) if name}
+                yield from blank
+                yield where, named
+                blank.clear()
             start = reader.line_num + before + 1
         if header and not found:
             raise UserError(

@@ -20,6 +20,8 @@ FOREIGN = {
     "\x1f\udc8b": "gzipped; let its name end in .gz",
     **dict.fromkeys(("\udcff\udcfe", "\udcfe\udcff"), "UTF-16; give --encoding utf-16, or save it as UTF-8"),
     "PAR1": "Parquet; let its name end in .parquet",
+    "x\udc9c": "compressed, as spaCy's DocBin is; write its documents as JSON lines",
+    "version https://git-lfs": "a pointer of Git LFS; git lfs pull fetches the file",
     "%PDF-": "a PDF; give text, CSV, JSON or CoNLL",
     **dict.fromkeys(("<?xml", "<!doctype", "<html"), "XML or HTML; give text, CSV, JSON or CoNLL"),
 }

@@ -180,6 +180,11 @@ TABLES = {
         '{"anchor": "r", "positive": "d", "negative": "a"}\n',
     ),
     "negatives in columns": ("a.csv", "Query,positive,negative_1,negative_2\nq,a,b,c\nr,d,a,\n"),
+    "short names": (
+        "a.jsonl",
+        '{"query": "q", "pos": ["a"], "neg": ["b", "c"], "pos_scores": [1]}\n'
+        '{"query": "r", "pos": ["d"], "neg": ["a"]}\n',
+    ),
     "pairs": ("a.csv", "query,document,label\nq,a,1\nq,b,0\nq,c,0\nr,a,0\nr,d,1\n"),
     "shuffled pairs": ("a.tsv", "label\tquery\ttext\n0\tr\ta\n1\tq\ta\n1\tr\td\n0\tq\tc\n0\tq\tb\n0\tq\tb\n"),
     "pairs of JSON": ("a.json", json.dumps([{"question": q, "answer": d, "relevance": g} for q, d, g in TRIPLETS])),

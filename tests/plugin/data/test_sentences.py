@@ -145,7 +145,7 @@ def test_further_columns_are_ignored_and_named(write, caplog):
         "text|label\nA dog.|x\nA cat.|y\n",
         "text\tlabel\nA dog.\tx\nA cat.\ty\n",
         ",text,label\n0,A dog.,x\n1,A cat.,y\n",
-        "label,text,,,\nx,A dog.,,,\ny,A cat.,,,\n",
+        "label,text,,,\nx,A dog.,,,\ny,A cat.,,,\n,,,,\n,,,,\n",
         "\ufefftext,label\r\nA dog.,x\r\nA cat.,y\r\n",
     ],
 )
@@ -196,6 +196,7 @@ def test_headers(write, header, message):
     [
         {"text": ["A dog.", "A cat."], "label": ["x", "y"]},
         {"text": {"0": "A dog.", "1": "A cat."}, "label": {"0": "x", "1": "y"}},
+        {"0": {"text": "A dog.", "label": "x"}, "1": {"text": "A cat.", "label": "y"}},
         {"version": 1, "data": [{"text": "A dog.", "label": "x"}, {"text": "A cat.", "label": "y"}]},
     ],
 )

@@ -108,7 +108,12 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
         ("spacy.json", '[["Sarah sleeps", {"entities": [[0, 5, "PER"]]}]]'),
         (
             "prodigy.jsonl",
-            '{"text": "Sarah sleeps", "tokens": [{"text": "x"}], "spans": [{"start": 0, "end": 5, "label": "PER"}]}',
+            '{"text": "Sarah sleeps", "tokens": [{"text": "x"}], "spans": [{"start": 0, "end": 5, "label": "PER"}]}\n'
+            '{"text": "Sarah sleeps", "spans": [], "answer": "reject"}',
+        ),
+        (
+            "spacy_doc.json",
+            '{"text": "Sarah sleeps", "ents": [{"start": 0, "end": 5, "label": "PER"}], "tokens": [{}]}',
         ),
         (
             "studio.json",

@@ -91,6 +91,8 @@ def test_utf_16(encoding, reader, tmp_path):
         (gzip.compress(b"text,label", mtime=0), "gzipped; let its name end in .gz"),
         (b"PAR1\x15", "Parquet; let its name end in .parquet"),
         (b"%PDF-1.7\n", "a PDF"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
+        (b"x\x9c\xbd\x91", "compressed, as spaCy's DocBin is"),
     ],
 )
 @pytest.mark.parametrize("reader", [read_ranking, read_relations, read_sentences, read_tagged_words, read_treebank])
