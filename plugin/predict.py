@@ -27,10 +27,12 @@ from transformers.utils import logging
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.command_line import named, parse_arguments, user_mistakes
 from msattn.data.columns import LOOKED_AT, TEXTS, find_column, ignored_columns, text_columns
+from msattn.data.entity_pairs import text_rows
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, text_lines
+from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
@@ -188,10 +190,12 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
 
 
 def _relation_rows(path: str) -> Iterator[Located]:
-    """What relations are trained on, with or without labels: the lines of SemEval, a table, JSON; or [`_inputs`]."""
+    """What relations are trained on, with or without labels: SemEval's lines, brat, a table, JSON; or [`_inputs`]."""
+    if Path(path).is_dir() or Path(path).suffix == ".ann":
+        return text_rows(brat_rows(path))
     if Path(path).is_file() and SEMEVAL.match(first_line(path)[1]):  # a pipe can be read only once
         return semeval_rows(path)
-    return _rows(path)
+    return text_rows(_rows(path))
 
 
 def _with_id(item: Any, result: Any) -> Any:

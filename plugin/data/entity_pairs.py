@@ -78,13 +78,28 @@ def has_entities(row: Any) -> bool:
     return isinstance(row, Mapping) and any(form.field in row for form in FORMS)
 
 
-def _documents(row: Mapping, where: str, dropped: Counter) -> list[dict[str, Any]]:
-    """The texts of a row, with `entities` and `relations`."""
-    form = next(form for form in FORMS if form.field in row)
-    try:
-        return list(form.rows(row, dropped))
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{where}: {form.fields}; there is {error!r} in this one.") from None
+def text_rows(rows: Located) -> Located:
+    """
+    Rows with several entities as one row a text, with `entities` and perhaps `relations`, whatever their form.
+
+    Raises:
+        UserError: A field is missing or has another form.
+    """
+    dropped: Counter = Counter()
+    for where, row in rows:
+        form = next((form for form in FORMS if has_entities(row) and form.field in row), None)
+        try:
+            found = [row] if form is None else list(form.rows(row, dropped))
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise UserError(f"{where}: {form and form.fields}; there is {error!r} in this one.") from None
+        several = len(found) > 1
+        yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
+    _warn(dropped)
+
+
+def _warn(dropped: Counter) -> None:
+    for what, count in (+dropped).items():
+        logger.warning(f"{count} {what}.")
 
 
 def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
@@ -114,13 +129,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
     draw = random.Random(negatives.seed if negatives else 0)
     dropped: Counter = Counter()
 
-    def documents() -> Located:
-        for where, row in rows:
-            found = _documents(row, where, dropped) if has_entities(row) else [row]
-            several = len(found) > 1
-            yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
-
-    for where, row in documents():
+    for where, row in text_rows(rows):
         if not has_entities(row):
             yield where, row
             continue
@@ -140,8 +149,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
                 yield f"{where}, entities {head} and {tail}", {**text, **ids, "head": nearest[0], "tail": nearest[1]}
             elif label is not None and label != (negatives and negatives.label):
                 dropped["relations were skipped: both entities have the same span"] += 1
-    for what, count in (+dropped).items():
-        logger.warning(f"{count} {what}.")
+    _warn(dropped)
 
 
 def _entities_and_relations(

@@ -120,7 +120,8 @@ def one_sequence(row: Mapping) -> Mapping:
 
 def _seen(row: Mapping) -> str:
     """The end of an error message: the fields of a row."""
-    return f"it has {', '.join(map(shown, row)) or 'none'}"
+    names = {str(name).strip().casefold(): name for name in row}
+    return f"it has {', '.join(map(shown, names.values())) or 'none'}"
 
 
 def _first(row: Mapping, *names: str) -> Any:

@@ -128,6 +128,11 @@ def test_relations_of_the_files_that_train_them(predict):
     ]:
         (found,) = predict("relations", content, suffix=suffix)
         assert {**found, "id": int(found["id"])} == {"id": 7, **expected}
+    mentions = [[{"sent_id": 0, "pos": [1, 2]}], [{"sent_id": 1, "pos": [0, 1]}, {"sent_id": 1, "pos": [2, 3]}]]
+    document = {"title": "Books", "sents": [["a", "dog", "."], ["the", "house", "author"]], "vertexSet": mentions}
+    (found,) = predict("relations", json.dumps([document]), "--negative", "keep", "--order", "both", suffix="json")
+    heads = [relation["head"]["text"] for relation in found["relations"]]
+    assert found["id"] == "Books" and {*heads} == {"dog", "the"}
 
 
 @pytest.mark.parametrize("suffix", ["conllu", "CONLLU"])
