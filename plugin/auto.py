@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import import_module, util
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -208,8 +207,16 @@ def register() -> None:
             auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
     # The adapters are models, which need `modeling_layers`; it imports `modeling_utils` before it is whole.
     _when_imported("transformers.modeling_layers", _register_attention)
-    _when_imported("transformers.modeling_utils", partial(import_module, "transformers.modeling_layers"))
+    _when_imported("transformers.modeling_utils", _import_layers)
     _when_imported("transformers.pipelines", _register_pipelines)
+
+
+def _import_layers() -> None:
+    # Layers import `processing_utils`, which in Transformers 5.20 imports `modeling_utils` before it is whole. Then
+    # the file of the first model imports them.
+    begun = sys.modules.get("transformers.processing_utils")
+    if begun is None or hasattr(begun, "ProcessorMixin"):
+        import_module("transformers.modeling_layers")
 
 
 def _register_attention() -> None:
