@@ -39,7 +39,7 @@ def texts(data: Dataset) -> list[str]:
 def row(name: str, train: Dataset, test: Dataset, folds: int) -> list[str]:
     columns = texts(train)
     begin = time.process_time()
-    model = baseline(columns, folds).fit(train.to_pandas()[columns], train["label"])
+    model = baseline(columns, folds).fit(train.to_pandas()[columns], list(train["label"]))
     trained = time.process_time() - begin
     found = model.predict(test.to_pandas()[columns])
     right = [one == other for one, other in zip(found, test["label"], strict=True)]

@@ -230,7 +230,7 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("tagger", "a dog\n", ("--batch_size", "0"), "--batch_size 0: give 1 or more"),
         ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
         ("classes", "a dog\n", ("--device", "gpu"), "device string: gpu"),
-        ("classes", "a dog\n", ("--device", "cuda:99"), "(?i)cuda"),
+        ("classes", "a dog\n", ("--device", "cuda:99"), "(?i)cuda|nvidia"),
         ("parser", "1\tThe\tthe\tDET\n", (), r"input\.txt:1: the line is a row of CoNLL"),
     ],
 )
