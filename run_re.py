@@ -43,7 +43,7 @@ from msattn.training.checkpoints import (
     max_tokens,
 )
 from msattn.training.fusion import head_fields
-from msattn.training.learning_rates import FineTuningArguments
+from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.splits import split_names
@@ -201,6 +201,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.do_train:
             vars(model.config).update(dict.fromkeys(relations.FITTED_FIELDS))
             model.config.trained_pairs = trained
+            if several:
+                start_at_rates(model, relations.label_rates(encoded["train"]))
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return RelationAnswers.of(model.config, labels, negative).metrics(prediction)

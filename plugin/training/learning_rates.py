@@ -75,6 +75,23 @@ def new_output_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
     }
 
 
+def start_at_rates(model: PreTrainedModel, rates: torch.Tensor) -> None:
+    """
+    Sets the bias of the new output layers so that sigmoids begin at the rate of each label ("Focal Loss for Dense
+    Object Detection", Lin et al. 2017).
+
+    From a half, the first steps would do nothing but lower all scores, and Adam remembers how steep these were.
+
+    Args:
+        model (`PreTrainedModel`): The model before training.
+        rates (`torch.Tensor` of shape `(labels,)`): The share of the examples that have each label.
+    """
+    biases = [layer.bias for layer in new_output_layers(model).values() if layer.bias is not None]
+    with torch.no_grad():
+        for bias in biases:  # a score is the sum of them
+            bias.copy_(torch.logit(rates) / len(biases))
+
+
 def output_rate(model: PreTrainedModel, batch: Mapping[str, Any]) -> float:
     r"""
     The learning rate of the new output layers, of which a model has at least one.

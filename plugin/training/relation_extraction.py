@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
@@ -356,6 +357,12 @@ def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict
     rules = PairRules.learned(rows["text"], ends, [label != negative for label in rows["label"]])
     lengths = [len(ids) for ids in encoded["input_ids"]]
     return {**rules.as_fields(), "max_length": int(np.quantile(lengths, 0.99, method="higher"))}
+
+
+def label_rates(encoded: Dataset) -> torch.Tensor:
+    """The share of pairs that have each label, from the column `labels` of 0.0 and 1.0; never 0 or 1."""
+    has = np.asarray(encoded["labels"][:])
+    return torch.tensor((has.sum(axis=0) + 0.5) / (len(has) + 1))
 
 
 def read_labels(path: str) -> tuple[list[str] | None, dict[str, str]]:

@@ -16,6 +16,7 @@ from msattn.training.learning_rates import (
     new_output_layers,
     output_rate,
     read_rate,
+    start_at_rates,
 )
 from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import saved_encoder, tiny_tokenizer
@@ -69,6 +70,9 @@ def test_what_the_flag_takes():
 def test_a_step_moves_a_score_by_the_same_amount(model_class, fields, names, encoder):
     model = loaded(model_class, encoder, **fields)
     assert list(new_output_layers(model)) == names
+    start_at_rates(model, torch.tensor([0.5, 0.1, 0.1, 0.1, 0.01]))
+    biases = [bias for name in names if (bias := model.get_submodule(name).bias) is not None]
+    assert sum(biases).sigmoid().tolist() == pytest.approx([0.5, 0.1, 0.1, 0.1, 0.01])
     spans = {"entity_starts": torch.tensor([[1, 5], [1, 4]])}
     if model_class is PairwiseForRelationClassification:
         spans = {"entity_pieces": torch.tensor([[[2], [6]], [[2], [5]]])}
