@@ -176,6 +176,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         """
         if self.new_layers_learning_rate == AUTO and new_output_layers(self.model):
             self._choose_output_rate()
+        elif isinstance(self.new_layers_learning_rate, float) and self.args.should_log:
+            rates = f"{self.args.learning_rate:g}, and {self.new_layers_learning_rate:g} for the new layers"
+            print(f"The learning rate is {rates}.")
         output = super().train(*args, **kwargs)
         if self._terminated is not None:
             raise UserError(
