@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import datasets
 import transformers
 import yaml
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import HfArgumentParser, TrainingArguments
 
 from msattn.errors import UserError
@@ -69,7 +70,9 @@ def user_mistakes() -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(traceback.format_exception_only(error)[-1].strip()) from error
+        # A configuration that refuses its fields wraps our sentence.
+        cause = error.__cause__ if isinstance(error, StrictDataclassClassValidationError) else None
+        raise UserError(traceback.format_exception_only(cause or error)[-1].strip()) from error
 
 
 class ArgumentParser(HfArgumentParser):
