@@ -30,7 +30,9 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
     """
     references = references.astype(bool)
     micro, macro = (
-        precision_recall_fscore_support(references, answers, average=average, zero_division=0)[:3]
+        precision_recall_fscore_support(
+            references, answers, labels=_labels(references.shape[1]), average=average, zero_division=0
+        )[:3]
         for average in ("micro", "macro")
     )
     unrelated = ~references.any(axis=1)
@@ -52,7 +54,13 @@ def multi_label_report(answers: Sequence[list[str]], references: Sequence[list[s
     """Precision, recall and F1 of each relation that occurs, and their averages."""
     names = [name for name in labels if any(name in each for each in (*answers, *references))]
     truth, given = ([[name in each for name in names] for each in sets] for sets in (references, answers))
-    report = classification_report(truth, given, target_names=names, digits=4, zero_division=0) if names else ""
+    options = {"labels": _labels(len(names)), "target_names": names, "digits": 4, "zero_division": 0}
+    report = classification_report(truth, given, **options) if names else ""
     without = sum(not each for each in references)
     wrong = sum(bool(answer) for answer, reference in zip(answers, references, strict=True) if not reference)
     return f"{report}\n{wrong} of {without} pairs without a relation get one.\n"
+
+
+def _labels(count: int) -> list[bool] | None:
+    """What scikit-learn shall score: it takes a single column for two classes."""
+    return [True] if count == 1 else None

@@ -11,6 +11,7 @@ from msattn.data.negatives import Negatives
 from msattn.data.pair_rules import PairRules
 from msattn.data.relations import random_pairs
 from msattn.errors import UserError
+from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.relation_extraction import (
     as_in_pipeline,
@@ -54,6 +55,10 @@ def test_answers_of_several_relations():
     # The best relations have 0.881 and 0.047: whether they hold is answered by yes, which is wrong, and no.
     best, none = 1 / (1 + np.exp(-2)), 1 / (1 + np.exp(3))
     assert scores["ece"] == pytest.approx(100 * (best + none) / 2)
+    one = RelationAnswers(["x"], None, several=True)  # scikit-learn would score both classes, and not name them
+    scores = one.metrics(EvalPrediction(predictions=np.array([[1.0], [1.0], [-1.0]]), label_ids=np.eye(3)[:, :1]))
+    assert (scores["precision"], scores["recall"]) == (50, 100)
+    assert "0.5000    1.0000" in multi_label_report([["x"], ["x"], []], [["x"], [], []], ["x", "y"])
 
 
 def test_metrics_are_those_of_the_answers():
