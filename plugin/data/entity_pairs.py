@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import permutations, product
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ def has_entities(row: Any) -> bool:
     return isinstance(row, Mapping) and any(form.field in row for form in FORMS)
 
 
-def text_rows(rows: Located) -> Located:
+def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
     """
     Rows with several entities as one row a text, with `entities` and perhaps `relations`, whatever their form.
 
