@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import DataCollatorWithPadding, PreTrainedTokenizerFast
 
 from msattn.data.inputs.entity_markers import encode_relation_dataset
 from msattn.data.inputs.sentence_inputs import encode_sentences
@@ -208,6 +209,52 @@ def test_collator(tokenizer, dataset, side):
         padding = ~batch["attention_mask"][row].bool()
         assert padding.any() == (row == 1)
         assert not targets["pmi"][row][padding].any() and not targets["pmi"][row][:, padding].any()
+
+
+def byte_level_tokenizer(side: str, trim_offsets: bool) -> PreTrainedTokenizerFast:
+    """As RoBERTa's: a letter or a sign a token, the space before a word is part of it, and pairs have </s></s>."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    merges = [("Ġ", "a"), ("Ġ", "."), ("o", "g")]
+    tokens = [*special, *alphabet, *("".join(pair) for pair in merges)]
+    backend = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=trim_offsets)
+    names = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, padding_side=side, pad_token="<pad>", unk_token="<unk>", **names
+    )
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("trim_offsets", [True, False])
+def test_byte_level_pairs(side, trim_offsets):
+    tokenizer = byte_level_tokenizer(side, trim_offsets)
+    pairs = {"one": ["a dog . a dög", "a"], "other": ["dog.", "."]}
+    dataset, _ = encode_sentences(Dataset.from_dict(pairs), tokenizer, ["one", "other"], words=True)
+    tokens = [tokenizer.convert_ids_to_tokens(ids) for ids in dataset["input_ids"]]
+    assert tokens[0] == "<s> a Ġ d og Ġ. Ġa Ġ d Ã ¶ g </s> </s> d og . </s>".split()
+    # A space that is a token of its own belongs to no word.
+    words = [None, 0, None, 1, 1, 2, 3, None, 4, 4, 4, 4, None, None, 5, 5, 6, None]
+    assert dataset[0]["word_ids"] == words
+    patterns = ["delim", "period", "pmi"]
+    sources = word_sources(patterns, dataset, tokenizer, torch.ones(len(tokenizer), 2))
+    batch = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)(list(dataset))
+    targets, longest = batch["pattern_targets"], len(tokens[0])
+    for row, found in enumerate(tokens):
+        places = slice(longest - len(found), None) if side == "left" else slice(len(found))
+        assert batch["attention_mask"][row, places].all() and batch["attention_mask"][row].sum() == len(found)
+        assert targets["delim"][row, places].tolist() == [token == "</s>" for token in found]
+        assert targets["delim"][row].sum() == 3
+        assert targets["period"][row, places].tolist() == [token in (".", "Ġ.") for token in found]
+        assert targets["period"][row].sum() == (2, 1)[row]
+        scores = sources["pmi"](dataset[row]["words"])
+        known = [(at, word) for at, word in enumerate(dataset[row]["word_ids"], places.start or 0) if word is not None]
+        expected = torch.zeros(longest, longest)
+        for query, own in known:
+            for key, other in known:
+                expected[query, key] = float(scores[own, other])
+        assert torch.equal(targets["pmi"][row], expected) and (row == 1 or expected.any())
 
 
 def test_an_example_without_words(tokenizer):

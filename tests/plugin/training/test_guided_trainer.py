@@ -13,6 +13,8 @@ from transformers import (
     AutoModelForSequenceClassification,
     BartConfig,
     BertConfig,
+    BertForMultipleChoice,
+    BertForSequenceClassification,
     BertForTokenClassification,
     BertModel,
     DistilBertConfig,
@@ -22,6 +24,7 @@ from transformers import (
     MegatronBertConfig,
     ModernBertConfig,
     PreTrainedConfig,
+    PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2ForTokenClassification,
@@ -30,6 +33,8 @@ from transformers import (
     SwinForImageClassification,
     Trainer,
     TrainingArguments,
+    Wav2Vec2Config,
+    Wav2Vec2ForSequenceClassification,
 )
 
 from msattn import (
@@ -37,6 +42,7 @@ from msattn import (
     BertPairwiseForRelationClassification,
     GuidedTrainer,
     GuidingArguments,
+    GuidingMixin,
     MSTransformerConfig,
     UserError,
     mdg_loss,
@@ -342,6 +348,18 @@ def test_logs_are_means_over_the_steps(tmp_path):
         assert logged(third)[0][name] == pytest.approx(mean, rel=1e-4)
 
 
+def test_a_second_training_logs_its_own_steps(tmp_path):
+    again, fresh = (
+        trainer_of(build(FAMILIES["bert"]), tmp_path, max_steps=3, logging_steps=2, learning_rate=0.0)
+        for _ in range(2)
+    )
+    again.train()
+    again.train_dataset = fresh.train_dataset = rows(6, 5)
+    again.train()
+    fresh.train()
+    assert logged(again)[0]["mdg_loss"] == pytest.approx(logged(fresh)[0]["mdg_loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -450,6 +468,37 @@ def test_a_loss_without_guiding_is_refused(tmp_path):
         trainer.train()
 
 
+def test_a_second_pass_without_a_gradient(tmp_path):
+    """TRL's SFTTrainer returns the outputs of one."""
+
+    class Twice(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            loss = super().compute_loss(model, inputs, False, num_items_in_batch)
+            with torch.no_grad():
+                outputs = model(**inputs)
+            return (loss, outputs) if return_outputs else loss
+
+    class GuidedTwice(GuidingMixin, Twice):
+        pass
+
+    expected = moves(trainer_of(build(FAMILIES["bert"]), tmp_path))
+    args = TrainingArguments(
+        str(tmp_path),
+        max_steps=1,
+        per_device_train_batch_size=6,
+        logging_steps=1,
+        learning_rate=1e-3,
+        max_grad_norm=0.0,
+        optim="sgd",
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+    )
+    trainer = GuidedTwice(build(FAMILIES["bert"]), args, train_dataset=rows(), guiding=GUIDED)
+    for name, gradient in moves(trainer).items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=2e-4, msg=name)
+
+
 def test_a_subclass_that_logs_a_loss_of_its_own(tmp_path):
     class Logging(GuidedTrainer):
         def compute_loss(self, *args, **kwargs):
@@ -533,10 +582,65 @@ def test_a_model_of_two_passes(tmp_path):
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
 
 
+def test_choices_are_rows(tmp_path):
+    torch.manual_seed(0)
+    model = BertForMultipleChoice(FAMILIES["bert"])
+    data = [
+        {name: [row[name], row[name][::-1]] for name in ("input_ids", "attention_mask")} | {"labels": row["labels"]}
+        for row in rows()
+    ]
+    trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
+
+
+SPEECH = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "conv_dim": (8, 8),
+    "conv_kernel": (4, 4),
+    "conv_stride": (3, 2),
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "classifier_proj_size": 8,
+    "mask_time_prob": 0.0,
+}
+
+
+def test_frames_of_speech(tmp_path):
+    """The mask is that of the samples; the model knows which frames they become."""
+    torch.manual_seed(0)
+    model = Wav2Vec2ForSequenceClassification(Wav2Vec2Config(**SPEECH, feat_extract_norm="layer"))
+    data = [
+        {"input_values": [math.sin(i * (row + 1)) for i in range(200)], "attention_mask": [1] * length + [0] * rest}
+        | {"labels": row % 2}
+        for row, (length, rest) in enumerate([(200, 0), (120, 80)] * 3)
+    ]
+    trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
+
+
 def test_models_whose_attention_is_not_that_of_tokens(tmp_path):
     sizes = {"image_size": 8, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 2}
     with pytest.raises(UserError, match=r"swin has other heads in each stage \(num_attention_heads=\[1, 2\]\)"):
         trainer_of(SwinForImageClassification(SwinConfig(**sizes)), tmp_path)
+
+
+def test_a_model_that_drops_tokens(tmp_path):
+    """What is real is known where attention is."""
+
+    class Pooled(BertForSequenceClassification):
+        def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
+            return super().forward(input_ids[:, ::2], attention_mask[:, ::2], labels=labels, **kwargs)
+
+    trainer = trainer_of(Pooled(FAMILIES["bert"]), tmp_path)
+    trainer.train()
+    assert logged(trainer)[0]["mdg_loss"] > 0
+    with pytest.raises(UserError, match="Pooled attends to 4 places in 6 rows, .* 8 tokens in 6"):
+        trainer_of(Pooled(FAMILIES["bert"]), tmp_path, GuidingArguments(guiding="official", mdg_weight=1)).train()
 
 
 def test_a_model_that_is_refused_by_name(tmp_path, monkeypatch):
@@ -546,6 +650,28 @@ def test_a_model_that_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(attention, "_refuse_unknown", refuse)
     with pytest.raises(UserError, match="BertForSequenceClassification cannot be guided: BertSelfAttention gives its"):
         trainer_of(build(FAMILIES["bert"]), tmp_path).train()
+
+
+class Wrapped(PreTrainedModel):
+    """A model whose configuration does not say how many layers it has."""
+
+    config_class = PreTrainedConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.inner = build(FAMILIES["bert"], "eager")
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
+        return self.inner(input_ids, attention_mask, labels=labels, **kwargs)
+
+
+def test_a_configuration_without_layers(tmp_path):
+    trainer = trainer_of(Wrapped(PreTrainedConfig()), tmp_path)
+    trainer.train()
+    assert logged(trainer)[0]["mdg_loss"] > 0
+    with pytest.raises(UserError, match="there is no layer 2; the model has 0 to 1"):
+        trainer_of(Wrapped(PreTrainedConfig()), tmp_path, GuidingArguments(mdg_weight=1, guided_layers=[2])).train()
 
 
 def test_pairwise_attention_is_guided(tmp_path):
@@ -593,6 +719,21 @@ def test_a_term_that_is_not_finite(tmp_path):
         model.bert.encoder.layer[1].attention.self.query.weight[0, 0] = torch.nan
     with pytest.raises(UserError, match="step 2: task_loss and mdg_loss and pdg_loss not finite"):
         trainer_of(model, tmp_path, max_steps=2, logging_steps=5).train()
+
+
+def test_padding_one_token_and_a_batch_of_one(tmp_path):
+    row = rows(2, 1)[0]
+    for example in (row, {**row, "attention_mask": [0]}):
+        trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, data=Dataset.from_list([example]))
+        assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+
+
+def test_stock_classifiers_ignore_the_item_count():
+    """The reason for what `AccumulatingTrainer` does; without it, accumulated task losses would add up."""
+    model = build(FAMILIES["bert"])
+    assert isinstance(model, BertForSequenceClassification)
+    batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
+    torch.testing.assert_close(model(**batch, num_items_in_batch=1000).loss, model(**batch).loss)
 
 
 def test_words_alone_are_compared(tmp_path):
