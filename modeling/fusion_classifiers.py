@@ -244,17 +244,14 @@ def pool(
     if pooling == "max":
         return hidden_states.masked_fill(~real, torch.finfo(hidden_states.dtype).min).amax(dim=1)
     if pooling == "r_bert":
-        starts, ends = (
-            _checked(places, name, pooling, hidden_states)
-            for name, places in (("entity_starts", entity_starts), ("entity_ends", entity_ends))
-        )
+        starts = _markers(entity_starts, "entity_starts", pooling, hidden_states)
+        ends = _markers(entity_ends, "entity_ends", pooling, hidden_states)
         order = torch.arange(hidden_states.shape[1], device=hidden_states.device)
         inside = (order > starts.unsqueeze(-1)) & (order < ends.unsqueeze(-1))
-        weights = inside.to(hidden_states.dtype) / inside.sum(dim=-1, keepdim=True).clamp_min(1)
-        entities = weights.to(hidden_states.dtype) @ hidden_states
-        return torch.cat([pool(hidden_states, attention_mask, "cls"), entities.flatten(1)], dim=1)
+        mean = inside.to(hidden_states.dtype) / inside.sum(dim=-1, keepdim=True).clamp_min(1)
+        return torch.cat([pool(hidden_states, attention_mask, "cls"), (mean @ hidden_states).flatten(1)], dim=1)
     if pooling == "entity_start":
-        positions = _checked(entity_starts, "entity_starts", pooling, hidden_states)
+        positions = _markers(entity_starts, "entity_starts", pooling, hidden_states)
     elif pooling == "last":
         order = torch.arange(real.shape[1], device=real.device)
         positions = (real.squeeze(-1) * order).argmax(dim=1, keepdim=True)
@@ -264,7 +261,7 @@ def pool(
     return hidden_states[rows, positions].flatten(1)
 
 
-def _checked(places: torch.Tensor | None, name: str, pooling: str, hidden_states: torch.Tensor) -> torch.Tensor:
+def _markers(places: torch.Tensor | None, name: str, pooling: str, hidden_states: torch.Tensor) -> torch.Tensor:
     if places is None or places.shape != (hidden_states.shape[0], 2):
         got = None if places is None else tuple(places.shape)
         raise ValueError(f'pooling="{pooling}" needs {name} of shape (batch, 2), got {got}')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification, BertConfig
@@ -9,8 +12,13 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoMod
 from msattn import MultiScaleForRelationExtraction, PairwiseForRelationClassification, UserError
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_model
+from msattn.training.dependency_parsing import STEPS, ParserTrainingArguments
 from msattn.training.learning_rates import (
+    DEPTH,
+    ENCODER_RATE,
     SCORE_STEP,
+    SCRATCH_RATE,
+    WIDTH,
     FineTuningArguments,
     encoder_rate,
     new_output_layers,
@@ -141,3 +149,16 @@ def test_a_number_is_for_all_new_layers(encoder, tmp_path):
     )
     own = {name for name, rate in found.items() if rate == 1e-3}
     assert own == {name for name in found if "fusion" in name or "classifier" in name}
+
+
+@pytest.mark.parametrize(
+    "arguments, name, numbers",
+    [
+        (FineTuningArguments, "learning_rate", {WIDTH, DEPTH, ENCODER_RATE, SCRATCH_RATE}),
+        (ParserTrainingArguments, "num_train_epochs", {3, STEPS}),
+    ],
+)
+def test_the_help_names_the_defaults(arguments, name, numbers):
+    """It is read without running the code, so it cannot be put together from them."""
+    (field,) = (field for field in dataclasses.fields(arguments) if field.name == name)
+    assert {*map(float, re.findall(r"\d+(?:e-\d+)?", field.metadata["help"]))} == numbers
