@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
-import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
-from transformers.models.mpnet import modeling_mpnet as mpnet
 
 
 def adapt(model: nn.Module) -> None:
     """
-    Puts the attention layers of a model on the attention interface, if they are not there and this file has classes
-    for them: MPNet, DeBERTa-v2 and v3.
+    Puts the attention layers of a model on the attention interface, if they are not there and there are classes
+    for them: those of MPNet, DeBERTa-v2 and v3.
 
     The model is changed in place. Its parameters and their names stay, and its outputs up to rounding.
 
     Args:
         model (`torch.nn.Module`): A model, or a module with models inside.
     """
-    for owner in [one for one in model.modules() if type(one) in ADAPTED and isinstance(one, PreTrainedModel)]:
-        owner.__class__ = ADAPTED[type(owner)]
+    adapted = _adapted()
+    for owner in [one for one in model.modules() if type(one) in adapted and isinstance(one, PreTrainedModel)]:
+        owner.__class__ = adapted[type(owner)]
         adapt_layers(owner, owner.config)
 
 
 def adapt_layers(part: nn.Module, config: PreTrainedConfig) -> None:
     """[`adapt`] of the layers in a part of a model, whose attention implementation `config` names."""
+    adapted = _adapted()
     for module in part.modules():
-        if type(module) in ADAPTED and not isinstance(module, PreTrainedModel):
-            module.__class__ = ADAPTED[type(module)]
-    for number, layer in enumerate(one for one in part.modules() if isinstance(one, OnTheInterface)):
+        if type(module) in adapted and not isinstance(module, PreTrainedModel):
+            module.__class__ = adapted[type(module)]
+    for number, layer in enumerate(one for one in part.modules() if _is_adapted(one)):
         layer.config, layer.layer_idx = config, number
 
 
@@ -48,186 +43,24 @@ def inner_models(model: nn.Module) -> list[PreTrainedModel]:
 def is_attention_layer(module: nn.Module) -> bool:
     """True for a layer that leaves its softmax to the attention interface."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
-    return isinstance(module, OnTheInterface) or (code is not None and "get_interface" in code.co_names)
+    return _is_adapted(module) or (code is not None and "get_interface" in code.co_names)
 
 
 def is_outside(model_class: type[PreTrainedModel]) -> bool:
     """True for models that compute their softmax themselves, and have no adapter."""
-    adapted = {stock.__module__ for stock in ADAPTED}
+    adapted = {stock.__module__ for stock in _adapted()}
     return not model_class._can_set_attn_implementation() and model_class.__module__ not in adapted
 
 
-class OnTheInterface:
-    """A self-attention layer whose output is computed by the attention implementation of its `config`."""
-
-    is_causal = False
-    config: Any
-    layer_idx: int
-
-    def attend(self, *tensors: Any, output_attentions: bool, **options: Any) -> tuple[torch.Tensor, Any]:
-        """
-        The output `(batch, tokens, heads * width)`, and what the implementation returns as `attentions`.
-
-        Args:
-            *tensors: Query, key, value and mask, as the interface takes them.
-            output_attentions (`bool`): Whether the model is asked for attentions.
-            **options: Further arguments of the interface.
-        """
-        implementation = self.config._attn_implementation
-        forward = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        if forward is not eager_attention_forward:
-            options["output_attentions"] = output_attentions
-        output, weights = forward(self, *tensors, **options)
-        return output.flatten(-2), weights
+def _is_adapted(module: nn.Module) -> bool:
+    return getattr(module, "on_the_interface", False)
 
 
-def eager_attention_forward(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    position_bias: torch.Tensor | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """softmax(query keyᵀ · scaling + position_bias + mask) value, and its whole maps after dropout."""
-    scores = query @ key.mT * scaling
-    if position_bias is not None:
-        scores = scores + position_bias
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-    elif attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(dim=-1), dropout, module.training)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
+def _adapted() -> dict[type, type]:
+    """Our classes by those of Transformers. Their file imports models, whose own import needs the present file."""
+    from .adapted_models import ADAPTED
+
+    return ADAPTED
 
 
-class MPNetSelfAttention(OnTheInterface, mpnet.MPNetSelfAttention):
-    """Scores with a position bias that all layers share."""
-
-    def forward(
-        self, hidden_states, attention_mask=None, position_bias=None, output_attentions=False, **kwargs
-    ) -> tuple[torch.Tensor, ...]:
-        projected = (project(hidden_states) for project in (self.q, self.k, self.v))
-        query, key, value = (
-            states.unflatten(-1, (self.num_attention_heads, -1)).transpose(1, 2) for states in projected
-        )
-        output, weights = self.attend(
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=self.attention_head_size**-0.5,
-            dropout=self.dropout.p if self.training else 0.0,
-            position_bias=position_bias,
-            output_attentions=output_attentions,
-            **kwargs,
-        )
-        return (self.o(output), weights) if output_attentions else (self.o(output),)
-
-
-# The stock classes around it drop keyword arguments.
-class MPNetAttention(mpnet.MPNetAttention):
-    def forward(self, hidden_states, attention_mask=None, position_bias=None, output_attentions=False, **kwargs):
-        states, *others = self.attn(hidden_states, attention_mask, position_bias, output_attentions, **kwargs)
-        return self.LayerNorm(self.dropout(states) + hidden_states), *others
-
-
-class MPNetLayer(mpnet.MPNetLayer):
-    def forward(self, hidden_states, attention_mask=None, position_bias=None, output_attentions=False, **kwargs):
-        states, *others = self.attention(hidden_states, attention_mask, position_bias, output_attentions, **kwargs)
-        return self.output(self.intermediate(states), states), *others
-
-
-class MPNetModel(mpnet.MPNetModel):
-    _supports_sdpa = _can_set_attn_implementation_cached_value = True
-
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        position_ids=None,
-        inputs_embeds=None,
-        output_attentions=None,
-        output_hidden_states=None,
-        return_dict=None,
-        **kwargs,
-    ) -> tuple[torch.Tensor, ...] | BaseModelOutputWithPooling:
-        config = self.config
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("the model takes exactly one of input_ids or inputs_embeds")
-        states = self.embeddings(input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds)
-        outputs = self.encoder(
-            states,
-            create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=attention_mask),
-            output_attentions=config.output_attentions if output_attentions is None else output_attentions,
-            output_hidden_states=config.output_hidden_states if output_hidden_states is None else output_hidden_states,
-            return_dict=True,
-            **kwargs,
-        )
-        found = BaseModelOutputWithPooling(
-            last_hidden_state=outputs.last_hidden_state,
-            pooler_output=None if self.pooler is None else self.pooler(outputs.last_hidden_state),
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
-        return found if (config.return_dict if return_dict is None else return_dict) else found.to_tuple()
-
-
-class DisentangledSelfAttention(OnTheInterface, deberta_v2.DisentangledSelfAttention):
-    """Scores with a position bias that depends on queries and keys."""
-
-    def forward(
-        self,
-        hidden_states,
-        attention_mask,
-        output_attentions=False,
-        query_states=None,
-        relative_pos=None,
-        rel_embeddings=None,
-    ) -> tuple[torch.Tensor, Any]:
-        heads = self.num_attention_heads
-        query = self.transpose_for_scores(
-            self.query_proj(hidden_states if query_states is None else query_states), heads
-        )
-        key, value = (
-            self.transpose_for_scores(project(hidden_states), heads) for project in (self.key_proj, self.value_proj)
-        )
-        kinds = 1 + ("c2p" in self.pos_att_type) + ("p2c" in self.pos_att_type)
-        bias = None
-        if self.relative_attention and kinds > 1:
-            positions = self.pos_dropout(rel_embeddings)
-            bias = self.disentangled_attention_bias(query, key, relative_pos, positions, kinds).unflatten(
-                0, (-1, heads)
-            )
-        query, key, value = (states.unflatten(0, (-1, heads)) for states in (query, key, value))
-        return self.attend(
-            query,
-            key,
-            value,
-            attention_mask.bool(),
-            scaling=(query.shape[-1] * kinds) ** -0.5,
-            dropout=self.dropout.p if self.training else 0.0,
-            position_bias=bias,
-            output_attentions=output_attentions,
-        )
-
-
-class DebertaV2Model(deberta_v2.DebertaV2Model):
-    _supports_sdpa = _can_set_attn_implementation_cached_value = True
-    #: Its layers take no keyword arguments.
-    drops_keywords = True
-
-
-ADAPTED: dict[type, type] = {
-    mpnet.MPNetModel: MPNetModel,
-    mpnet.MPNetLayer: MPNetLayer,
-    mpnet.MPNetAttention: MPNetAttention,
-    mpnet.MPNetSelfAttention: MPNetSelfAttention,
-    deberta_v2.DebertaV2Model: DebertaV2Model,
-    deberta_v2.DisentangledSelfAttention: DisentangledSelfAttention,
-}
-
-__all__ = ["ADAPTED", "OnTheInterface", "adapt", "adapt_layers", "inner_models", "is_attention_layer", "is_outside"]
+__all__ = ["adapt", "adapt_layers", "inner_models", "is_attention_layer", "is_outside"]

@@ -207,15 +207,15 @@ def register() -> None:
             auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
     # The adapters are models, which need `modeling_layers`; it imports `modeling_utils` before it is whole.
     _when_imported("transformers.modeling_layers", _register_attention)
-    _when_imported("transformers.modeling_utils", _import_layers)
+    for name in ("transformers.modeling_utils", "transformers.processing_utils"):
+        _when_imported(name, _import_layers)
     _when_imported("transformers.pipelines", _register_pipelines)
 
 
 def _import_layers() -> None:
-    # Layers import `processing_utils`, which in Transformers 5.20 imports `modeling_utils` before it is whole. Then
-    # the file of the first model imports them.
-    begun = sys.modules.get("transformers.processing_utils")
-    if begun is None or hasattr(begun, "ProcessorMixin"):
+    # Layers import `processing_utils`, which imports `modeling_utils`: the one that is whole last imports them.
+    models, processors = (sys.modules.get(f"transformers.{name}_utils") for name in ("modeling", "processing"))
+    if models is not None and (processors is None or hasattr(processors, "ProcessorMixin")):
         import_module("transformers.modeling_layers")
 
 
