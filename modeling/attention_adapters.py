@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -30,7 +31,8 @@ def adapt_layers(part: nn.Module, config: PreTrainedConfig) -> None:
     for module in part.modules():
         if type(module) in adapted and not isinstance(module, PreTrainedModel):
             module.__class__ = adapted[type(module)]
-    for number, layer in enumerate(one for one in part.modules() if _is_adapted(one)):
+    layers: list[Any] = [one for one in part.modules() if _is_adapted(one)]
+    for number, layer in enumerate(layers):
         layer.config, layer.layer_idx = config, number
 
 
