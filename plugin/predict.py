@@ -157,11 +157,11 @@ def _inputs(path: str) -> Iterator[Located]:
         raise UserError(f"{path}: the file is a table; give texts or JSON objects, one per line.")
     for where, line in text_lines(path):
         refuse_conllu_row(line, where)
-        line = line.strip()
-        if line.startswith("[{") or line == "[":
+        content = line.strip()
+        if content.startswith("[{") or content == "[":
             raise UserError(f"{where}: a list of objects; give one object per line.")
-        if line:
-            yield where, parse_json(line, where) if line.startswith("{") else line
+        if content:
+            yield where, parse_json(content, where) if content.startswith("{") else line.rstrip()
 
 
 def _json(value: Any) -> str:

@@ -118,7 +118,7 @@ def is_text_file(path: str | os.PathLike) -> bool:
 def _text_rows(path: str | os.PathLike, split: TextSplitter) -> Iterator[dict[str, Any]]:
     for number, (where, line) in enumerate(text_lines(path), start=1):
         refuse_conllu_row(line, where)
-        for place, words in enumerate(split(line.strip()), start=1):
+        for place, words in enumerate(split(line.rstrip()), start=1):
             lines = conllu_lines_of_text([word.columns for word in words], f"{number}-{place}")
             yield {"words": [word.text for word in words], "lines": lines, "where": where}
 

@@ -148,11 +148,13 @@ def test_trees_of_conllu_keep_its_lines(predict, checkpoints, suffix):
 
 
 def test_trees_of_texts_are_numbered(predict, checkpoints):
-    lines = ["the dog wrote . a cat wrote .", "", "the taxi", '{"words": ["a", "b."]}']
+    lines = ["the dog wrote . a cat wrote .", "", "  the taxi", '{"words": ["a", "b."]}']
     inputs = [lines[0], lines[2], {"words": ["a", "b."]}]
     parse = pipeline("dependency-parsing", model=str(checkpoints[0] / "parser"))
     assert predict("parser", "\n".join(lines)) == parse.to_conllu(parse(inputs))
-    assert "# sent_id = 2-1\n" in parse.to_conllu(parse(inputs))
+    assert "# sent_id = 2-1\n" in parse.to_conllu(parse(inputs)) and "SpacesBefore=\\s\\s\n" in parse.to_conllu(
+        parse(inputs)
+    )
 
 
 def test_tags(predict, checkpoints):
