@@ -82,13 +82,13 @@ def main() -> None:
     for one in triples:
         print(one["head"]["text"], one["label"], one["tail"]["text"], f"{one['score']:.2f}")
     lines = list(lines_of(given.text, entities))
-    height, width, parts = LINE * (len(lines) + 0.5), 0.0, []
+    height, width, parts = LINE * (len(lines) + 0.25), 0.0, []
     for number, line in enumerate(lines, 1):
         parts.append(f'<text x="{MARGIN}" y="{LINE * number}" font-size="15" fill="{INK}">{line}</text>')
     for picture in (relation_graph(triples), arc_diagram(tree)):
         wide, high = (float(size) for size in re.search(r'width="([\d.]+)" height="([\d.]+)"', picture).groups())
         parts.append(picture.replace("<svg ", f'<svg y="{height:.1f}" ', 1))
-        width, height = max(width, wide), height + high
+        width, height = max(width, wide), height + high - MARGIN
     parts.insert(0, f'<style>{STYLE}</style>\n<rect width="100%" height="100%" fill="#ffffff"/>')
     size = f'viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" height="{height:.1f}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="arcs" {size} font-family="DejaVu Sans, sans-serif" '
