@@ -52,6 +52,7 @@ FORMS = (
         'a document of SciERC has "sentences", "ner" ([first, last, type]) and "relations" ([first, last, first, '
         "last, label]) for each sentence; a row of CrossRE has those of one",
     ),
+    Form("predicted_ner", scierc_rows, 'an output of DyGIE++ has "sentences", and "predicted_ner" for each sentence'),
     Form(
         "annotations",
         label_studio_rows,
@@ -91,7 +92,8 @@ def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
         try:
             found = [row] if form is None else list(form.rows(row, dropped))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise UserError(f"{where}: {form and form.fields}; there is {error!r} in this one.") from None
+            problem = error if isinstance(error, ValueError) else f"there is {error!r} in this one"
+            raise UserError(f"{where}: {form and form.fields}; {problem}.") from None
         several = len(found) > 1
         yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
     _warn(dropped)
@@ -169,7 +171,9 @@ def _entities_and_relations(
             f'{where}: "entities" must be objects with "start", "end" and "type", and "relations" objects with '
             f'"head", "tail" and "type"; there is {error!r}.'
         ) from None
-    for pair, _ in relations:
+    for pair, label in relations:
+        if label in (None, ""):
+            raise UserError(f"{where}: the relation of the entities {pair[0]!r} and {pair[1]!r} has no label.")
         if not all(type(number) is int and 0 <= number < len(entities) for number in pair) or pair[0] == pair[1]:
             raise UserError(
                 f"{where}: the head and tail of a relation must be two of the {len(entities)} entities, counted from "

@@ -20,6 +20,8 @@ def doccano_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str,
         dropped (`Counter`): Not used.
     """
     numbers = {entity["id"]: number for number, entity in enumerate(row["entities"])}
+    if len(numbers) < len(row["entities"]):
+        raise ValueError("here, two entities have the same id")
     yield {
         "id": row.get("id"),
         "text": row["text"],
@@ -52,22 +54,25 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
         return
     dropped["further annotations of a text were not read"] += len(annotations) - 1
     results = max(annotations, key=lambda each: bool(each.get("ground_truth")))["result"]
-    regions = [each for each in results if "value" in each and "start" in each["value"]]
-    numbers = {region["id"]: number for number, region in enumerate(regions)}
+    regions: dict[Any, dict[str, Any]] = {}
+    for each in results:
+        if "start" in each.get("value", ()):  # a choice for a region repeats its id and its span
+            regions[each["id"]] = {**regions.get(each["id"], {}), **each["value"]}
+    numbers = {region: number for number, region in enumerate(regions)}
     texts = {name: text for name, text in row["data"].items() if isinstance(text, str)}
     yield {
         "id": row.get("id"),
         "text": texts.get("text", max(texts.values(), key=len)),
         "entities": [
-            {**{name: region["value"].get(name) for name in ("start", "end", "text")}, "type": _only(region["value"])}
-            for region in regions
+            {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
+            for value in regions.values()
         ],
         "relations": [
             {"head": numbers[head], "tail": numbers[tail], "type": label}
             for each in results
             if each["type"] == "relation"
             for head, tail in _directions(each)
-            for label in each["labels"]
+            for label in each["labels"] or [None]
         ],
     }
 
@@ -95,15 +100,17 @@ def prodigy_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str,
     if row.get("answer", "accept") != "accept":
         dropped[UNANNOTATED] += 1
         return
-    relations = row.get("relations") or []
-    ends = [each[end] for each in relations for end in ("head_span", "child_span")]
+    relations = row.get("relations")
+    ends = [each[end] for each in relations or () for end in ("head_span", "child_span")]
     spans = {(span["start"], span["end"]): span for span in [*ends, *row["spans"]]}
     numbers = {bounds: number for number, bounds in enumerate(spans)}
     yield {
         "id": row.get("id"),
         "text": row["text"],
         "entities": [{**span, "type": span.get("label")} for span in spans.values()],
-        "relations": [
+        "relations": None
+        if relations is None
+        else [
             {
                 "head": numbers[each["head_span"]["start"], each["head_span"]["end"]],
                 "tail": numbers[each["child_span"]["start"], each["child_span"]["end"]],

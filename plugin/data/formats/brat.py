@@ -15,19 +15,24 @@ from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
+# What is counted, by the first letter of its name.
+OTHERS = {"E": "events", "A": "attributes", "M": "attributes", "*": "equivalences"}
+
 
 def brat_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     Reads a folder of brat, or one of its documents, as rows of [`~msattn.data.entity_pairs.pair_rows`].
 
     Entities (`T1 TAB type start end TAB text`, in characters) and binary relations (`R1 TAB type Arg1:T1 Arg2:T2`) are
-    read. Entities of several parts are left out, as are relations of these and of events; a warning counts them.
+    read. Entities of several parts are left out, as are relations of these and of events, equivalences and attributes;
+    a warning counts them. Parts with only white space between them are one: brat divides an entity at a line end.
 
     Args:
         path (`str` or `os.PathLike`): The folder, or a `.ann` file.
 
     Raises:
-        UserError: A folder has no `.ann` file, one of these has no `.txt` file, or a line is malformed.
+        UserError: A folder has no `.ann` file, one of these has no `.txt` file, a line is malformed, a name is there
+            twice, or a relation names an entity that is not there.
     """
     files = sorted(Path(path).rglob("*.ann")) if Path(path).is_dir() else [Path(path)]
     if not files:
@@ -36,33 +41,42 @@ def brat_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     for file in files:
         text = "".join(line for _, line in text_lines(file.with_suffix(".txt"), newline=""))
         entities: list[dict[str, Any]] = []
-        numbers: dict[str, int] = {}
+        numbers: dict[str, int | None] = {}  # of the entities that are read
         relations = []
         for where, line in text_lines(file):
             name, _, rest = line.rstrip("\n").partition("\t")
-            fields = rest.partition("\t")[0].split(" ")
+            bounds, _, named = rest.partition("\t")
+            of, _, fields = bounds.partition(" ")
+            if name in numbers:
+                raise UserError(f"{where}: {name} is there twice; each entity needs a name of its own.")
             try:
-                if name[:1] == "T" and ";" in rest.partition("\t")[0]:
-                    dropped["entities of several parts"] += 1
-                elif name[:1] == "T":
-                    of, start, end = fields
-                    numbers[name] = len(entities)
-                    entities.append(
-                        {"start": int(start), "end": int(end), "type": of, "text": rest.partition("\t")[2] or None}
-                    )
+                if name[:1] == "T":
+                    start, *inner, end = map(int, fields.replace(";", " ").split())
+                    gaps = [text[slice(*gap)] for gap in zip(inner[::2], inner[1::2], strict=True)]
+                    whole = not "".join(gaps).strip()
+                    numbers[name] = len(entities) if whole else None
+                    if whole:
+                        entities.append({"start": start, "end": end, "type": of, "text": named or None})
+                    else:
+                        dropped["entities of several parts"] += 1
                 elif name[:1] == "R":
-                    of, *arguments = fields
-                    head, tail = (argument.partition(":")[2] for argument in arguments[:2])
-                    relations.append((of, head, tail))
-                elif name[:1] == "E":
-                    dropped["events"] += 1
+                    head, tail = (argument.partition(":")[2] for argument in fields.split()[:2])
+                    relations.append((where, of, head, tail))
+                elif name[:1] in OTHERS:
+                    dropped[OTHERS[name[:1]]] += 1
             except ValueError:
                 raise UserError(
                     f"{where}: the line is neither `T1 TAB type start end TAB text` nor `R1 TAB type Arg1:T1 Arg2:T2`."
                 ) from None
-        known = [(of, head, tail) for of, head, tail in relations if head in numbers and tail in numbers]
-        dropped["relations of such"] += len(relations) - len(known)
-        related = [{"head": numbers[head], "tail": numbers[tail], "type": of} for of, head, tail in known]
+        related = []
+        for where, of, *ends in relations:
+            if missing := [end for end in ends if end not in numbers and end[:1] != "E"]:
+                raise UserError(f"{where}: the relation names {missing[0]}, which is not in the file.")
+            head, tail = map(numbers.get, ends)
+            if head is None or tail is None:
+                dropped["relations of such"] += 1
+            else:
+                related.append({"head": head, "tail": tail, "type": of})
         yield os.fspath(file), {"id": file.stem, "text": text, "entities": entities, "relations": related}
     if +dropped:
         counts = ", ".join(f"{count} {what}" for what, count in (+dropped).items())

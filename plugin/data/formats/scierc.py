@@ -17,17 +17,24 @@ def scierc_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, 
         row (`Mapping[str, Any]`):
             `sentences` (lists of tokens), and for each one a list in `ner` (`[first, last, type]`) and `relations`
             (`[first, last, first, last, label]`); tokens are counted in the document, and the last one is inside. Or
-            `sentence`, `ner` and `relations` of one sentence.
-        dropped (`Counter`): Not used.
+            `sentence`, `ner` and `relations` of one sentence. Without `ner`, DyGIE++'s `predicted_ner` is read.
+        dropped (`Counter`): Counts further types of a span.
     """
     name, single = row.get("doc_key"), "sentence" in row
-    sentences, entities = ([row["sentence"]], [row["ner"]]) if single else (row["sentences"], row["ner"])
+    ner = row.get("ner", row.get("predicted_ner"))
+    sentences, entities = ([row["sentence"]], [ner]) if single else (row["sentences"], ner)
     labels = row.get("relations")
     relations = [None] * len(sentences) if labels is None else [labels] if single else labels
     first = 0
     for number, (tokens, ner, related) in enumerate(zip(sentences, entities, relations, strict=True)):
         ends = [(*each[at : at + 2], None) for each in related or [] for at in (0, 2)]
-        types = {(start, last): of for start, last, of, *_ in [*ends, *ner]}
+        types: dict[tuple[int, int], str | None] = {}
+        for start, last, of, *_ in [*ner, *ends]:
+            if not first <= start <= last < first + len(tokens):
+                inside = f"tokens {first} to {first + len(tokens) - 1} of the document"
+                raise ValueError(f"[{start}, {last}] is not in sentence {number}, {inside}")
+            dropped["entities were skipped: another one has the same span"] += bool(of) and (start, last) in types
+            types.setdefault((start, last), of)
         numbers = {bounds: index for index, bounds in enumerate(types)}
         yield {
             "id": name if single or name is None else f"{name}:{number}",

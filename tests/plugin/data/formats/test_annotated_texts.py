@@ -132,13 +132,41 @@ def test_texts_without_annotation_are_counted(write, caplog, row):
             "a task of Label Studio .* KeyError",
         ),
         ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "a line of Prodigy has .* KeyError"),
+        ({**DOCCANO, "entities": [{**each, "id": 1} for each in DOCCANO["entities"]]}, "a line of .* the same id"),
         ({**SCIERC, "relations": [[[0, 1, 4]], []]}, "a document of SciERC has"),
+        (
+            {**SCIERC, "relations": [[[0, 1, 6, 6, "x"]], []]},
+            r"a document .* \[6, 6\] is not in sentence 0, tokens 0 to 5",
+        ),
         ({"vertexSet": [], "labels": []}, "a document of DocRED has .* KeyError"),
     ],
 )
 def test_other_forms_are_refused_by_name(write, row, message):
     with pytest.raises(UserError, match=f":1: {message}"):
         read_relations(write(json.dumps(row)))
+
+
+def test_a_relation_has_a_label(write):
+    with pytest.raises(UserError, match=":1: the relation of the entities 0 and 1 has no label"):
+        read_relations(write(json.dumps(LABEL_STUDIO).replace('["lives in"]', "[]")))
+
+
+def test_what_else_is_said_of_an_entity_makes_no_other(write, caplog):
+    """A choice for a region of Label Studio has the region's id; SciERC's spans may have several types."""
+    task = json.loads(json.dumps(LABEL_STUDIO))
+    results = task["annotations"][1]["result"]
+    results.append({**results[0], "type": "choices", "value": {"start": 0, "end": 7, "choices": ["sure"]}})
+    assert triples(read_relations(write(json.dumps(task)))) == EXPECTED
+    document = {**SCIERC, "ner": [[*SCIERC["ner"][0], [0, 1, "ARTIST"]], SCIERC["ner"][1]]}
+    assert triples(read_relations(write(json.dumps(document)))) == EXPECTED
+    assert "1 entities were skipped: another one has the same span." in caplog.text
+
+
+def test_outputs_of_taggers_have_no_relations(write):
+    scored = [[[*each, 9.5, 0.9] for each in sentence] for sentence in SCIERC["ner"]]
+    dygie = {"doc_key": "A1", "dataset": "x", "sentences": SCIERC["sentences"], "predicted_ner": scored}
+    for row in (dygie, {name: value for name, value in PRODIGY.items() if name != "relations"}):
+        assert read_relations(write(json.dumps(row))).unique("label") == [None]
 
 
 def test_names_of_exports_are_checked(write):
@@ -154,11 +182,19 @@ def test_brat(tmp_path, caplog):
     expected = [(*each[:2], each[2].replace(" ", "_"), *each[3:]) for each in EXPECTED]
     rows = read_relations(tmp_path)
     assert triples(rows) == expected * 2 and rows["id"][0] == "a:0-1"
-    assert "left out are 2 entities of several parts, 2 events, 2 relations of such." in caplog.text
+    counts = "2 entities of several parts, 2 events, 2 equivalences, 2 relations of such."
+    assert f"left out are {counts}" in caplog.text
     assert triples(read_relations(tmp_path / "a.ann")) == expected
-    (tmp_path / "a.ann").write_text("T1\tPER 0\tAnn\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"a.ann:1: the line is neither `T1"):
-        read_relations(tmp_path)
+    (tmp_path / "a.ann").write_text("T1\tPER 0 3;4 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tx Arg1:T1 Arg2:T2\n", "utf-8")
+    assert triples(read_relations(tmp_path / "a.ann")) == [("Ann Lee", "PER", "x", "Rome", "LOC")]
+    for line, message in [
+        ("T1\tPER 0\tAnn", "the line is neither `T1"),
+        ("T2\tPER 0 3\tAnn\nT2\tPER 4 7\tLee", "T2 is there twice"),
+        ("T2\tPER 0 3\tAnn\nR1\tx Arg1:T2 Arg2:T9", "the relation names T9, which is not in the file"),
+    ]:
+        (tmp_path / "a.ann").write_text(line, encoding="utf-8")
+        with pytest.raises(UserError, match=rf"a.ann:[12]: {message}"):
+            read_relations(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no file that ends in .ann"):
         read_relations(tmp_path / "empty")
