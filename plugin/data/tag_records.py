@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from transformers.utils import logging
+
 from msattn.data.columns import find_column
 from msattn.data.files.arrow_tables import Located
 from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, shown
+
+logger = logging.get_logger(__name__)
 
 WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags", "labels", "pos_tags", "upos")
 SPANS = ("entities", "spans", "ents", "label", "labels")
@@ -19,8 +23,8 @@ WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("s
 
 def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
     """
-    Words and tags of JSON objects: lists of both, or a text with spans, as doccano, spaCy, Prodigy and Label Studio
-    write them.
+    Words and tags of JSON objects: lists of both, words or a text with spans, as SpERT, doccano, spaCy, Prodigy, Label
+    Studio and brat write them. Of spans that share a word, the longest is read; a warning counts the others.
 
     Args:
         rows (`Located`): Locations and objects.
@@ -28,8 +32,9 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
 
     Raises:
-        UserError: A row has neither, or spans lie outside of the text or share a word.
+        UserError: A row has neither, or spans lie outside of the text.
     """
+    dropped: list[str] = []
     for where, row in rows:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[1], Mapping):  # spaCy's (text, annotations)
             row = {"text": row[0], **row[1]}
@@ -38,6 +43,9 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
             tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
+            if tags is None and isinstance(row.get("entities"), list):  # SpERT's: spans of words
+                places = [(number, number + 1) for number in range(len(words))]
+                tags = _tags(places, len(words), row["entities"], where, dropped)
             yield where, {"words": words, "tags": [None] * len(words) if tags is None else tags}
             continue
         text, spans = _text_and_spans(row)
@@ -46,7 +54,11 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
                 f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
                 f"there are {', '.join(map(str, row)) or 'no fields'}."
             )
-        yield where, _tagged(text, spans, where)
+        places = list(word_spans(text))
+        tags = _tags(places, len(text), spans, where, dropped)
+        yield where, {"words": [text[start:end] for start, end in places], "tags": tags}
+    if dropped:
+        logger.warning(f"{len(dropped)} spans share a word with one that is longer or before, and are left out.")
 
 
 def tag_table(rows: Located, word_column: str | None, tag_column: str | None) -> Iterator[tuple[str, dict]]:
@@ -98,22 +110,22 @@ def _text_and_spans(row: Mapping[str, Any]) -> tuple[Any, list]:
     return row.get("text"), next((row[name] for name in SPANS if isinstance(row.get(name), list)), [])
 
 
-def _tagged(text: str, spans: list, where: str) -> dict[str, list[str]]:
-    """The words of a text, with the tags B and I of the spans that they are in."""
-    places = list(word_spans(text))
+def _tags(places: Sequence[tuple[int, int]], length: int, spans: list, where: str, dropped: list[str]) -> list[str]:
+    """The tags B and I of words at these places of a text. Of spans that share a word, the longest has it."""
     tags = ["O"] * len(places)
-    for span in spans:
-        start, end, kind = _span(span, where)
+    found = [_span(span, where) for span in spans]
+    for start, end, kind in sorted(found, key=lambda span: span[0] - span[1]):
         inside = [number for number, (first, last) in enumerate(places) if first < end and start < last]
-        if not 0 <= start < end <= len(text) or not inside:
+        if not 0 <= start < end <= length or not inside:
             raise UserError(
-                f"{where}: the span {start} to {end} is not on words of the text of {len(text)} characters."
+                f"{where}: the span {start} to {end} is not on words of the text, whose length is {length}."
             )
         if any(tags[number] != "O" for number in inside):
-            raise UserError(f"{where}: the span {start} to {end} shares a word with another; a word has one tag.")
+            dropped.append(where)
+            continue
         for number in inside:
             tags[number] = f"{'B' if number == inside[0] else 'I'}-{kind}"
-    return {"words": [text[first:last] for first, last in places], "tags": tags}
+    return tags
 
 
 def _span(span: Any, where: str) -> tuple[int, int, str]:

@@ -24,6 +24,7 @@ from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.records import READERS, csv_rows, guess_format
 from msattn.data.files.text_lines import first_line, text_lines
+from msattn.data.formats.brat import brat_rows
 from msattn.data.tag_records import tag_records, tag_table
 from msattn.errors import UserError, shown
 
@@ -50,11 +51,11 @@ def read_tagged_words(
     Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
     else spaces, and blank lines between sentences. Headings such as `word tag`, and comments before a sentence such as
     `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the outer tags are read. JSON and JSON
-    lines hold lists of words and tags, or texts with spans; `.csv` has a word a row and a column that numbers the
-    sentences.
+    lines hold lists of words and tags, or words or texts with spans; a folder is brat's; `.csv` has a word a row and a
+    column that numbers the sentences.
 
     Args:
-        path (`str` or `os.PathLike`): The file, in UTF-8.
+        path (`str` or `os.PathLike`): The file, in UTF-8, or a folder of brat.
         word_column (`str`, *optional*): Number of the word column, from 1; not for CoNLL-U. Default: the first.
         tag_column (`str`, *optional*):
             For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
@@ -84,8 +85,8 @@ def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_col
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     if suffix == ".csv":
         return tag_table(csv_rows(path), word_column, tag_column)
-    if suffix == ".ann":
-        raise UserError(f"{name}: brat keeps texts and spans in two files; give JSON lines with text and entities.")
+    if suffix == ".ann" or os.path.isdir(path):
+        return _hub_rows(tag_records(brat_rows(path), word_column, tag_column), "words", "tags")
     if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
         rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
         return _hub_rows(rows, "words", "tags")

@@ -121,10 +121,23 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
             '"labels": ["PER"]}}]}]}]',
         ),
         ("kaggle.csv", "Sentence #,Word,POS,Tag\nSentence: 1,Sarah,NNP,B-PER\n,sleeps,VBZ,O\n"),
+        (
+            "spert.json",
+            '[{"tokens": ["Sarah", "sleeps"], "entities": [{"type": "PER", "start": 0, "end": 1}], "relations": []}]',
+        ),
     ],
 )
 def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
+
+
+def test_a_folder_of_brat_and_the_longest_of_spans_that_share_a_word(write, tmp_path, caplog):
+    write("Sarah Lee sleeps", "1.txt")
+    write("T1\tGENE 0 5\tSarah\nT2\tPER 0 9\tSarah Lee\nT3\tX 6 9;10 16\tLee sleeps\n", "1.ann")
+    expected = [{"words": ["Sarah", "Lee", "sleeps"], "tags": ["B-PER", "I-PER", "O"]}]
+    assert read_tagged_words(tmp_path).to_list() == expected
+    assert "1 spans share a word with one that is longer" in caplog.text
+    assert "1 entities of several parts" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,6 @@ def test_records(write, name, content):
     [
         ("a.jsonl", '{"sentence": "Sarah"}', r':1: the row needs "tokens" and "ner_tags".* there are sentence'),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, 9, "PER"]]}', ":1: the span 0 to 9 is not on words"),
-        ("a.jsonl", '{"text": "Sarah", "entities": [[0, 2, "A"], [2, 5, "B"]]}', ":1: .* shares a word with another"),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, "PER"]]}', r":1: a span is \[start, end, label\]"),
         ("a.csv", "word,tag\nSarah,B-PER\n", ":2: there is no column sentence # or .*; there are word, tag"),
     ],
