@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import combining, normalize
 
 from msattn.errors import UserError, shown
 
@@ -90,7 +91,7 @@ def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> li
 
 def check_name(name: Any, span: Any, units: str | list[str], what: str, where: str) -> None:
     """
-    Compares the given name of an entity with its span, without regard to case, spaces and punctuation.
+    Compares the given name of an entity with its span, without regard to case, accents, spaces and punctuation.
 
     Args:
         name (`Any`): The name; anything but a string is none.
@@ -133,7 +134,7 @@ def characters_of_utf16(text: str, span: Sequence[int]) -> tuple[int, int]:
 
 
 def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
+    return "".join(filter(str.isalnum, normalize("NFKD", text.casefold())))
 
 
 def whole(bound: Any) -> int:
@@ -146,12 +147,12 @@ def whole(bound: Any) -> int:
 
 def cuts_word(text: str, offset: int) -> bool:
     """
-    Whether an offset is between two letters or two digits.
+    Whether an offset is between two letters or two digits, or before an accent that is a sign of its own.
 
     Letters without case do not count: most scripts without case do not separate words by spaces, or attach particles.
     """
     pair = text[offset - 1 : offset + 1] if offset else ""
-    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal())
+    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal() or combining(pair[1]) > 0)
 
 
 def _is_cased(character: str) -> bool:

@@ -402,6 +402,8 @@ class RelationExtractionPipeline(TextPipeline):
                 raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
             raise errors[0]
         if outcomes is None or (errors and (sentence.marked or not pairs)):
+            if on_error == "skip":
+                logger.warning(f"An input was skipped: {errors[0]}")
             return [] if on_error == "skip" else {"error": str(errors[0])}
         probabilities = self._probabilities(outcomes.logits)
         if sentence.marked:

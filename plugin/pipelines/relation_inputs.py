@@ -133,12 +133,13 @@ def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules) -> Se
     types, given, bad, owners = [], [], {}, []
     for number, of_text in enumerate(_merged(entities)):
         for entity in _mentions(of_text, text if tokens is None else tokens):
+            of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
             try:
                 span = _span(entity, f"entity {number}", tokens, text)
+                types.append(string_cell(of, f"label of entity {number}", WHERE))
             except UserError as error:
                 span, bad[len(spans)] = [0, len(text)], error
-            of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
-            types.append(string_cell(of, f"label of entity {number}", WHERE))
+                types.append(None)
             shown_entity = _shown(text, span, tokens if tokens is not None else text, types[-1])
             unread = {name: entity[name] for name in ("start", "end", "text") if entity.get(name) is not None}
             given.append(unread if len(spans) in bad else shown_entity)
@@ -153,9 +154,8 @@ def _mentions(entity: Any, units: str | list[str]) -> list[dict[str, Any]]:
         return [mention for each in entity for mention in _mentions(each, units)]
     if isinstance(entity, (list, tuple)) and len(entity) in (2, 3):
         return [dict(zip(("start", "end", "label"), entity, strict=False))]
-    entity = {"text": entity} if isinstance(entity, str) else entity
     if not isinstance(entity, Mapping):
-        raise UserError(f'{WHERE}: an entity is {{"start", "end", "label"}}, a span or a name, not {shown(entity)}.')
+        entity = {"text": entity} if isinstance(entity, str) else {"unread": entity}
     name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
     if entity.get("start") is None and isinstance(name, str):
         return [{**entity, "text": name, "start": at, "end": end} for at, end in _named_spans(name, units)] or [
@@ -174,14 +174,21 @@ def _named_spans(name: str, units: str | list[str]) -> list[tuple[int, int]]:
 
 def _span(entity: Mapping, what: str, tokens: list[str] | None, text: str) -> list[int]:
     """The checked span of an entity, in characters."""
+    if "unread" in entity:
+        raise UserError(
+            f'{WHERE}: {what} is no {{"start", "end", "label"}}, span or name, but {shown(entity["unread"])}.'
+        )
     bounds = [entity.get("start"), entity.get("end")]
     if bounds == [None, None] and (name := next((entity[name] for name in NAMES if entity.get(name)), None)):
         raise UserError(f"{WHERE}: {what}, {shown(name)}, is not in the text.")
     span = character_span(bounds, what, tokens, text, WHERE)
+    name, word = entity.get("text", entity.get("name")), entity.get("word")
+    # The "word" of a tagger is made of its sub-words, so that the text need not have it.
+    if name is None and isinstance(word, str) and name_places(word, text):
+        name = word
+    check_name(name, bounds, text if tokens is None else tokens, what, WHERE)
     if tokens is None and "score" not in entity:  # a tagger may cut words
         _check_border(text, span, what)
-    # The "word" of a tagger is made of its sub-words.
-    check_name(entity.get("text", entity.get("name")), bounds, text if tokens is None else tokens, what, WHERE)
     return span
 
 

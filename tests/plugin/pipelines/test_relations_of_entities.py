@@ -332,11 +332,12 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
     found = list(extractor((row for row in inputs), threshold=0, on_error="skip"))
     assert found[1:3] == [[], []] and found[4] == far[:2]
     # An entity that cannot be read costs its own pairs only.
-    (beside,) = extractor(
-        [{"text": TEXT, "entities": [bad["entities"][0], *ENTITIES[1:]]}], threshold=0, on_error="skip"
-    )
-    near(beside, [row for row in expected if AUTHOR not in (row["head"], row["tail"])])
-    assert "4 of 6 pairs were skipped; the first: the input: the entity 0 span [5, 10) cuts a word" in caplog.text
+    for entity in (bad["entities"][0], {**ENTITIES[0], "label": ["PER"]}, {**ENTITIES[0], "word": "book"}, None):
+        (beside,) = extractor([{"text": TEXT, "entities": [entity, *ENTITIES[1:]]}], threshold=0, on_error="skip")
+        near(beside, [row for row in expected if AUTHOR not in (row["head"], row["tail"])])
+    for problem in ("the entity 0 span [5, 10) cuts a word", "the entity 0 span [4, 10) is 'author', but its name is"):
+        assert f"4 of 6 pairs were skipped; the first: the input: {problem}" in caplog.text
+    assert "An input was skipped: the input: the tag <e1> is missing" in caplog.text
     assert "4 of 6 pairs were skipped; the first: the two entities and what lies between" in caplog.text
     with pytest.raises(UserError, match='do not fit in 64 tokens: .* on_error="skip" leaves out such pairs'):
         extractor(FAR)
@@ -353,6 +354,8 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({**INPUT, "pairs": [(0, 3)]}, r"the pair \(0, 3\) is not of two different ones of the 3 entities"),
         ({"text": TEXT, "entities": [{"start": -4, "end": 10}]}, r"entity 0 span \[-4, 10\) is wrong"),
         ({"text": TEXT, "entities": [{**ENTITIES[0], "label": ["PER"]}]}, "the label of entity 0 must be a string"),
+        ({"text": "\U0001f600 a dog.", "entities": [{"start": 5, "end": 8, "text": "dog"}]}, "count units of UTF-16"),
+        ({"text": "a dog\u0301", "entities": [[2, 5]]}, r"span \[2, 5\) cuts a word"),
         ({"text": "a \ud800 dog", "entities": []}, "a lone surrogate"),
         (TEXT, "the tag <e1> is missing; mark two entities as <e1>...</e1> and"),
     ],
