@@ -147,6 +147,10 @@ def judged(folder: Path, family: str, claims: dict[str, dict[str, Any]]) -> list
     tests = holm([read[name][1].p_value(claims[name].get("margin", 0)) for name in able])
     equal = holm([read[name][1].p_equivalence(claims[name]["same"]) for name in able])
     words = {name: word(claims[name], read[name][1], *ps) for name, *ps in zip(able, tests, equal, strict=True)}
+    for name, p in zip(able, tests, strict=True):
+        difference = read[name][1]
+        if words[name] == UNKNOWN and abs(difference.mean - claims[name].get("margin", 0)) > difference.half_width():
+            reasons[name] = f"p = {p:.2g} after Holm"
     return [
         Verdict(f"{folder.name}-{name}", family, claim, *read[name], words.get(name, UNKNOWN), reasons[name])
         for name, claim in claims.items()
@@ -169,9 +173,11 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
 
 def advice(found: Sequence[Verdict]) -> str:
     """What to take: A where it holds, and what is simpler for the rest."""
-    uses = [one.claim["use"] for one in found if one.word == HOLDS]
-    simpler = ", ".join(dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS))
-    return "; else ".join(part for part in ("; ".join(dict.fromkeys(uses)), simpler) if part)
+    uses = dict.fromkeys(one.claim["use"] for one in found if one.word == HOLDS)
+    simpler = dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS)
+    parts = [f"**Take** {'; '.join(uses)}."] if uses else []
+    parts += [f"**{'Elsewhere' if uses else 'Take'} the simpler**: {', '.join(simpler)}."] if simpler else []
+    return " ".join(parts)
 
 
 def table(found: list[Verdict]) -> str:
@@ -193,7 +199,7 @@ def table(found: list[Verdict]) -> str:
             )
         header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict"]
         title = f"### [{family}]({own[0].name.partition('-')[0]}/README.md)"
-        parts.append(f"{title}\n\n{markdown_table(header, rows)}\n\n**Take** {advice(own)}.\n")
+        parts.append(f"{title}\n\n{markdown_table(header, rows)}\n\n{advice(own)}\n")
     return "\n".join(parts)
 
 
