@@ -24,7 +24,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention_bands import is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
-from .attention_windows import HONOURING, OWN_MASKS, has_windows, special_tokens_of, windowed_mask, windows_of
+from .attention_windows import HONOURING, OWN_MASKS, has_windows, windowed_mask, windows_of
 from .mask_bands import Band, band_of, decode_band, encode_band, visible_keys
 from .window_attention import window_attention
 
@@ -110,8 +110,9 @@ def attention_forward(
     reads, stock = wanted or bool(readers), softcap is None and sinks is None
     if (found := decode_band(attention_mask)) is not None:
         band, real = found
-        if stock and position_bias is None and not reads:
-            windows, special = windows_of(module), special_tokens_of(module, special_tokens)
+        # The padding of a band is that of the queries, too.
+        if stock and position_bias is None and not reads and not is_cross_attention(module):
+            windows, special = windows_of(module, special_tokens)
             key, value = (repeat_kv(states, query.shape[1] // states.shape[1]) for states in (key, value))
             output = window_attention(query, key, value, windows, band, real, special, scaling, dropout)
             return output.contiguous(), None

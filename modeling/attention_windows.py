@@ -40,7 +40,8 @@ def set_windows(
     The windows are stored in `config.attention_windows`, saved and loaded with the model, and honoured by the
     attention implementations of msattn and by `read_attention`. The model is switched to `"banded"` unless it uses
     one of them. Any other implementation is refused.
-    Windows that the model has by itself, and causality, stay: a head sees what both let it see.
+    Windows that the model has by itself, and causality, stay: a head sees what both let it see. In an encoder-decoder,
+    the encoder's layers get the windows.
 
     Args:
         model (`torch.nn.Module`): A model of Transformers, or a module with one inside. It is changed in place.
@@ -59,7 +60,7 @@ def set_windows(
         ValueError: A window is not a whole number of at least 0 or `None`, there are not as many as layers or heads,
             or an id of a special token is not a whole number.
         AttentionRefused: The model has no self-attention on the attention interface of Transformers and no adapter,
-            adds its masks to the scores itself, is a part of an encoder and a decoder, or cannot hand the places of
+            adds its masks to the scores itself, is one half of an encoder-decoder, or cannot hand the places of
             special tokens to its layers.
 
     Example:
@@ -76,9 +77,14 @@ def set_windows(
     rows = _windows_by_head(windows, list(layers.values()))
     special = _token_ids(special_token_ids)
     config = owner.config
+    models = [one for one in model.modules() if isinstance(one, PreTrainedModel)]
+    if models == [owner] and config.is_encoder_decoder:
+        raise AttentionRefused(
+            f"{type(owner).__name__} is one half of an encoder-decoder, and windows are saved with the whole: give "
+            "set_windows the whole model, whose encoder gets the windows."
+        )
     # Some models, such as T5's encoder, give their layers a copy of their configuration. The first is saved.
-    around = [one for one in model.modules() if isinstance(one, PreTrainedModel) and owner in set(one.modules())]
-    configs = {id(one.config): one.config for one in around if one.config.model_type == config.model_type}.values()
+    configs = {id(one.config): one.config for one in models if one.config.model_type == config.model_type}.values()
     if special and not _takes_keywords(owner):
         raise AttentionRefused(
             f"{type(owner).__name__} hands no keyword arguments on, so its layers cannot know the special tokens: "
@@ -110,12 +116,14 @@ def number_layers(model: PreTrainedModel) -> None:
         ValueError: The windows of the configuration do not fit the model.
         AttentionRefused: See [`set_windows`].
     """
+    setattr(model, NUMBERED, not _is_decoder(model))
+    if not getattr(model, NUMBERED):
+        return  # the windows are those of the encoder
     _, layers = _owner(model)
     _windows_by_head(model.config.attention_windows, list(layers.values()))
     _token_ids(getattr(model.config, "attention_windows_special_token_ids", None) or ())
     for number, layer in enumerate(layers):
         setattr(layer, ROW, number)
-    setattr(model, NUMBERED, True)
 
 
 def has_windows(config: PreTrainedConfig | None) -> bool:
@@ -123,38 +131,35 @@ def has_windows(config: PreTrainedConfig | None) -> bool:
     return getattr(config, "attention_windows", None) is not None
 
 
-def windows_of(module: nn.Module) -> list[OfHead] | None:
+def windows_of(
+    module: nn.Module, special_tokens: torch.Tensor | None = None
+) -> tuple[list[OfHead] | None, torch.Tensor | None]:
     """
-    The windows of the heads of an attention layer, or `None` if it has none.
+    The windows of the heads of an attention layer, and the special tokens outside of them; `None` if it has none.
+
+    Args:
+        module (`torch.nn.Module`): The layer.
+        special_tokens (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): What it was told of them.
 
     Raises:
-        AttentionRefused: The layer is not one that [`set_windows`] has seen.
+        AttentionRefused: The layer is not one that [`set_windows`] has seen, or is not told where special tokens are.
     """
-    config = getattr(module, "config", None)
-    if config is None or not has_windows(config) or is_cross_attention(module):
-        return None
+    config: Any = getattr(module, "config", None)
+    name = type(module).__name__
+    if not has_windows(config) or is_cross_attention(module) or _is_in_decoder(module):
+        return None, None
     row = getattr(module, ROW, None)
     if row is None:
-        raise AttentionRefused(
-            f"{type(module).__name__} does not know its number: set windows with msattn.set_windows."
-        )
+        raise AttentionRefused(f"{name} does not know its number: set windows with msattn.set_windows.")
     windows = config.attention_windows[row]
-    return None if all(window is None for window in windows) else windows
-
-
-def special_tokens_of(module: nn.Module, special_tokens: torch.Tensor | None) -> torch.Tensor | None:
-    """
-    Where the special tokens are, given what the layer has received.
-
-    Raises:
-        AttentionRefused: There are special tokens, and the model did not say where.
-    """
-    if special_tokens is None and getattr(module.config, "attention_windows_special_token_ids", None):
+    if all(window is None for window in windows):
+        return None, None
+    if special_tokens is None and getattr(config, "attention_windows_special_token_ids", None):
         raise AttentionRefused(
-            f"{type(module).__name__} is not told where special tokens are: give the model input_ids or "
-            "special_tokens (batch, tokens), or set windows without special_token_ids."
+            f"{name} is not told where special tokens are: give the model input_ids or special_tokens (batch, "
+            "tokens), or set windows without special_token_ids."
         )
-    return special_tokens
+    return windows, special_tokens
 
 
 def windowed_mask(
@@ -181,10 +186,9 @@ def windowed_mask(
     Raises:
         AttentionRefused: The model reads a cache, and has special tokens beside its windows.
     """
-    windows = windows_of(module)
+    windows, special = windows_of(module, special_tokens)
     if windows is None:
         return attention_mask
-    special = special_tokens_of(module, special_tokens)
     tokens, keys = query.shape[2], key.shape[2]
     if keys != tokens and special is not None:
         raise AttentionRefused(
@@ -272,7 +276,7 @@ def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any])
         number_layers(model)
     special = getattr(config, "attention_windows_special_token_ids", None)
     ids = kwargs.get("input_ids", args[0] if args else None)
-    if not special or ids is None or kwargs.get("special_tokens") is not None:
+    if not special or not getattr(model, NUMBERED) or ids is None or kwargs.get("special_tokens") is not None:
         return {}
     # `torch.isin` has no counterpart in ONNX.
     found = (ids.unsqueeze(-1) == torch.tensor(special, device=ids.device)).any(dim=-1)
@@ -281,13 +285,12 @@ def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any])
 
 def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
     """The innermost model of Transformers, and its self-attention layers with their numbers of heads."""
-    models = [one for one in model.modules() if isinstance(one, PreTrainedModel)]
-    name = type(model).__name__
-    if any(one.config.is_encoder_decoder for one in models):
-        raise AttentionRefused(
-            f"{name} is, or is a part of, an encoder and a decoder that share a configuration: no windows for it."
-        )
-    if len(inner := inner_models(model)) > 1:
+    name, inner = type(model).__name__, inner_models(model)
+    if len(inner) > 1:
+        inner = [one for one in inner if not _is_decoder(one)]
+    if len(inner) > 1 and any(one.config.is_encoder_decoder for one in inner):
+        raise AttentionRefused(f"{name} does not tell its decoder from its encoder: there are no windows for it.")
+    if len(inner) > 1:
         raise AttentionRefused(f"{name} has several models inside: give one of them windows.")
     if not inner:
         raise AttentionRefused(f"{name} has no model of Transformers inside: there are no windows for it.")
@@ -300,6 +303,15 @@ def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
     if any(getattr(one, "config", None) is not owner.config for one in layers):
         raise AttentionRefused(f"{name} has layers with other configurations: there are no windows for it.")
     return owner, {layer: _heads(layer) for layer in layers}
+
+
+def _is_in_decoder(layer: Any) -> bool:
+    """True for a layer of a decoder that shares its configuration, and so the windows, with an encoder."""
+    return bool(getattr(layer, "is_decoder", False) and layer.config.is_encoder_decoder)
+
+
+def _is_decoder(model: nn.Module) -> bool:
+    return any(is_attention_layer(one) and _is_in_decoder(one) for one in model.modules())
 
 
 def _outside(model: nn.Module) -> str:
@@ -351,7 +363,6 @@ register_module_module_registration_hook(_watch)
 __all__ = [
     "has_windows",
     "set_windows",
-    "special_tokens_of",
     "windowed_mask",
     "windows_of",
 ]

@@ -58,8 +58,8 @@ def fit_windows(
     Args:
         model (`torch.nn.Module`): A model that [`set_windows`] takes.
         batches (`Iterable[Mapping[str, torch.Tensor]]`):
-            Inputs of the model, with `input_ids` and `attention_mask`. `special_tokens_mask`, if there is one, says
-            what is special.
+            Inputs of the model, or of the encoder of an encoder-decoder, with `input_ids` and `attention_mask`.
+            `special_tokens_mask`, if there is one, says what is special.
         mass (`float`, *optional*, defaults to 0.99): The share of the attention that stays, above 0 and at most 1.
         special_token_ids (`Collection[int]`, *optional*): Ids of special tokens, as for [`set_windows`].
 
@@ -89,7 +89,8 @@ def head_reach(
 ) -> Reach:
     """Measures how far the heads of a model look; see [`fit_windows`]."""
     ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
-    _, layers = _owner(model)
+    owner, layers = _owner(model)
+    model = owner if owner.config.is_encoder_decoder else model
     sums: list[torch.Tensor | None] = [None] * len(layers)
     rows, tokens, texts = [0] * len(layers), 0, 0
     # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.

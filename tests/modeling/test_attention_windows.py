@@ -24,6 +24,7 @@ from msattn import (
     set_windows,
 )
 from msattn.modeling.attention_call import AttentionRefused
+from tests.attention_contract import tiny_model
 from tests.banded_contract import bands_everywhere
 from tests.tiny_encoders import randomized, tiny_encoder
 
@@ -281,16 +282,55 @@ def test_bad_windows():
             ),
             "DebertaModel has no self-attention on the",
         ),
-        (lambda: AutoModel.from_config(tiny_encoder("t5")), "T5Model is, or is a part of, an encoder and a decoder"),
         (
-            lambda: AutoModel.from_config(tiny_encoder("t5")).encoder,
-            "T5Stack is, or is a part of, an encoder and a decoder",
+            lambda: AutoModel.from_config(tiny_encoder("t5")).decoder,
+            "T5Stack is one half of an encoder-decoder, .* give set_windows the whole model, whose encoder gets",
         ),
+        (lambda: tiny_model("mvp"), "MvpModel does not tell its decoder from its encoder"),
     ],
 )
 def test_models_without_windows(make, message):
     with pytest.raises(AttentionRefused, match=message):
         set_windows(make(), 3)
+
+
+@pytest.mark.parametrize("special", [(), SPECIAL])
+@pytest.mark.parametrize("family", ["bart", "t5"])  # one shares its configuration with its halves, one copies it
+def test_the_encoder_of_an_encoder_decoder(family, special, tmp_path):
+    """It sees as under a mask of its own; the decoder attends as before, and is read."""
+    model, inputs = tiny_model(family).double(), inputs_of()
+    inputs["decoder_input_ids"] = inputs["input_ids"].roll(3)  # as many as in the encoder, at other places
+    seen = visible_by_definition(inputs, WINDOWS[0], special)
+    mask = torch.zeros(seen.shape, dtype=torch.float64).masked_fill(~seen, torch.finfo(torch.float64).min)
+    encoded = model.get_encoder()(input_ids=inputs["input_ids"], attention_mask=mask)
+    asked = {"output_attentions": True, "use_cache": False}
+    expected = model(**inputs | asked, encoder_outputs=encoded)
+    set_windows(model, [WINDOWS[0]] * 2, special)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype=torch.float64)
+    for one in (model, loaded):
+        torch.testing.assert_close(one(**inputs, use_cache=False)[0], expected[0], rtol=0, atol=1e-12)
+        one.set_attn_implementation("msattn")
+        for kind in ("decoder_attentions", "cross_attentions"):
+            for found, eager in zip(one(**inputs, **asked)[kind], expected[kind], strict=True):
+                torch.testing.assert_close(found, eager, rtol=0, atol=1e-12)
+    short = {name: tensor[1:, : LENGTHS[1]] for name, tensor in inputs.items()}
+    alone = loaded.get_encoder()(**{name: short[name] for name in ("input_ids", "attention_mask")})[0]
+    torch.testing.assert_close(alone[0], loaded(**inputs).encoder_last_hidden_state[1, : LENGTHS[1]])
+    loaded.set_attn_implementation("sdpa")
+    with pytest.raises(AttentionRefused, match="has attention windows"):
+        loaded(**inputs)
+    set_windows(loaded, None)(**inputs)
+
+
+def test_cross_attention_beside_windows():
+    """Its padding is that of the encoder: no query is padding for it, whatever the lengths."""
+    torch.manual_seed(0)
+    model = model_of("bert", is_decoder=True, add_cross_attention=True)
+    inputs = {"input_ids": inputs_of()["input_ids"], "encoder_attention_mask": inputs_of()["attention_mask"]}
+    inputs |= {"encoder_hidden_states": torch.randn(2, max(LENGTHS), 32), "use_cache": False}
+    expected = model(**inputs)[0]
+    torch.testing.assert_close(set_windows(model, max(LENGTHS))(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_encoder_with_a_copy_of_its_configuration_saves_its_windows(tmp_path):
