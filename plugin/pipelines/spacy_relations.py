@@ -61,35 +61,27 @@ class SpacyRelations(SpacyComponent):
     """
     Sets `doc._.relations`: the relations between the entities `doc.ents`, best first. Each is a dictionary with `head`
     and `tail` (spans of the document), `label` and `score`. Pairs that the model cannot read are left out, with a
-    warning. `doc.user_data` has them as numbers and strings, so that documents can be saved, copied and sent between
-    processes.
+    warning. `doc.user_data` has them as the pipeline gives them, so that documents can be saved, copied and sent
+    between processes, and tokenized anew.
     """
 
     def read(self, docs: Sequence[Doc]) -> None:
         results = self.run(list(docs), batch_size=self.batch_size, on_error="skip")
         for doc, relations in zip(docs, results, strict=True):
-            numbers = {(entity.start_char, entity.end_char): (entity.start, entity.end) for entity in doc.ents}
-            doc.user_data[RELATIONS] = [
-                {
-                    **{role: [*numbers[relation[role]["start"], relation[role]["end"]]] for role in ("head", "tail")},
-                    **{"head_type": relation["head"].get("label", ""), "tail_type": relation["tail"].get("label", "")},
-                    **{"label": relation["label"], "score": relation["score"]},
-                }
-                for relation in relations
-            ]
+            doc.user_data[RELATIONS] = relations
 
 
 def _relations(doc: Doc) -> list[dict[str, Any]]:
-    """The relations with spans of the document."""
-    return [
-        {
-            "head": Span(doc, row["head"][0], row["head"][1], label=row["head_type"]),
-            "tail": Span(doc, row["tail"][0], row["tail"][1], label=row["tail_type"]),
-            "label": row["label"],
-            "score": row["score"],
-        }
-        for row in doc.user_data.get(RELATIONS, [])
-    ]
+    """The relations with spans of the document, which may have been tokenized anew, but not cut."""
+    rows = doc.user_data.get(RELATIONS, [])
+    found = [{**row, **{role: _span(doc, row[role]) for role in ("head", "tail")}} for row in rows]
+    return [row for row in found if row["head"] is not None and row["tail"] is not None]
+
+
+def _span(doc: Doc, entity: dict[str, Any]) -> Span | None:
+    """An entity in the document; `None` if the text there is another one, as in a copy of a part."""
+    span = doc.char_span(entity["start"], entity["end"], entity.get("label", ""), alignment_mode="expand")
+    return span if doc.text[entity["start"] : entity["end"]] == entity["text"] else None
 
 
 if not Doc.has_extension("relations"):

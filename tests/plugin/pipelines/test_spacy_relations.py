@@ -60,7 +60,15 @@ def test_a_span_counts_from_its_start(model):
 def test_documents_with_relations_are_saved_and_copied(model):
     nlp = build(model, threshold=0.0)
     doc = nlp(TEXTS[0])
-    for other in (Doc(nlp.vocab).from_bytes(doc.to_bytes()), pickle.loads(pickle.dumps(doc)), doc.copy()):
+    merged = doc.copy()
+    with merged.retokenize() as retokenizer:
+        retokenizer.merge(merged[:2])  # as the component "merge_entities" does
+    retokenized = [row["head"].text for row in merged._.relations if row["head"].text != "The author"]
+    assert retokenized == [row["head"].text for row in doc._.relations if row["head"].text != "author"]
+    assert doc[2:].as_doc(copy_user_data=True)._.relations == []
+    box = spacy.tokens.DocBin(docs=[doc], store_user_data=True)
+    saved = [*spacy.tokens.DocBin().from_bytes(box.to_bytes()).get_docs(nlp.vocab)]
+    for other in (Doc(nlp.vocab).from_bytes(doc.to_bytes()), pickle.loads(pickle.dumps(doc)), doc.copy(), *saved):
         assert [(row["head"].text, row["tail"].label_, row["label"], row["score"]) for row in other._.relations] == [
             (row["head"].text, row["tail"].label_, row["label"], row["score"]) for row in doc._.relations
         ]
