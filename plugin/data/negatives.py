@@ -12,6 +12,8 @@ from typing import Any
 
 from datasets import Dataset
 
+# What the ids of drawn pairs have.
+DRAWN = ":negative-"
 # A word that can stand for an entity: it has two letters at least.
 WORD = re.compile(r"[^\W\d_]{2,}")
 WORDS = re.compile(r"\w+(?:[-'’.&]\w+)*")
@@ -75,7 +77,7 @@ def with_entity_pairs(rows: Dataset, negatives: Negatives) -> Dataset:
         rest = {"label": negatives.label, **({"labels": [negatives.label]} if "labels" in first else {})}
         found += group
         for number, pair in enumerate(drawn, start=1):
-            found.append({**first, **pair, **rest, "id": f"{first['id']}:negative-{number}"})
+            found.append({**first, **pair, **rest, "id": f"{first['id']}{DRAWN}{number}"})
     return Dataset.from_list(found, rows.features)
 
 

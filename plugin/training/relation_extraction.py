@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from msattn.data.inputs.entity_markers import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
-from msattn.data.negatives import Negatives, capped, with_entity_pairs
+from msattn.data.negatives import DRAWN, Negatives, capped, with_entity_pairs
 from msattn.data.pair_rules import PairRules
 from msattn.data.relations import LISTED, labels_in, random_pairs, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
@@ -274,8 +274,10 @@ class ScoredPairs(NamedTuple):
         """Says which pairs a score is of."""
         count, texts = len(self.examples), len(set(self.examples["text"]))
         if not self.all_pairs:
+            drawn = sum(DRAWN in (name or "") for name in self.examples["id"])
+            further = f" and {drawn} that --negative_pairs drew" if drawn else ""
             return (
-                f"{prefix}: scored on the {count} pairs that the rows of {texts} texts mark. It is no score of all "
+                f"{prefix}: scored on the {count - drawn} pairs that the rows mark{further}. It is no score of all "
                 "pairs of the entities of a text, which the pipeline answers."
             )
         none = sum(label == negative for label in self.examples["label"])

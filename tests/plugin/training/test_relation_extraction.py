@@ -127,9 +127,10 @@ def test_scores_are_those_of_the_pipeline():
         "31 of other types, order or distance than in training get none."
     )
     marked = rows.filter(lambda row: row["label"] == "x")
+    marked = marked.map(lambda row, at: {"id": f"{at}{':negative-1' * (at > 7)}"}, with_indices=True)
     pairs = as_answered(marked, Dataset.from_dict({"row": range(10), "labels": [0] * 10}), {"both_orders": False})
     assert pairs.asked.all() and pairs.described("test", "none").startswith(
-        "test: scored on the 10 pairs that the rows of 10 texts mark. It is no score of all pairs"
+        "test: scored on the 8 pairs that the rows mark and 2 that --negative_pairs drew. It is no score of all pairs"
     )
 
 
