@@ -35,7 +35,7 @@ class Form(NamedTuple):
 def _spert_rows(row: Mapping, dropped: Counter) -> Iterable[dict[str, Any]]:
     entities = row["entities"]
     doccano = bool(entities) and isinstance(entities[0], Mapping) and "start_offset" in entities[0]
-    return doccano_rows(row, dropped) if doccano else [dict(row)]
+    return doccano_rows(row, dropped) if doccano else [{"id": row.get("orig_id"), **row}]
 
 
 # The field by which a row is recognised, and what such a row has.
@@ -143,7 +143,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
             chosen = rest if negatives.count is None else draw.sample(rest, min(negatives.count, len(rest)))
             related = [*related, *((pair, negatives.label) for pair in chosen)]
         text = {name: row.get(name) for name in ("tokens", "token", "text", "sentence")}
-        name = row.get("id", row.get("orig_id"))
+        name = row.get("id")
         for (head, tail), label in related:
             nearest = _nearest(entities[head], entities[tail])
             if nearest is not None:

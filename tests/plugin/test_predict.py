@@ -86,7 +86,7 @@ def logits_of(model, *texts):
 
 def test_options_and_ids_of_relations(predict, checkpoints):
     entities = [{"start": 2, "end": 5, "label": "PET"}, {"start": 13, "end": 18, "label": "LOC"}]
-    several = {"id": "x1", "text": "a dog in the house", "entities": entities}
+    several = {"orig_id": "x1", "text": "a dog in the house", "entities": entities}
     marked = {"id": 7, "text": "a dog .", "head": [0, 1], "tail": [2, 5]}
     extract = pipeline("relation-extraction", model=str(checkpoints[0] / "relations"))
     content = json.dumps(several) + "\n"
