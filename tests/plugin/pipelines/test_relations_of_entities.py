@@ -461,6 +461,8 @@ def test_pairs_are_those_of_training(pairwise, trained, options, expected, caplo
     assert len(found) == expected
     narrows = not trained or options.get("same_sentence")
     assert ("expect more wrong relations" in caplog.text) == bool(options and not narrows)
+    unseen = "types that training did not see, LOC, PER, so all their pairs are asked for. Those of training: ORG."
+    assert (unseen in caplog.text) == ("ORG" in trained.get("types", {}))
 
 
 def test_the_more_probable_direction_is_kept(monkeypatch, extractor):
