@@ -8,9 +8,10 @@ import numpy as np
 
 from msattn.errors import extra
 from msattn.metrics.calibration import sigmoid_calibration_error
+from msattn.metrics.report_tables import report_table
 
 with extra("train"):
-    from sklearn.metrics import average_precision_score, classification_report, precision_recall_fscore_support
+    from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 
 def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
@@ -29,12 +30,7 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
         `false_positives`, the share of the pairs without a relation that get one, if there are such pairs.
     """
     references = references.astype(bool)
-    micro, macro = (
-        precision_recall_fscore_support(
-            references, answers, labels=_labels(references.shape[1]), average=average, zero_division=0
-        )[:3]
-        for average in ("micro", "macro")
-    )
+    micro, macro = (_scores(answers, references, average)[:3] for average in ("micro", "macro"))
     unrelated = ~references.any(axis=1)
     scores = {
         "f1": micro[2],
@@ -51,16 +47,21 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
 
 
 def multi_label_report(answers: Sequence[list[str]], references: Sequence[list[str]], labels: Sequence[str]) -> str:
-    """Precision, recall and F1 of each relation that occurs, and their averages."""
+    """In percent: precision, recall and F1 of each relation that occurs, and their averages."""
     names = [name for name in labels if any(name in each for each in (*answers, *references))]
-    truth, given = ([[name in each for name in names] for each in sets] for sets in (references, answers))
-    options = {"labels": _labels(len(names)), "target_names": names, "digits": 4, "zero_division": 0}
-    report = classification_report(truth, given, **options) if names else ""
+    truth, given = (np.array([[name in each for name in names] for each in sets]) for sets in (references, answers))
+    report = ""
+    if names:
+        *each, support = _scores(given, truth, None)
+        rows = zip(names, zip(*each, strict=True), support, strict=True)
+        averages = ((f"{average} avg", _scores(given, truth, average)[:3]) for average in ("micro", "macro"))
+        report = report_table([*rows], [(*average, int(truth.sum())) for average in averages])
     without = sum(not each for each in references)
     wrong = sum(bool(answer) for answer, reference in zip(answers, references, strict=True) if not reference)
     return f"{report}\n{wrong} of {without} pairs without a relation get one.\n"
 
 
-def _labels(count: int) -> list[bool] | None:
-    """What scikit-learn shall score: it takes a single column for two classes."""
-    return [True] if count == 1 else None
+def _scores(answers: np.ndarray, references: np.ndarray, average: str | None) -> tuple:
+    """Precision, recall, F1 and support. scikit-learn takes a single column for two classes."""
+    single = [True] if references.shape[1] == 1 else None
+    return precision_recall_fscore_support(references, answers, labels=single, average=average, zero_division=0)
