@@ -414,10 +414,10 @@ class RelationExtractionPipeline(TextPipeline):
         probabilities = self._probabilities(outcomes.logits)
         if sentence.marked:
             return self._of_marked_pair(sentence, probabilities[0].tolist(), top_k, threshold)
-        if far := len(outcomes.refused) - len(failed):
+        if len(outcomes.refused) > len(failed):
             logger.warning_once(
-                f"{far} of the {pairs} pairs of a text are farther apart than those of training and have no "
-                "relation; max_length widens the window."
+                "Some pairs of a text are farther apart than those of training and have no relation; max_length "
+                "widens the window."
             )
         relations = []
         for pair in self._worth_a_look(probabilities, top_k, threshold, negative == "keep"):
@@ -469,8 +469,8 @@ class RelationExtractionPipeline(TextPipeline):
         }
         if pairs >= MANY and len(related) > pairs / 2:
             logger.warning_once(
-                f"{len(related)} of the {pairs} pairs of a text got a relation. Most pairs of a text have none: "
-                "train on texts that list their entities, or raise threshold."
+                "More than half of all pairs of a text got a relation. Most pairs of a text have none: train on texts "
+                "that list their entities, or raise threshold."
             )
 
     def _of_marked_pair(

@@ -104,7 +104,7 @@ def _marked_pair(inputs: Any) -> Sentence:
     try:
         example = relation_row(row, WHERE)
     except UserError as error:
-        raise UserError(f"{error}{_quoted(row, str(error))}") from None
+        raise UserError(f"{error}{'' if 'The text: ' in str(error) else _quoted(row, str(error))}") from None
     text, units, given = example["text"], sequence_of(row), []
     for role in ("head", "tail"):
         if units == text:
