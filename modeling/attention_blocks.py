@@ -92,19 +92,19 @@ class Scores(NamedTuple):
         query, key = block.rows(self.query), block.columns(self.key)
         return Scores(query, key, block.of(self.bias), block.of(self.sinks), block.of(self.mask), self.settings)
 
-    def blocks(self, every_key: bool = False) -> Iterator[tuple[Block, Scores]]:
+    def blocks(self, first: int = 0, every_key: bool = False) -> Iterator[tuple[Block, Scores]]:
         """
-        Whole examples if they are small, else whole heads, else rows of one head; with the keys that they may see, or
-        every key.
+        Whole examples if they are small, else whole heads, else rows of one head, from the first query that counts;
+        with the keys that they may see, or every key.
         """
         batch, heads, queries, _ = self.query.shape
         keys, size, offset = self.key.shape[2], self.settings.block, self.settings.offset
-        rows = min(queries, max(1, size // keys))
+        rows = min(queries - first, max(1, size // keys))
         heads_at_once = min(heads, max(1, size // (rows * keys)))
         examples = max(1, size // (heads * rows * keys)) if heads_at_once == heads else 1
         for example in range(0, batch, examples):
             for head in range(0, heads, heads_at_once):
-                for start in range(0, queries, rows):
+                for start in range(first, queries, rows):
                     stop = min(start + rows, queries)
                     seen = keys if offset is None or every_key else max(1, min(keys, stop + offset))
                     parts = ((example, example + examples), (head, head + heads_at_once), (start, stop), (0, seen))
@@ -228,18 +228,18 @@ class _End(torch.autograd.Function):
 
 class BlockedAttention(torch.autograd.Function):
     """
-    The column sums of attention and, given values, its output.
+    The output of attention and its column sums.
 
     The backward pass computes the weights of a block again and draws the same dropout from the seed. It cannot be
     differentiated itself.
 
     Args:
         query, key, bias, sinks, mask, settings: See [`Scores`].
-        value (`torch.Tensor` of shape `(batch, heads, keys, value_dim)`, *optional*): Values.
+        value (`torch.Tensor` of shape `(batch, heads, keys, value_dim)`): Values; of width 0 for the sums alone.
         rows (`torch.Tensor`): Weights of the queries in the sums; broadcasts to `(batch, heads, queries)`.
 
     Returns:
-        The output `(batch, heads, queries, value_dim)` in the dtype of the values, or `None`; and the sums
+        The output `(batch, heads, queries, value_dim)` in the dtype of the values, and the sums
         `(batch, heads, keys)`, in float32 or float64.
     """
 
@@ -247,29 +247,27 @@ class BlockedAttention(torch.autograd.Function):
     def forward(
         query: torch.Tensor,
         key: torch.Tensor,
-        value: torch.Tensor | None,
+        value: torch.Tensor,
         bias: torch.Tensor | None,
         sinks: torch.Tensor | None,
         mask: torch.Tensor | None,
         rows: torch.Tensor,
         settings: Settings,
-    ) -> tuple[torch.Tensor | None, torch.Tensor]:
-        scores = Scores(query, key, bias, sinks, mask, settings).in_full()
-        values = None if value is None else in_full(value)
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        scores, values = Scores(query, key, bias, sinks, mask, settings).in_full(), in_full(value)
         rows = rows.to(scores.query.dtype).expand(query.shape[:3]).unsqueeze(-2)
         received = scores.query.new_zeros(*query.shape[:2], 1, key.shape[2])
-        output = None if values is None else _by_token(scores.query, values.shape[3])
+        output = _by_token(scores.query, values.shape[3])
         draw = Dropout(settings, query.device)
         for block, part in scores.blocks():
             weights, _ = part.weights(block.queries.start)
             received[block.examples, block.heads, :, block.keys] += (
                 rows[block.examples, block.heads, :, block.queries] @ weights
             )
-            if output is not None and values is not None:
-                block.rows(output).copy_(draw.kept(weights) @ block.columns(values))
-        if output is not None and value is not None:
-            output = (output.mul_(draw.scale) if draw.threshold else output).to(value.dtype)
-        return output, received.squeeze(-2)
+            block.rows(output).copy_(draw.kept(weights) @ block.columns(values))
+        if draw.threshold:
+            output *= draw.scale
+        return output.to(value.dtype), received.squeeze(-2)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
@@ -278,35 +276,31 @@ class BlockedAttention(torch.autograd.Function):
 
     @staticmethod
     @first_derivative_only
-    def backward(ctx: Any, of_output: Any, of_received: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, of_output: torch.Tensor, of_received: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         query, key, value, bias, sinks, mask, rows = ctx.saved_tensors
-        scores = Scores(query, key, bias, sinks, mask, ctx.settings).in_full()
-        values = None if value is None else in_full(value)
+        scores, values = Scores(query, key, bias, sinks, mask, ctx.settings).in_full(), in_full(value)
         rows = rows.to(scores.query.dtype).expand(query.shape[:3]).unsqueeze(-1)
         of_received = of_received.to(scores.query.dtype).unsqueeze(-1)
-        of_value = None if values is None else zeros_in_columns(values)
+        of_value = zeros_in_columns(values)
         totals = Gradients.of(scores, ctx.needs_input_grad[3:5])
         draw = Dropout(ctx.settings, query.device)
-        if values is not None:
-            of_output = (of_output * draw.scale if draw.threshold else of_output).to(scores.query.dtype)
+        of_output = (of_output * draw.scale if draw.threshold else of_output).to(scores.query.dtype)
         for block, part in scores.blocks():
             weights, capped = part.weights(block.queries.start)
             # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel.
             left, right = block.rows(rows), block.columns(of_received)
-            if values is not None and not draw.threshold:
+            kept = draw.mask(weights)
+            if kept is None:
                 left = torch.cat([block.rows(of_output), left], dim=-1)
                 right = torch.cat([block.columns(values), right], dim=-1)
-            gradient = left @ right.mT
-            if values is not None and of_value is not None:
-                kept = draw.mask(weights)
-                add_product(
-                    block.columns(of_value), weights if kept is None else weights * kept, block.rows(of_output)
-                )
-                if kept is not None:
-                    gradient += (block.rows(of_output) @ block.columns(values).mT).mul_(kept)
+                gradient = left @ right.mT
+            else:
+                gradient = left @ right.mT
+                gradient += (block.rows(of_output) @ block.columns(values).mT).mul_(kept)
+            add_product(block.columns(of_value), weights if kept is None else weights * kept, block.rows(of_output))
             totals.add(block, part, gradient, weights, capped)
         of_query, of_key, *others = totals.like(query, key, bias, sinks)
-        return of_query, of_key, None if of_value is None else of_value.to(value.dtype), *others, None, None, None
+        return of_query, of_key, of_value.to(value.dtype), *others, None, None, None
 
 
 class Dropout:

@@ -26,14 +26,14 @@ class AttentionCall(NamedTuple):
 
     Args:
         scores (`Scores`): What makes the weights.
-        value (`torch.Tensor` of shape `(batch, heads, keys, value_dim)`, *optional*): Values.
+        value (`torch.Tensor` of shape `(batch, heads, keys, value_dim)`): Values; of width 0 if there are none.
         queries (`torch.BoolTensor`): True at queries that count; broadcasts to `(batch, heads, queries)`.
         keys (`torch.BoolTensor`, *optional*): True at real keys; broadcasts to `(batch, heads, keys)`.
         room (`int`): The number of keys that a cache holds behind those of the prompt.
     """
 
     scores: Scores
-    value: torch.Tensor | None
+    value: torch.Tensor
     queries: torch.Tensor
     keys: torch.Tensor | None
     room: int = 0
@@ -89,7 +89,7 @@ class AttentionCall(NamedTuple):
             block=block_size(query.device),
         )
         groups = heads // key.shape[1]
-        value = None if value is None else repeat_kv(value, groups)
+        value = repeat_kv(key[..., :0].detach() if value is None else value, groups)
         return cls(Scores(query, repeat_kv(key, groups), position_bias, sinks, mask, settings), value, queries, keys)
 
     @classmethod
@@ -140,7 +140,7 @@ class AttentionCall(NamedTuple):
             bias, sinks, mask, queries, keys = (
                 one if one is None or one.shape[1] == 1 else one[:, heads] for one in tensors
             )
-            parts.append(AttentionCall(Scores(q, k, bias, sinks, mask, settings), None, queries, keys))
+            parts.append(AttentionCall(Scores(q, k, bias, sinks, mask, settings), k[..., :0], queries, keys))
             start = heads.stop
         return parts
 
@@ -165,9 +165,9 @@ class AttentionCall(NamedTuple):
 
     def sums(self) -> torch.Tensor:
         """The column sums alone, a block of scores at a time."""
-        return self._blocked(None, self.scores.settings)[1]
+        return self._blocked(self.value[..., :0].detach(), self.scores.settings._replace(dropout=0.0))[1]
 
-    def _blocked(self, value: torch.Tensor | None, settings: Settings) -> tuple[Any, torch.Tensor]:
+    def _blocked(self, value: torch.Tensor, settings: Settings) -> tuple[torch.Tensor, torch.Tensor]:
         query, key, bias, sinks, mask, _ = self.scores
         with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
             output, sums = BlockedAttention.apply(query, key, value, bias, sinks, mask, self.queries, settings)
@@ -180,7 +180,6 @@ class AttentionCall(NamedTuple):
 
     def output_and_maps(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output and the whole maps, in the dtype of the values; differentiable."""
-        assert self.value is not None
         weights = self._in_full().weights()[0].to(self.value.dtype)
         rate = self.scores.settings.dropout
         return self._as_output((drop(weights, rate) if rate else weights) @ self.value), weights

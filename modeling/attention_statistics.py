@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import pad
 
 from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
 from .attention_call import AttentionCall, last_rows
@@ -169,35 +168,17 @@ def statistics_of_call(
     """[`attention_statistics`] of an attention function's arguments."""
     query, key, bias, sinks, mask, settings = call.scores
     _check_statistics(query, key, statistics, bands, columns, places)
-    call, first = call.last(last_queries), 0
-    rows = call.queries
-    if last_queries is not None:
-        # The blocks begin at the first query that counts.
-        first = int(rows.flatten(0, -2).any(dim=0).int().argmax())
-        query, rows = query[:, :, first:], rows[..., first:]
-        bias, sinks, mask = (
-            tensor if tensor is None or tensor.shape[2] == 1 else tensor[:, :, first:]
-            for tensor in (bias, sinks, mask)
-        )
-    offset = None if settings.offset is None else settings.offset + first
-    plan = _Plan(
-        tuple(name for name in STATISTICS if name in statistics),
-        tuple(bands),
-        key.shape[2] - query.shape[2],
-        settings._replace(offset=offset),
-        places,
-    )
+    rows = call.last(last_queries).queries
+    # The blocks begin at the first query that counts.
+    first = 0 if last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
+    names = tuple(name for name in STATISTICS if name in statistics)
+    plan = _Plan(names, tuple(bands), key.shape[2] - query.shape[2], settings, places, first)
     with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
         if columns is not None:
             columns = columns.to(torch.promote_types(query.dtype, torch.float32)).expand(query.shape[0], -1, -1)
         values = _Statistics.apply(query, key, bias, sinks, columns, mask, rows, plan)
     found = dict(zip(plan.names(columns), values, strict=False))
-    for name, value in found.items():
-        if name not in (*OF_KEYS, "distances"):
-            found[name] = pad(value, (0,) * 2 * (value.dim() - 3) + (first, 0))
-        elif name != "distances" and call.keys is not None:
-            found[name] = value * call.keys
-    return found
+    return found if call.keys is None else {name: _of_real(name, value, call.keys) for name, value in found.items()}
 
 
 def statistics_of_maps(
@@ -225,7 +206,7 @@ def statistics_of_maps(
     top = weights.argmax(dim=-2) if "received_max" in statistics else None
     whole = Block(slice(None), slice(None), slice(0, maps.shape[-1]), slice(None))
     found = _of_block(whole, weights, columns, top, plan)
-    return {name: found[name] * real[:, None] if name in OF_KEYS else found[name] for name in plan.names(columns)}
+    return {name: _of_real(name, found[name], real[:, None]) for name in plan.names(columns)}
 
 
 class _Plan(NamedTuple):
@@ -238,6 +219,7 @@ class _Plan(NamedTuple):
         before (`int`): The number of keys before the first query.
         settings (`Settings`): What makes the attention weights, beside the tensors.
         places (`torch.LongTensor` of shape `(batch, keys)`, *optional*): The place of each token.
+        first (`int`): The first query that counts.
     """
 
     statistics: tuple[str, ...]
@@ -245,6 +227,7 @@ class _Plan(NamedTuple):
     before: int
     settings: Settings
     places: torch.Tensor | None
+    first: int = 0
 
     def names(self, columns: torch.Tensor | None) -> tuple[str, ...]:
         """All that is returned, in this order."""
@@ -274,7 +257,7 @@ class _Statistics(torch.autograd.Function):
             found[name] = scores.query.new_zeros(*query.shape[:2], count, *last.get(name, []))
             if name == "received_max":
                 top = torch.zeros_like(found[name], dtype=torch.long)
-        for block, part in scores.blocks():
+        for block, part in scores.blocks(plan.first):
             weights = part.weights(block.queries.start)[0] * block.of(rows.unsqueeze(-1))
             if top is not None:
                 most, index = weights.max(dim=-2)
@@ -311,26 +294,18 @@ class _Statistics(torch.autograd.Function):
             return (None,) * 8
         scores = Scores(query, key, bias, sinks, mask, ctx.plan.settings).in_full()
         totals = Gradients.of(scores, ctx.needs_input_grad[2:4])
-        of_columns = torch.zeros_like(columns) if ctx.needs_input_grad[4] else None
-        for block, part in scores.blocks():
+        totals.query[:, :, : ctx.plan.first] = 0
+        of_columns = torch.zeros_like(columns) if ctx.needs_input_grad[4] and "columns" in given else None
+        for block, part in scores.blocks(ctx.plan.first):
             weights, capped = part.weights(block.queries.start)
-            leaves = [weights.detach().requires_grad_()]
-            if of_columns is not None:
-                leaves.append(_columns_of(columns, block).detach().requires_grad_())
+            leaf = weights.detach().requires_grad_()
             with torch.enable_grad():
-                kept = leaves[0] * block.of(rows.unsqueeze(-1))
-                sets = leaves[1] if of_columns is not None else _columns_of(columns, block)
-                found = _of_block(block, kept, sets, top, ctx.plan)
-            gradient, *more = torch.autograd.grad(
-                [found[name] for name in given],
-                leaves,
-                [_part_of(name, gradient, block) for name, gradient in given.items()],
-                allow_unused=True,
-            )
-            for part_of_columns in more:
-                if part_of_columns is not None:
-                    total = _columns_of(of_columns, block)
-                    total += part_of_columns
+                kept = leaf * block.of(rows.unsqueeze(-1))
+                found = _of_block(block, kept, _columns_of(columns, block), top, ctx.plan)
+            of_found = {name: _part_of(name, gradient, block) for name, gradient in given.items()}
+            (gradient,) = torch.autograd.grad([found[name] for name in given], leaf, list(of_found.values()))
+            if of_columns is not None:
+                _columns_of(of_columns, block).add_((of_found["columns"].mT @ kept).sum(dim=1))
             totals.add(block, part, gradient, weights, capped)
         return (*totals.like(query, key, bias, sinks), of_columns, None, None, None)
 
@@ -338,6 +313,11 @@ class _Statistics(torch.autograd.Function):
 def _columns_of(columns: Any, block: Block) -> Any:
     """The part of the sets of keys that a block needs."""
     return None if columns is None else columns[block.examples, :, block.keys]
+
+
+def _of_real(name: str, statistic: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """The statistic, zero at keys that are padding."""
+    return statistic * keys if name in OF_KEYS else statistic
 
 
 def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
