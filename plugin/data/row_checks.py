@@ -99,9 +99,10 @@ def checked_rows(
 
 def _is_inclusive(located: tuple[str, Any]) -> bool:
     try:
-        return bool(relation_row(located[1], located[0], "inclusive"))
+        example = relation_row(located[1], located[0], "inclusive")
     except UserError:
         return False
+    return all(_whole(example["text"], example[role]) for role in ("head", "tail"))
 
 
 def _cut(text: str, span: Span) -> bool:

@@ -27,6 +27,10 @@ def test_names_say_that_ends_are_inclusive(write):
     path = write("".join(json.dumps(row) + "\n" for row in [*inclusive, named([0, 2], [3, 5], name="New York")]))
     with pytest.raises(UserError, match="behind, 2.$"):
         read_relations(path)
+    text = {"text": "New York hired Ann", "tail": [15, 18], "label": "x"}
+    rows = [{**text, "head": {"name": "New York", "start": 0, "end": end}} for end in (7, 8)]
+    with pytest.raises(UserError, match="behind, 8.$"):  # of the second one, the inclusive end is a space
+        read_relations(write("".join(json.dumps(row) + "\n" for row in rows)))
     path = write(json.dumps({"token": TOKENS, "subj_start": 0, "subj_end": 2, "obj_start": 3, "obj_end": 5}))
     assert read_relations(path, span_ends="exclusive")[0]["head"] == [0, 8]
 
