@@ -157,7 +157,10 @@ def read_relation_data(
     labels = [label for label in labels if not several or label != negative]
     hold_out = partial(hold_out_texts, negatives=drawn)
     splits = hold_out_and_limit(found, data_args, args, hold_out=hold_out)
-    splits = {prefix: with_drawn_pairs(rows, drawn) for prefix, rows in splits.items()}
+    marked, splits = splits, {prefix: with_drawn_pairs(rows, drawn) for prefix, rows in splits.items()}
+    counts = {prefix: len(rows) - len(marked[prefix]) for prefix, rows in splits.items()}
+    if any(counts.values()) and args.should_log:
+        print(f"--negative_pairs drew: {', '.join(f'{prefix} {count}' for prefix, count in counts.items())}.")
     warn_of_repeats({prefix: rows.unique("text") for prefix, rows in splits.items()}, "texts")
     warn_of_absent({prefix: labels_in(rows) for prefix, rows in splits.items()}, labels)
     return RelationData(splits, labels, negative, types)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from huggingface_hub import ModelCard
@@ -123,13 +124,16 @@ def test_several_relations_a_pair(run, files, tmp_path, head):
     assert {one["label"]: one["score"] for one in found} == pytest.approx(scores, abs=1e-4)
 
 
-def test_random_pairs_that_get_a_relation_are_counted(run, demo):
+def test_random_pairs_that_get_a_relation_are_counted(run, demo, capsys):
     small = {"max_train_samples": 16, "max_eval_samples": 8, "negative_pairs": 1, "negative_label": "Other"}
     metrics = run(
         "do_train", "do_eval", train_file=demo.train_file, validation_file=demo.validation_file, **small, max_steps=1
     )
     assert 0 <= metrics["eval_false_positive_rate"] <= 100
     assert 8 < metrics["eval_samples"] <= 16 and 16 < metrics["train_samples"] <= 32
+    drawn = {prefix: int(metrics[f"{prefix}_samples"]) - known for prefix, known in (("train", 16), ("eval", 8))}
+    shown = re.search(r"--negative_pairs drew: (.*)\.", capsys.readouterr().out)
+    assert shown and {part.split()[0]: int(part.split()[1]) for part in shown[1].split(", ")} == drawn
 
 
 def label_sets():

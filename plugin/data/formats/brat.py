@@ -72,11 +72,11 @@ def brat_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
         for where, of, *ends in relations:
             if missing := [end for end in ends if end not in numbers and end[:1] != "E"]:
                 raise UserError(f"{where}: the relation names {missing[0]}, which is not in the file.")
-            head, tail = map(numbers.get, ends)
-            if head is None or tail is None:
+            pair = [numbers.get(end) for end in ends]
+            if None in pair:
                 dropped["relations of such"] += 1
             else:
-                related.append({"head": head, "tail": tail, "type": of})
+                related.append({"head": pair[0], "tail": pair[1], "type": of})
         yield os.fspath(file), {"id": file.stem, "text": text, "entities": entities, "relations": related}
     if +dropped:
         counts = ", ".join(f"{count} {what}" for what, count in (+dropped).items())
