@@ -8,6 +8,11 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from .attention_call import AttentionRefused
+
+# Where attention layers keep their number of heads.
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")
+
 
 def adapt(model: nn.Module) -> None:
     """
@@ -48,6 +53,26 @@ def is_attention_layer(module: nn.Module) -> bool:
     return _is_adapted(module) or (code is not None and "get_interface" in code.co_names)
 
 
+def heads_of(layer: Any) -> int:
+    """
+    The number of heads of an attention layer.
+
+    Raises:
+        AttentionRefused: The layer does not tell.
+    """
+    named = [getattr(layer, name, None) for name in HEADS]
+    for heads in (*named, getattr(getattr(layer, "config", None), "num_attention_heads", None)):
+        if isinstance(heads, int):
+            return heads
+    raise AttentionRefused(f"{type(layer).__name__} does not tell how many heads it has: neither gates nor windows.")
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """True for a model with a part that `torch.compile` has compiled."""
+    parts = model.modules()
+    return any(hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) for part in parts)
+
+
 def is_outside(model_class: type[PreTrainedModel]) -> bool:
     """True for models that compute their softmax themselves, and have no adapter."""
     adapted = {stock.__module__ for stock in _adapted()}
@@ -65,4 +90,4 @@ def _adapted() -> dict[type, type]:
     return ADAPTED
 
 
-__all__ = ["adapt", "adapt_layers", "inner_models", "is_attention_layer", "is_outside"]
+__all__ = ["adapt", "adapt_layers", "heads_of", "inner_models", "is_attention_layer", "is_compiled", "is_outside"]

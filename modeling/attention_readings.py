@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
 from .attention import READERS
-from .attention_adapters import adapt, inner_models, is_attention_layer, is_outside
+from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside
 from .attention_call import AttentionCall, AttentionRefused
 from .attention_statistics import STATISTICS, statistics_of_call, statistics_of_maps
 from .attention_windows import HONOURING
@@ -258,7 +258,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     name = type(model).__name__
     if not models:
         raise AttentionRefused(f"{name} has no model of Transformers inside: its attention cannot be read.")
-    if any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
+    if is_compiled(model):
         raise AttentionRefused(f"{name} is compiled: its attention cannot be read; ask for output_attentions=True.")
     if any(isinstance(module, nn.DataParallel) and len(module.device_ids) > 1 for module in model.modules()):
         raise AttentionRefused(f"{name} runs in threads: its attention cannot be read; use DistributedDataParallel.")

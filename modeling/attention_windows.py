@@ -13,9 +13,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from .attention_adapters import adapt, adapt_layers, inner_models, is_attention_layer, is_outside
+from .attention_adapters import adapt, adapt_layers, heads_of, inner_models, is_attention_layer, is_outside
 from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
-from .head_gates import _heads
 from .window_attention import limits_of
 
 #: The names of our attention implementation.
@@ -302,7 +301,7 @@ def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
         raise AttentionRefused(_outside(owner))
     if any(getattr(one, "config", None) is not owner.config for one in layers):
         raise AttentionRefused(f"{name} has layers with other configurations: there are no windows for it.")
-    return owner, {layer: _heads(layer) for layer in layers}
+    return owner, {layer: heads_of(layer) for layer in layers}
 
 
 def _is_in_decoder(layer: Any) -> bool:

@@ -10,11 +10,8 @@ import torch
 from torch import nn
 from transformers import AttentionInterface
 
-from .attention_adapters import adapt, is_attention_layer
+from .attention_adapters import adapt, heads_of, is_attention_layer, is_compiled
 from .attention_call import AttentionRefused
-
-# Where attention layers keep their number of heads.
-HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")
 
 
 @contextmanager
@@ -53,24 +50,16 @@ def head_gates(model: nn.Module) -> Iterator[torch.Tensor]:
     ...     without = model(**batch).loss
     ```
     """
-    layers = gated_layers(model)
+    name = type(model).__name__
+    if is_compiled(model):
+        raise AttentionRefused(f"{name} is compiled: its heads cannot have gates; compile it without them.")
+    adapt(model)
+    layers = [module for module in model.modules() if is_attention_layer(module)]
+    if not layers:
+        raise AttentionRefused(f"{name} has no layer on the attention interface of Transformers: no gates for it.")
+    rows = {layer: row for row, layer in enumerate(layers)}
     device = next(iter(model.parameters())).device
-    gates = torch.ones(len(layers), max(layers.values()), device=device, requires_grad=True)
-    with gated(model, gates):
-        yield gates
-
-
-@contextmanager
-def gated(model: nn.Module, gates: torch.Tensor) -> Iterator[None]:
-    """
-    Multiplies the outputs of attention heads by given gates; see [`head_gates`].
-
-    Args:
-        model (`torch.nn.Module`): The model.
-        gates (`torch.Tensor` of shape `(layers, heads)` or `(batch, layers, heads)`): The gates, for each example of
-            the batch apart in the second form.
-    """
-    rows = {layer: row for row, layer in enumerate(gated_layers(model))}
+    gates = torch.ones(len(layers), max(map(heads_of, layers)), device=device, requires_grad=True)
     get_interface = AttentionInterface.get_interface
 
     def get_gated(self: AttentionInterface, *args: Any, **kwargs: Any) -> Callable:
@@ -83,42 +72,15 @@ def gated(model: nn.Module, gates: torch.Tensor) -> Iterator[None]:
             heads = output.shape[-2]
             if heads > gates.shape[-1]:
                 raise AttentionRefused(f"{type(module).__name__} has {heads} heads, and names {gates.shape[-1]}.")
-            factors = gates[..., rows[module], :heads].to(output)
-            return output * (factors if factors.dim() == 1 else factors[:, None]).unsqueeze(-1), weights
+            return output * gates[rows[module], :heads].to(output).unsqueeze(-1), weights
 
         return attend_gated
 
     AttentionInterface.get_interface = get_gated
     try:
-        yield
+        yield gates
     finally:
         AttentionInterface.get_interface = get_interface
 
 
-def gated_layers(model: nn.Module) -> dict[nn.Module, int]:
-    """
-    The attention layers of a model that speak the attention interface, and their numbers of heads.
-
-    Raises:
-        AttentionRefused: See [`head_gates`].
-    """
-    name = type(model).__name__
-    if any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules()):
-        raise AttentionRefused(f"{name} is compiled: its heads cannot have gates; compile it without them.")
-    adapt(model)
-    layers = {module: _heads(module) for module in model.modules() if is_attention_layer(module)}
-    if not layers:
-        raise AttentionRefused(f"{name} has no layer on the attention interface of Transformers: no gates for it.")
-    return layers
-
-
-def _heads(layer: nn.Module) -> int:
-    config = getattr(layer, "config", None)
-    for place, names in ((layer, HEADS), (config, ("num_attention_heads",))):
-        for name in names:
-            if isinstance(heads := getattr(place, name, None), int):
-                return heads
-    raise AttentionRefused(f"{type(layer).__name__} does not tell how many heads it has: no gates for it.")
-
-
-__all__ = ["gated", "gated_layers", "head_gates"]
+__all__ = ["head_gates"]

@@ -16,7 +16,6 @@ from transformers import (
 
 from msattn import head_gates
 from msattn.modeling.attention_call import AttentionRefused
-from msattn.modeling.head_gates import gated
 from tests.attention_contract import inputs_of, text_models, tiny_model
 
 SIZES = {
@@ -93,19 +92,7 @@ def test_gradient_is_the_slope():
     assert gradient[1, 3].item() == pytest.approx(slope.item(), rel=1e-4)
 
 
-def test_gates_of_each_example():
-    model = build("bert")
-    gates = torch.ones(2, 2, 4)
-    gates[1, 0, 2] = 0
-    with gated(model, gates):
-        found = states(model)
-    with head_gates(model) as shared, torch.no_grad():
-        torch.testing.assert_close(found[0], states(model)[0])
-        shared[0, 2] = 0
-        torch.testing.assert_close(found[1], states(model)[1])
-
-
-def test_refused():
+def test_refused(monkeypatch):
     with (
         pytest.raises(AttentionRefused, match="Linear has no layer on the attention interface"),
         head_gates(nn.Linear(1, 1)),
@@ -117,9 +104,9 @@ def test_refused():
     with pytest.raises(AttentionRefused, match="is compiled"), head_gates(torch.compile(build("bert"))):
         pass
     model = build("bert")
-    with pytest.raises(AttentionRefused, match="BertSelfAttention has 4 heads, and names 3"):
-        with gated(model, torch.ones(2, 3)):
-            states(model)
+    monkeypatch.setattr("msattn.modeling.head_gates.heads_of", lambda layer: 3)
+    with pytest.raises(AttentionRefused, match="BertSelfAttention has 4 heads, and names 3"), head_gates(model):
+        states(model)
     states(model)  # the gates are gone
 
 
