@@ -21,17 +21,13 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils.output_capturing import _active_collector
 
 from .attention_bands import is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
 from .attention_windows import HONOURING, OWN_MASKS, has_windows, windowed_mask, windows_of
 from .mask_bands import Band, band_of, decode_band, encode_band, visible_keys
 from .window_attention import window_attention
-
-try:  # Models that collect attentions by hooks tell nobody else whether they do.
-    from transformers.utils.output_capturing import _active_collector
-except ImportError:  # in early releases of Transformers 5
-    _active_collector = None
 
 # Sparse and paged attention: the mask alone does not say which keys are seen.
 REFUSED = ("indices", "block_indices", "cache")
@@ -107,28 +103,32 @@ def attention_forward(
     _refuse_unknown(module, kwargs)
     readers = _readers_of(module)
     sinks = s_aux if sinks is None else sinks
-    reads, stock = wanted or bool(readers), softcap is None and sinks is None
+    stock = softcap is None and sinks is None  # what fused kernels compute
+
+    # 1. The mask, with windows: those of the model as a band, those of `set_windows` by layer.
     if (found := decode_band(attention_mask)) is not None:
         band, real = found
-        # The padding of a band is that of the queries, too.
-        if stock and position_bias is None and not reads and not is_cross_attention(module):
+        # A band is computed as one where nothing is read. Its padding is that of the queries, too.
+        if stock and position_bias is None and not (wanted or readers or is_cross_attention(module)):
             windows, special = windows_of(module, special_tokens)
             key, value = (repeat_kv(states, query.shape[1] // states.shape[1]) for states in (key, value))
             output = window_attention(query, key, value, windows, band, real, special, scaling, dropout)
             return output.contiguous(), None
         attention_mask = visible_keys(band, query.shape[2], key.shape[2], query.device) & real[:, None, None]
     attention_mask = windowed_mask(module, query, key, attention_mask, is_causal, special_tokens)
+
+    # 2. The output. If nothing is read, this is all; else maps or sums come along where that costs least.
     softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "dropout": dropout}
     softmax |= {} if position_bias is None else {"position_bias": position_bias}
-    if stock and not reads:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **softmax, **kwargs)[0], None
-
+    fused = partial(sdpa_attention_forward, module, query, key, value, attention_mask, **softmax, **kwargs)
+    if stock and not wanted and not readers:
+        return fused()[0], None
     call = AttentionCall.of_layer(module, query, key, value, attention_mask, softcap=softcap, sinks=sinks, **softmax)
     counted = [call.without(reader.left_out(query)) for reader in readers]
     first = counted[0] if counted else call
     returns_sums = returns_sums and wanted
-    summed = returns_sums and not getattr(module, SILENT, False)
-    needs_sums = summed or any(reader.needs_sums for reader in readers)
+    silent = getattr(module, SILENT, False)
+    needs_sums = (returns_sums and not silent) or any(reader.needs_sums for reader in readers)
     in_blocks = query.device.type == "cpu" and not torch.compiler.is_compiling()
     sums: torch.Tensor | None = None
     result: torch.Tensor | None = None
@@ -138,15 +138,16 @@ def attention_forward(
     elif not stock or (in_blocks and (needs_sums or (readers and dropout))):
         output, sums = first.output_and_sums()
     else:
-        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **softmax, **kwargs)
+        output = fused()[0]
 
+    # 3. What was asked for: by `read_attention`, by `output_attentions=True`.
     def sums_of(one: AttentionCall) -> torch.Tensor:
         return sums if sums is not None and one.queries is first.queries else one.sums()
 
     for reader, one in zip(readers, counted, strict=True):
         reader.add(module, one, sums_of(one) if reader.needs_sums else None)
     if returns_sums:
-        result = pad(sums_of(call), (0, call.room)) if summed else query.new_empty(*query.shape[:2], 0)
+        result = query.new_empty(*query.shape[:2], 0) if silent else pad(sums_of(call), (0, call.room))
     elif wanted and rows is not None:
         result = call.rows(rows)
     return output, result
@@ -245,12 +246,15 @@ def gives_attentions(implementation: str | None) -> bool:
 
 
 def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
-    """True if the model is asked for attentions. Some, such as GPT-2, do not tell their layers."""
+    """
+    True if the model is asked for attentions. Some, such as GPT-2, do not tell their layers, and those that collect
+    attentions by hooks tell nobody but their collector.
+    """
     if "output_attentions" in kwargs:
         return bool(kwargs.pop("output_attentions"))
     if getattr(getattr(module, "config", None), "output_attentions", False):
         return True
-    collected = None if _active_collector is None else _active_collector.get()
+    collected = _active_collector.get()
     if collected is None:  # gradient checkpointing computes the layer again, outside of the model
         return getattr(module, COLLECTED, False)
     wanted = any(name.endswith("attentions") for name in collected)

@@ -144,17 +144,6 @@ class AttentionCall(NamedTuple):
             start = heads.stop
         return parts
 
-    def last(self, count: int | None) -> AttentionCall:
-        """
-        The same, but only the last real queries of this number count.
-
-        Raises:
-            ValueError: The number is not positive.
-        """
-        if count is None:
-            return self
-        return self._replace(queries=last_rows(self.queries, count))
-
     def output_and_sums(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output `(batch, queries, heads, value_dim)` and the column sums `(batch, heads, keys)`."""
         settings = self.scores.settings
@@ -243,8 +232,10 @@ def is_cross_attention(module: nn.Module) -> bool:
     return bool(decoding or getattr(module, "is_cross_attention", False) or "Cross" in type(module).__name__)
 
 
-def last_rows(queries: torch.Tensor, count: int) -> torch.Tensor:
-    """True at the last real queries."""
+def last_rows(queries: torch.Tensor, count: int | None) -> torch.Tensor:
+    """True at the last real queries of this number; at all of them if it is `None`."""
+    if count is None:
+        return queries
     if count < 1:
         raise ValueError(f"last_queries must be a positive number, got {count}")
     return queries & (queries.long().flip(-1).cumsum(-1).flip(-1) <= count)

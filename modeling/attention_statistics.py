@@ -77,7 +77,7 @@ def received_attention(
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
-    call = call.last(last_queries)
+    call = call._replace(queries=last_rows(call.queries, last_queries))
     if method == "blocked":
         return call.sums()
     received = (call.maps() * call.queries.unsqueeze(-1)).sum(dim=-2)
@@ -168,7 +168,7 @@ def statistics_of_call(
     """[`attention_statistics`] of an attention function's arguments."""
     query, key, bias, sinks, mask, settings = call.scores
     _check_statistics(query, key, statistics, bands, columns, places)
-    rows = call.last(last_queries).queries
+    rows = last_rows(call.queries, last_queries)
     # The blocks begin at the first query that counts.
     first = 0 if last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
     names = tuple(name for name in STATISTICS if name in statistics)
@@ -199,8 +199,8 @@ def statistics_of_maps(
         statistics, bands, columns, last_queries, places: See [`attention_statistics`].
     """
     _check_statistics(maps, maps, statistics, bands, columns, places)
-    rows = real[:, None] if last_queries is None else last_rows(real[:, None], last_queries)
-    weights = maps.to(torch.promote_types(maps.dtype, torch.float32)) * rows.unsqueeze(-1)
+    weights = maps.to(torch.promote_types(maps.dtype, torch.float32))
+    weights = weights * last_rows(real[:, None], last_queries).unsqueeze(-1)
     plan = _Plan(tuple(name for name in STATISTICS if name in statistics), tuple(bands), 0, Settings(1.0), places)
     columns = None if columns is None else columns.to(weights).expand(len(maps), -1, -1)
     top = weights.argmax(dim=-2) if "received_max" in statistics else None
