@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
 from transformers.models.mpnet import modeling_mpnet as mpnet
+from transformers.models.t5.modeling_t5 import eager_attention_forward  # it takes a position bias
 
 
 class OnTheInterface:
@@ -21,44 +21,26 @@ class OnTheInterface:
     config: Any
     layer_idx: int
 
-    def attend(self, *tensors: Any, output_attentions: bool, **options: Any) -> tuple[torch.Tensor, Any]:
+    def attend(
+        self, *states: torch.Tensor, mask: torch.Tensor | None, output_attentions: bool, **options: Any
+    ) -> tuple[torch.Tensor, Any]:
         """
         The output `(batch, tokens, heads * width)`, and what the implementation returns as `attentions`.
 
         Args:
-            *tensors: Query, key, value and mask, as the interface takes them.
+            *states (`torch.Tensor`): Query, key and value, as the interface takes them.
+            mask (`torch.Tensor`, *optional*): True at visible keys, or numbers to add.
             output_attentions (`bool`): Whether the model is asked for attentions.
             **options: Further arguments of the interface.
         """
         implementation = self.config._attn_implementation
         forward = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        if forward is not eager_attention_forward:
+        if implementation != "eager":
             options["output_attentions"] = output_attentions
-        output, weights = forward(self, *tensors, **options)
+        elif mask is not None and mask.dtype == torch.bool:
+            mask = torch.finfo(states[0].dtype).min * (~mask).to(states[0].dtype)
+        output, weights = forward(self, *states, mask, **options)
         return output.flatten(-2), weights
-
-
-def eager_attention_forward(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    position_bias: torch.Tensor | None = None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """softmax(query keyᵀ · scaling + position_bias + mask) value, and its whole maps after dropout."""
-    scores = query @ key.mT * scaling
-    if position_bias is not None:
-        scores = scores + position_bias
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-    elif attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(dim=-1), dropout, module.training)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
 
 
 class MPNetSelfAttention(OnTheInterface, mpnet.MPNetSelfAttention):
@@ -75,7 +57,7 @@ class MPNetSelfAttention(OnTheInterface, mpnet.MPNetSelfAttention):
             query,
             key,
             value,
-            attention_mask,
+            mask=attention_mask,
             scaling=self.attention_head_size**-0.5,
             dropout=self.dropout.p if self.training else 0.0,
             position_bias=position_bias,
@@ -164,7 +146,7 @@ class DisentangledSelfAttention(OnTheInterface, deberta_v2.DisentangledSelfAtten
             query,
             key,
             value,
-            attention_mask.bool(),
+            mask=attention_mask.bool(),
             scaling=(query.shape[-1] * kinds) ** -0.5,
             dropout=self.dropout.p if self.training else 0.0,
             position_bias=bias,
