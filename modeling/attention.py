@@ -105,10 +105,10 @@ def attention_forward(
     sinks = s_aux if sinks is None else sinks
     stock = softcap is None and sinks is None  # what fused kernels compute
 
-    # 1. The mask, with windows: those of the model as a band, those of `set_windows` by layer.
+    # 1. The mask. Windows of the model may have come as a band; those of `set_windows` are added by the layer.
     if (found := decode_band(attention_mask)) is not None:
         band, real = found
-        # A band is computed as one where nothing is read. Its padding is that of the queries, too.
+        # The padding of a band is that of its queries, too, so cross-attention takes it as an ordinary mask.
         if stock and position_bias is None and not (wanted or readers or is_cross_attention(module)):
             windows, special = windows_of(module, special_tokens)
             key, value = (repeat_kv(states, query.shape[1] // states.shape[1]) for states in (key, value))
@@ -117,9 +117,8 @@ def attention_forward(
         attention_mask = visible_keys(band, query.shape[2], key.shape[2], query.device) & real[:, None, None]
     attention_mask = windowed_mask(module, query, key, attention_mask, is_causal, special_tokens)
 
-    # 2. The output. If nothing is read, this is all; else maps or sums come along where that costs least.
-    softmax: dict[str, Any] = {"scaling": scaling, "is_causal": is_causal, "dropout": dropout}
-    softmax |= {} if position_bias is None else {"position_bias": position_bias}
+    # 2. The output: of the fused kernel, unless maps or column sums are wanted that come with it at less cost.
+    softmax: dict[str, Any] = dict(scaling=scaling, is_causal=is_causal, dropout=dropout, position_bias=position_bias)
     fused = partial(sdpa_attention_forward, module, query, key, value, attention_mask, **softmax, **kwargs)
     if stock and not wanted and not readers:
         return fused()[0], None
@@ -140,7 +139,7 @@ def attention_forward(
     else:
         output = fused()[0]
 
-    # 3. What was asked for: by `read_attention`, by `output_attentions=True`.
+    # 3. What was asked for: by `read_attention`, then by `output_attentions=True`.
     def sums_of(one: AttentionCall) -> torch.Tensor:
         return sums if sums is not None and one.queries is first.queries else one.sums()
 
