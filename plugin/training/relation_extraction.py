@@ -312,7 +312,7 @@ def as_in_pipeline(
         answers (`RelationAnswers`): Has the labels.
     """
     labels, negative = [*answers.labels], answers.negative
-    if not (lists_all_pairs(rows) and trained and (answers.several or negative in labels)):
+    if not (lists_all_pairs(rows) and (answers.several or negative in labels)):
         references = np.asarray(encoded["labels"]) if "labels" in encoded.column_names else None
         return ScoredPairs(rows.select(encoded["row"]), logits, references, np.ones(len(logits), bool), False)
     rules = PairRules.of(trained)

@@ -128,6 +128,8 @@ def test_scores_are_those_of_the_pipeline():
         "test: scored on all 60 ordered pairs of the entities of 10 texts; 50 have no relation. As in the pipeline, "
         "31 of other types, order or distance than in training get none."
     )
+    old = as_answered(rows, Dataset.from_dict({"row": range(60), "labels": [0] * 60}), None)  # asks for all
+    assert old.all_pairs and old.asked.all()
     marked = rows.filter(lambda row: row["label"] == "x")
     marked = marked.map(lambda row, at: {"id": f"{at}{':negative-1' * (at > 7)}"}, with_indices=True)
     pairs = as_answered(marked, Dataset.from_dict({"row": range(10), "labels": [0] * 10}), {"both_orders": False})
