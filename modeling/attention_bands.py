@@ -291,12 +291,4 @@ class Neighbourhoods(torch.autograd.Function):
         return states.narrow(dim, 0, ctx.shape[dim])[..., : ctx.shape[-1]], None, None, None, None, None
 
 
-__all__ = [
-    "Others",
-    "band_attention",
-    "hidden",
-    "is_worthwhile",
-    "gather_tokens",
-    "queries_per_block",
-    "wide",
-]
+__all__ = ["Others", "band_attention", "hidden", "is_worthwhile", "gather_tokens", "queries_per_block", "wide"]

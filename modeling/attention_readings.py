@@ -222,7 +222,7 @@ def read_passes(
             hooks += _ask_for_maps(one, reader)  # before those that end the pass
         if special_ids:
             hooks.append(one.get_input_embeddings().register_forward_pre_hook(reader.see, with_kwargs=True))
-    for module in _callers(model):
+    for module in dict.fromkeys(_callers(model)):
         hooks.append(module.register_forward_pre_hook(lambda *_: reader.passes.append(_Pass())))
         hooks.append(module.register_forward_hook(lambda *_: reader.passes.pop() and None, always_call=True))
     for module in modules:
@@ -367,13 +367,8 @@ def _callers(model: nn.Module) -> list[nn.Module]:
 
     Not only the models: wrappers such as PEFT's call their `forward` past all hooks.
     """
-    names = {
-        name[:end]
-        for name, module in model.named_modules()
-        if isinstance(module, PreTrainedModel)
-        for end in [0, len(name), *(at for at, letter in enumerate(name) if letter == ".")]
-    }
-    return [module for name, module in model.named_modules() if name in names]
+    inside = [caller for child in model.children() for caller in _callers(child)]
+    return [model, *inside] if inside or isinstance(model, PreTrainedModel) else inside
 
 
 __all__ = [

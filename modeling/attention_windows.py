@@ -331,8 +331,7 @@ def _windows_by_head(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
         if len(row) != count:
             raise ValueError(f"windows of layer {layer} must be one a head, {count} in all, got {len(row)}")
         for window in row:
-            whole = hasattr(window, "__index__") and not isinstance(window, bool)
-            if window is not None and not (whole and window >= 0):
+            if window is not None and not _is_count(window):
                 raise ValueError(f"windows must be whole numbers of at least 0 or None, got {window!r}")
         rows.append([None if window is None else int(window) for window in row])
     return rows
@@ -344,9 +343,13 @@ def _token_ids(ids: Any) -> list[int]:
         raise ValueError(f"special_token_ids must be a list of whole numbers, got {ids!r}")
     ids = list(ids)
     for one in ids:
-        if not hasattr(one, "__index__") or isinstance(one, bool) or one < 0:
+        if not _is_count(one):
             raise ValueError(f"special_token_ids must be whole numbers of at least 0, got {one!r}")
     return sorted({int(one) for one in ids})
+
+
+def _is_count(number: Any) -> bool:
+    return hasattr(number, "__index__") and not isinstance(number, bool) and number >= 0
 
 
 def _takes_keywords(model: nn.Module) -> bool:
@@ -359,9 +362,4 @@ def _takes_keywords(model: nn.Module) -> bool:
 # when a model is built. PyTorch does.
 register_module_module_registration_hook(_watch)
 
-__all__ = [
-    "has_windows",
-    "set_windows",
-    "windowed_mask",
-    "windows_of",
-]
+__all__ = ["has_windows", "set_windows", "windowed_mask", "windows_of"]

@@ -114,10 +114,6 @@ def _check(
     batch, heads, tokens, _ = query.shape
     if attention_mask is not None and attention_mask.shape != (batch, tokens):
         raise ValueError(f"attention_mask must be {(batch, tokens)}, got {tuple(attention_mask.shape)}")
-    _check_windows(windows, batch, heads)
-
-
-def _check_windows(windows: Sequence[int | None] | torch.Tensor, batch: int, heads: int) -> None:
     if isinstance(windows, torch.Tensor):
         if windows.shape != (batch, heads) or windows.is_floating_point() or windows.dtype == torch.bool:
             raise ValueError(
