@@ -146,7 +146,9 @@ def attention_forward(
     for reader, one in zip(readers, counted, strict=True):
         reader.add(module, one, sums_of(one) if reader.needs_sums else None)
     if returns_sums:
-        result = query.new_empty(*query.shape[:2], 0) if silent else pad(sums_of(call), (0, call.room))
+        # Zero for the room that a cache has behind a prompt.
+        room = key.shape[2] - call.scores.key.shape[2]
+        result = query.new_empty(*query.shape[:2], 0) if silent else pad(sums_of(call), (0, room))
     elif wanted and rows is not None:
         result = call.rows(rows)
     return output, result

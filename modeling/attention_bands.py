@@ -98,6 +98,7 @@ def band_attention(
     if torch.compiler.is_exporting() and torch.__version__ < "2.13":  # 2.7 refuses the number of blocks
         raise AttentionRefused(f"a window cannot be exported with torch {torch.__version__}: upgrade to 2.13.")
     tokens, reach = query.shape[2], band.before + band.after
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
     narrow = others is None and reach <= NARROW and _multiplies_well(query)
     block = LANES - reach if narrow else queries_per_block(band)
     # Exported: one block more than needed, as a program that may have a single one is refused.
@@ -137,12 +138,11 @@ def _fused(
     band: Band,
     block: int,
     dropout_p: float,
-    scale: float | None,
+    scale: float,
     others: Others | None,
 ) -> torch.Tensor:
     """All blocks of all sentences as one batch of a fused attention, `(batch, heads, blocks * block, value_dim)`."""
     batch, blocks = query.shape[0], bias.shape[-3]
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
     queries = _surroundings(query.transpose(1, 2), 1, blocks, block, Band(0, 0), wide(query)).transpose(1, 2)
     keys, values = (
         _surroundings(states.transpose(1, 2), 1, blocks, block, band, wide(states)).transpose(1, 2)
@@ -168,12 +168,11 @@ def _multiplied(
     band: Band,
     block: int,
     dropout_p: float,
-    scale: float | None,
+    scale: float,
 ) -> torch.Tensor:
     """The same by matrix products: they take less time than the fused kernel where its matrices are small."""
     batch, heads, blocks = *query.shape[:2], bias.shape[-3]
-    query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
-    queries = _surroundings(query, 2, blocks, block, Band(0, 0))
+    queries = _surroundings(query * scale, 2, blocks, block, Band(0, 0))
     keys, values = (_surroundings(states, 2, blocks, block, band) for states in (key, value))
     scores = (queries @ keys.mT).unflatten(0, (batch, heads, blocks))
     scores += bias.unsqueeze(1)

@@ -29,14 +29,12 @@ class AttentionCall(NamedTuple):
         value (`torch.Tensor` of shape `(batch, heads, keys, value_dim)`): Values; of width 0 if there are none.
         queries (`torch.BoolTensor`): True at queries that count; broadcasts to `(batch, heads, queries)`.
         keys (`torch.BoolTensor`, *optional*): True at real keys; broadcasts to `(batch, heads, keys)`.
-        room (`int`): The number of keys that a cache holds behind those of the prompt.
     """
 
     scores: Scores
     value: torch.Tensor
     queries: torch.Tensor
     keys: torch.Tensor | None
-    room: int = 0
 
     @classmethod
     def of(
@@ -106,12 +104,12 @@ class AttentionCall(NamedTuple):
     ) -> AttentionCall:
         """The call of an attention layer, whose attributes give defaults."""
         causal = attention_mask is None and query.shape[2] > 1 and is_causal_layer(module, is_causal)
-        room = key.shape[2] - query.shape[2] if causal else 0
-        if room > 0:  # a prompt in a cache that has room for more sees as many keys as it has tokens
+        if causal and key.shape[2] > query.shape[2]:
+            # A prompt in a cache that has room for more sees as many keys as it has tokens.
             key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
             position_bias = None if position_bias is None else position_bias[..., : query.shape[2]]
         options: Any = {"position_bias": position_bias, "value": value, "cross": is_cross_attention(module)}
-        return cls.of(query, key, attention_mask, is_causal=causal, **options, **softmax)._replace(room=max(room, 0))
+        return cls.of(query, key, attention_mask, is_causal=causal, **options, **softmax)
 
     @property
     def real(self) -> torch.Tensor:
@@ -165,11 +163,11 @@ class AttentionCall(NamedTuple):
     def maps(self) -> torch.Tensor:
         """The whole maps `(batch, heads, queries, keys)`, before dropout, at least in float32; differentiable."""
         with torch.autocast(self.scores.query.device.type, enabled=False):
-            return self._in_full().weights()[0]
+            return self.scores.in_full().weights()[0]
 
     def output_and_maps(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output and the whole maps, in the dtype of the values; differentiable."""
-        weights = self._in_full().weights()[0].to(self.value.dtype)
+        weights = self.scores.in_full().weights()[0].to(self.value.dtype)
         rate = self.scores.settings.dropout
         return self._as_output((drop(weights, rate) if rate else weights) @ self.value), weights
 
@@ -186,7 +184,7 @@ class AttentionCall(NamedTuple):
         Raises:
             ValueError: The positions are not those of the batch.
         """
-        scores = self._in_full()
+        scores = self.scores.in_full()
         batch, keys = scores.query.shape[0], scores.key.shape[2]
         if positions.dim() != 2 or positions.shape[0] != batch:
             raise ValueError(f"rows must be ({batch}, rows), got {tuple(positions.shape)}")
@@ -199,16 +197,11 @@ class AttentionCall(NamedTuple):
             if mask is None or mask.dtype == torch.bool:
                 mask = future if mask is None else mask | future
             else:
-                mask = mask.masked_fill(future, HIDDEN)
+                mask = in_full(mask).masked_fill(future, HIDDEN)
         settings = scores.settings._replace(offset=None)
         with torch.autocast(positions.device.type, enabled=False):
             weights, _ = Scores(query, scores.key, bias, sinks, mask, settings).weights()
         return (weights * (positions >= 0)[:, None, :, None]).to(self.scores.query.dtype)
-
-    def _in_full(self) -> Scores:
-        scores = self.scores.in_full()
-        mask = scores.mask
-        return scores if mask is None or mask.dtype == torch.bool else scores._replace(mask=in_full(mask))
 
     def _as_output(self, output: torch.Tensor) -> torch.Tensor:
         """The output `(batch, queries, heads, width)`; zero for a query that sees no key, as in SDPA."""
