@@ -60,8 +60,8 @@ def brat_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
                     else:
                         dropped["entities of several parts"] += 1
                 elif name[:1] == "R":
-                    head, tail = (argument.partition(":")[2] for argument in fields.split()[:2])
-                    relations.append((where, of, head, tail))
+                    (role, _, head), (_, _, tail) = (argument.partition(":") for argument in fields.split())
+                    relations.append((where, of, *((tail, head) if role == "Arg2" else (head, tail))))
                 elif name[:1] in OTHERS:
                     dropped[OTHERS[name[:1]]] += 1
             except ValueError:

@@ -185,10 +185,11 @@ def test_brat(tmp_path, caplog):
     counts = "2 entities of several parts, 2 events, 2 equivalences, 2 relations of such."
     assert f"left out are {counts}" in caplog.text
     assert triples(read_relations(tmp_path / "a.ann")) == expected
-    (tmp_path / "a.ann").write_text("T1\tPER 0 3;4 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tx Arg1:T1 Arg2:T2\n", "utf-8")
+    (tmp_path / "a.ann").write_text("T1\tPER 0 3;4 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tx Arg2:T2 Arg1:T1\n", "utf-8")
     assert triples(read_relations(tmp_path / "a.ann")) == [("Ann Lee", "PER", "x", "Rome", "LOC")]
     for line, message in [
         ("T1\tPER 0\tAnn", "the line is neither `T1"),
+        ("R1\tx Arg1:T1 Arg2:T2 Arg3:T3", "the line is neither `T1"),
         ("T2\tPER 0 3\tAnn\nT2\tPER 4 7\tLee", "T2 is there twice"),
         ("T2\tPER 0 3\tAnn\nR1\tx Arg1:T2 Arg2:T9", "the relation names T9, which is not in the file"),
     ]:
