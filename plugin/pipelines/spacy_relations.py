@@ -29,7 +29,7 @@ def make_relations(
     name: str,
     model: str,
     threshold: float | None,
-    pairs: list[Any] | None,
+    pairs: list[Any] | str | None,
     order: str | None,
     max_length: int | None,
     same_sentence: bool | None,
@@ -44,7 +44,8 @@ def make_relations(
         name (`str`): The name of the component.
         model (`str`): A relation extractor: a folder, or a repository of the Hub.
         threshold (`float`, *optional*): Lowest probability of a relation; see [`RelationExtractionPipeline`].
-        pairs (`list[tuple[str, str]]`, *optional*): The types of entities to pair, head first. Default: all pairs.
+        pairs (`list[tuple[str, str]]` or `"all"`, *optional*):
+            The types of entities to pair, head first. Default: those of training.
         order (`str`, *optional*): `"text"` for heads before tails, or `"both"`. Default: that of training.
         max_length (`int`, *optional*): Maximum number of tokens of a window. Default: that of training.
         same_sentence (`bool`, *optional*): Whether to pair within sentences only. Default: as in training.
