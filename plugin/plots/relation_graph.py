@@ -40,9 +40,10 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     # The number of the text, and the place there.
     starts: dict[str, tuple[int, int]] = {}
     scores: dict[tuple[str, str, str], float | None] = {}
-    rows: list[Any] = [row for row in triples if isinstance(row, list) or "error" not in row]
-    texts = rows if all(isinstance(row, list) for row in rows) else [rows]
-    found = ((number, triple) for number, text in enumerate(texts) for triple in text if "error" not in triple)
+    rows: list[Any] = list(triples)
+    several = any(isinstance(row, list) for row in rows)
+    texts = [row if isinstance(row, list) else [row] for row in rows] if several else [rows]
+    found = ((number, triple) for number, text in enumerate(texts) for triple in text if triple.get("label"))
     for number, triple in found:
         (head, at_head), (tail, at_tail) = map(_entity, (triple["head"], triple["tail"]))
         for name, start in ((head, at_head), (tail, at_tail)):

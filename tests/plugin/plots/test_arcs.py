@@ -128,7 +128,8 @@ TRIPLES = [
 def test_entities_in_the_order_of_the_text_and_all_relations():
     picture = relation_graph(TRIPLES)
     bad = {"error": "no text"}
-    assert relation_graph([*TRIPLES, {**TRIPLES[0], "error": "too far"}]) == picture
+    far = {"head": TRIPLES[0]["head"], "tail": TRIPLES[0]["tail"], "error": "too far"}
+    assert relation_graph([*TRIPLES, far, {**far, "label": None, "score": 0.1}]) == picture
     assert relation_graph([TRIPLES, bad]) == relation_graph([TRIPLES])
     places, arcs = words_of(picture), arcs_of(picture)
     assert list(places) == ["Ann", "Rome", "Acme"]
@@ -144,6 +145,7 @@ def test_several_texts_come_one_after_the_other():
     texts = [[triple("c", "b", "x", start=50, end=70)], [], [triple("a", "c", "y", start=0, end=9)]]
     assert list(words_of(relation_graph(texts))) == ["c", "b", "a"]
     assert list(words_of(relation_graph([*texts[0], *texts[2]]))) == ["a", "c", "b"]
+    assert list(words_of(relation_graph([texts[0], texts[2][0]]))) == ["c", "b", "a"]  # a marked pair has no list
 
 
 def test_relations_of_the_same_entities_are_at_different_heights():
