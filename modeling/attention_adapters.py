@@ -79,6 +79,13 @@ def is_outside(model_class: type[PreTrainedModel]) -> bool:
     return not model_class._can_set_attn_implementation() and model_class.__module__ not in adapted
 
 
+def takes_keywords(model: nn.Module) -> bool:
+    """True for a model that hands further keyword arguments on to its attention, as far as it says."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    return takes_any and not getattr(model, "drops_keywords", False)
+
+
 def _is_adapted(module: nn.Module) -> bool:
     return getattr(module, "on_the_interface", False)
 
@@ -90,4 +97,13 @@ def _adapted() -> dict[type, type]:
     return ADAPTED
 
 
-__all__ = ["adapt", "adapt_layers", "heads_of", "inner_models", "is_attention_layer", "is_compiled", "is_outside"]
+__all__ = [
+    "adapt",
+    "adapt_layers",
+    "heads_of",
+    "inner_models",
+    "is_attention_layer",
+    "is_compiled",
+    "is_outside",
+    "takes_keywords",
+]

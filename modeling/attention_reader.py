@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from .attention_adapters import is_outside
+from .attention_adapters import is_outside, takes_keywords
 from .attention_windows import HONOURING
 
 
@@ -49,8 +48,7 @@ class AttentionReader:
     """
 
     def __init__(self, encoder: nn.Module, config: Any):
-        arguments = inspect.signature(encoder.forward).parameters.values()
-        self.takes_rows = any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments)
+        self.takes_rows = takes_keywords(encoder)
         self.heads = config.num_attention_heads
 
     def maps(self, outputs: Any, *rows: int) -> tuple[torch.Tensor, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MethodType
@@ -13,7 +12,15 @@ from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from .attention_adapters import adapt, adapt_layers, heads_of, inner_models, is_attention_layer, is_outside
+from .attention_adapters import (
+    adapt,
+    adapt_layers,
+    heads_of,
+    inner_models,
+    is_attention_layer,
+    is_outside,
+    takes_keywords,
+)
 from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
 from .window_attention import limits_of
 
@@ -84,7 +91,7 @@ def set_windows(
         )
     # Some models, such as T5's encoder, give their layers a copy of their configuration. The first is saved.
     configs = {id(one.config): one.config for one in models if one.config.model_type == config.model_type}.values()
-    if special and not _takes_keywords(owner):
+    if special and not takes_keywords(owner):
         raise AttentionRefused(
             f"{type(owner).__name__} hands no keyword arguments on, so its layers cannot know the special tokens: "
             "leave special_token_ids out."
@@ -350,12 +357,6 @@ def _token_ids(ids: Any) -> list[int]:
 
 def _is_count(number: Any) -> bool:
     return hasattr(number, "__index__") and not isinstance(number, bool) and number >= 0
-
-
-def _takes_keywords(model: nn.Module) -> bool:
-    parameters = inspect.signature(type(model).forward).parameters.values()
-    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-    return takes_any and not getattr(model, "drops_keywords", False)
 
 
 # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody
