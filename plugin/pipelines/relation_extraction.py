@@ -257,12 +257,11 @@ class RelationExtractionPipeline(TextPipeline):
             )
         if not sentence.marked:
             self._warn_of_wider(max_length, pairs, order, same_sentence)
-            if other := {of for of in sentence.types if of} - (known := rules.types or {}).keys():
-                if known and pairs is None:
-                    logger.warning_once(
-                        f"Entities have types that training did not see, {', '.join(sorted(other))}, so all their "
-                        f"pairs are asked for. Those of training: {', '.join(known)}."
-                    )
+            if rules.types and pairs is None and {of for of in sentence.types if of} - rules.types.keys():
+                logger.warning_once(
+                    "Entities have types that training did not see, so all their pairs are asked for. Those of "
+                    f"training: {', '.join(rules.types)}."
+                )
         return sentence
 
     def _warn_of_wider(self, max_length: Any, pairs: Any, order: str | None, same_sentence: bool | None) -> None:
