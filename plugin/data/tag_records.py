@@ -58,7 +58,8 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         tags = _tags(places, len(text), spans, where, dropped)
         yield where, {"words": [text[start:end] for start, end in places], "tags": tags}
     if dropped:
-        logger.warning(f"{len(dropped)} spans share a word with one that is longer or before, and are left out.")
+        count = f"{len(dropped)} such spans are left out"
+        logger.warning(f"{dropped[0]}: a span shares a word with a longer one or one before; {count}.")
 
 
 def tag_table(rows: Located, word_column: str | None, tag_column: str | None) -> Iterator[tuple[str, dict]]:

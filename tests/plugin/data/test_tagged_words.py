@@ -136,7 +136,10 @@ def test_a_folder_of_brat_and_the_longest_of_spans_that_share_a_word(write, tmp_
     write("T1\tGENE 0 5\tSarah\nT2\tPER 0 9\tSarah Lee\nT3\tX 0 5;10 16\tSarah sleeps\n", "1.ann")
     expected = [{"words": ["Sarah", "Lee", "sleeps"], "tags": ["B-PER", "I-PER", "O"]}]
     assert read_tagged_words(tmp_path).to_list() == expected
-    assert "1 spans share a word with one that is longer" in caplog.text
+    assert (
+        f"{tmp_path / '1.ann'}: a span shares a word with a longer one" in caplog.text
+        and "; 1 such spans" in caplog.text
+    )
     assert "1 entities of several parts" in caplog.text
 
 
