@@ -105,12 +105,12 @@ def band_attention(
     blocks = (tokens - 1) // block + (2 if torch.compiler.is_exporting() else 1)
     if real is None:
         real = query.new_ones(1, tokens, dtype=torch.bool)
-    # The distances of all pairs in a block, in one line of which each query sees a part.
-    distances = torch.arange(1 - block - band.before, block + band.after, device=query.device)
-    beyond = ~band.holds(distances) if limits is None else distances.abs() > limits
-    bias = (hidden(query.dtype) * beyond.to(query.dtype)).unfold(-1, block + reach, 1).flip(-2)
+    distances = torch.arange(-band.before, block + band.after, device=query.device)
+    distances = distances - torch.arange(block, device=query.device).unsqueeze(1)  # of all pairs in a block
+    beyond = ~band.holds(distances) if limits is None else distances.abs() > limits.unsqueeze(-1)
     inside = _inside(real, blocks, block, band)
-    bias = bias.unsqueeze(-3) + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
+    bias = hidden(query.dtype) * beyond.to(query.dtype).unsqueeze(-3)
+    bias = bias + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
     if narrow:
         output = _multiplied(query, key, value, bias, band, block, dropout_p, scale)
     else:
@@ -172,10 +172,10 @@ def _multiplied(
 ) -> torch.Tensor:
     """The same by matrix products: they take less time than the fused kernel where its matrices are small."""
     batch, heads, blocks = *query.shape[:2], bias.shape[-3]
-    queries = _surroundings(query * scale, 2, blocks, block, Band(0, 0))
+    queries = _surroundings(query, 2, blocks, block, Band(0, 0))
     keys, values = (_surroundings(states, 2, blocks, block, band) for states in (key, value))
     scores = (queries @ keys.mT).unflatten(0, (batch, heads, blocks))
-    scores += bias.unsqueeze(1)
+    scores = torch.add(bias.unsqueeze(1), scores, alpha=scale)  # one pass for both
     weights = dropout(scores.softmax(dim=-1), dropout_p).flatten(0, 2)
     return (weights @ values).unflatten(0, (batch, heads, blocks)).flatten(2, 3)
 
