@@ -48,7 +48,7 @@ from msattn.training.from_scratch import (
     scratch_tokenizer,
     trains_from_scratch,
 )
-from msattn.training.fusion import head_fields
+from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
@@ -67,10 +67,9 @@ class SentenceModelArguments(ModelArguments):
     head: str | None = field(
         default=None,
         metadata={
-            "help": "The classifier of Transformers (plain, the default for encoders other than BERT and for "
-            "checkpoints that have one); multi-scale fusion (multiscale, the default for BERT); or its baselines cls "
-            "and mean (first token and mean of all tokens, no fusion layers) and plain-attention (same size as "
-            "multiscale, without phrases).",
+            "help": "The classifier of Transformers (plain, the default for an encoder); multi-scale fusion "
+            "(multiscale); or its baselines cls and mean (first token and mean of all tokens, no fusion layers) and "
+            "plain-attention (same size as multiscale, without phrases).",
             "choices": list(sentences.HEADS),
         },
     )
@@ -135,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         # Ours is fusion on an encoder, or one of its baselines; else it is the classifier of Transformers.
-        ours = not fresh and sentences.is_fused(model_args.head, config)
+        head = "plain" if fresh else choose_head(model_args.head, config, default="plain")
+        fields = head_fields(head, model_args, config)
+        ours = head != "plain"
 
         # Data: one or two texts and a label in each row.
         known = None if fresh else checkpoint_labels(config, stock=not ours)
@@ -181,7 +182,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Model and Trainer.
         set_seed(args.seed)
-        fields = head_fields(model_args.head, model_args, config) if ours else {}
         fields |= label_fields(labels or ["LABEL_0"])  # a single output for regression
         fields["problem_type"] = "single_label_classification" if labels else "regression"
         if fresh:

@@ -42,7 +42,7 @@ from msattn.training.checkpoints import (
     load_tokenizer,
     max_tokens,
 )
-from msattn.training.fusion import head_fields
+from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
@@ -59,10 +59,9 @@ class RelationModelArguments(ModelArguments):
     head: str | None = field(
         default=None,
         metadata={
-            "help": "Model on top of the encoder: multiscale (multi-scale fusion, the default for an encoder); the "
-            "baselines cls (first token), entity-start (entity markers), r-bert (first token and both entities) and "
-            "plain-attention (same size as multiscale, without phrases); or pairwise (attention between the entities, "
-            "without markers).",
+            "help": "Model on top of the encoder: entity-start (entity markers, the default for an encoder), cls "
+            "(first token), r-bert (first token and both entities), multiscale (multi-scale fusion), plain-attention "
+            "(same size as multiscale, without phrases) or pairwise (attention between the entities, no markers).",
             "choices": list(relations.HEADS),
         },
     )
@@ -140,11 +139,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         set_up_logging(args)
 
-        # The checkpoint and its tokenizer.
+        # The checkpoint, its tokenizer, and the head as fields of the configuration.
         config = load_config(model_args)
         guiding.check(config)
         tokenizer = load_tokenizer(model_args, config)
-        pairwise = model_args.head == "pairwise" or (model_args.head is None and "pairwise" in config.model_type)
+        head = choose_head(model_args.head, config, default="entity-start")
+        fields = head_fields(head, model_args, config)
+        pairwise = head == "pairwise" or (head is None and "pairwise" in config.model_type)
 
         # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict
         # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
@@ -185,7 +186,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Model and Trainer.
         set_seed(args.seed)
         model_class = PairwiseForRelationClassification if pairwise else MultiScaleForRelationExtraction
-        fields = head_fields(model_args.head, model_args, config)  # --head as fields of the configuration
         model = load_model(
             checkpoint_class(config, model_class),
             model_args,

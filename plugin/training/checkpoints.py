@@ -122,7 +122,8 @@ def load_model(
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():
         if json.dumps(given[name]) != json.dumps(fields[name]):
-            raise UserError(f"--config_overrides {name}={given[name]}: other arguments say {name}={fields[name]!r}.")
+            others = "other arguments, or their defaults, say"
+            raise UserError(f"--config_overrides {name}={given[name]}: {others} {name}={fields[name]!r}.")
     with _without_load_report():
         model, loading = model_class.from_pretrained(
             args.model_name_or_path,

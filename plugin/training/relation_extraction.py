@@ -25,7 +25,7 @@ from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.checkpoints import checkpoint_labels
-from msattn.training.fusion import FUSION_FIELDS
+from msattn.training.fusion import fusion_card_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import (
     held_out,
@@ -510,7 +510,7 @@ def relation_card(
     official = set(labels) <= set(SEMEVAL_LABELS)
     without = "" if negative is None else f" without {negative}"
     reads, tag = _description(config)
-    fields = PAIRWISE_FIELDS if hasattr(config, "features") else (*FUSION_FIELDS, "entity_markers")
+    fields = PAIRWISE_FIELDS if hasattr(config, "features") else (*fusion_card_fields(config), "entity_markers")
     return ModelCardFacts(
         # No pipeline_tag: the Hub has none for relation extraction, and other widgets cannot mark entities.
         task_type="relation-extraction",

@@ -14,8 +14,6 @@ from datasets import Dataset
 from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
-from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
-from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
 from msattn.data.formats.glue import GLUE_TASKS, read_glue
 from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
@@ -26,7 +24,7 @@ from msattn.metrics.report_tables import label_report
 from msattn.metrics.sentences import sentence_answers
 from msattn.metrics.submissions import write_glue_submission
 from msattn.training.from_scratch import scratch_card_fields
-from msattn.training.fusion import FUSION_FIELDS
+from msattn.training.fusion import fusion_card_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import load_hub_dataset, read_splits, split_names
 
@@ -54,22 +52,6 @@ METRIC_NAMES = {
     "mse": "MSE (no percent)",
     "combined_score": "Combined score",
 }
-
-
-def is_fused(head: str | None, config: PreTrainedConfig) -> bool:
-    """
-    Whether the model is multi-scale fusion or one of its baselines, by `--head` or else by the checkpoint: BERT
-    without a classifier, or a checkpoint of this package.
-
-    Raises:
-        UserError: The checkpoint is one of this package, and `--head plain` is the classifier of Transformers.
-    """
-    if head == "plain" and config.model_type in COMPOSED_FAMILIES:
-        raise UserError(f"--head plain is the classifier of Transformers, and {config.name_or_path} has one of ours.")
-    if head is not None:
-        return head != "plain"
-    classifies = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
-    return config.model_type in COMPOSED_FAMILIES or (config.model_type == "bert" and not classifies)
 
 
 def labels_in(rows: Dataset, labels: Sequence[str]) -> set[str]:
@@ -263,13 +245,14 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
         official = "dev" if "dev" in splits else "eval"
         splits |= {official: "validation_matched", f"{official}_mm": "validation_mismatched"}
     name = f"GLUE {GLUE_TASKS[task].folder}" if task else data_args.source
+    layers = "multi-scale fusion self-attention, or a baseline without it,"
     reads, fields = {
-        "fused": ("an encoder with multi-scale fusion self-attention, or a baseline without it,", FUSION_FIELDS),
+        "fused": (f"an encoder with {layers}", fusion_card_fields(config)),
         "fresh": (f"a model of the family `{config.model_type}`, trained from scratch,", scratch_card_fields(config)),
         "plain": ("a pre-trained encoder", ("model_type",)),
     }[kind]
     carries_code = not type(config).__module__.startswith("transformers.")
-    windows = kind == "fused" or config.model_type == MSTransformerConfig.model_type
+    several = getattr(config, "fusion_layers", 1) and getattr(config, "scales", ())
     return ModelCardFacts(
         task_type="text-classification",
         pipeline_tag="text-classification",
@@ -281,7 +264,7 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
         metrics=METRIC_NAMES,
         description=f"A model for {name}: {reads} under a classifier of {'sentence pairs' if pairs else 'sentences'}.",
         usage=partial(_usage, pair=pairs, carries_code=carries_code),
-        tags=[*(["multi-scale-attention"] if windows else []), *(["glue"] if task else [])],
+        tags=[*(["multi-scale-attention"] if several else []), *(["glue"] if task else [])],
         config_fields=fields,
         carries_code=carries_code,
         language="en" if task else None,

@@ -128,15 +128,19 @@ def test_a_wrong_label_file(content, demo, tmp_path, complaint):
 
 OPTIONS = {
     "no heads of that width": (
-        {"config_overrides": ["fusion_heads=5"]},
+        {"head": "multiscale", "config_overrides": ["fusion_heads=5"]},
         "fusion_heads must divide hidden_size (128) into equal parts, got 5",
     ),
     "no head with that option": (
         {"head": "cls", "config_overrides": ["pooling=mean"]},
-        "--config_overrides pooling=mean: other arguments say pooling='cls'.",
+        "--config_overrides pooling=mean: other arguments, or their defaults, say pooling='cls'.",
     ),
-    "no scale": ({"config_overrides": ["scales=[0]"]}, "scales must be"),
-    "no mask mode": ({"config_overrides": ["mask_mode=soft"]}, "Field 'mask_mode' expected one of ('hard', 'ste'"),
+    "no fusion layers": (
+        {"config_overrides": ["scales=[3, 5]"], "train_file": "missing.txt"},
+        "--config_overrides scales=[3, 5]: the head entity-start has no fusion layers; give --head multiscale.",
+    ),
+    "no scale": ({"head": "multiscale", "config_overrides": ["scales=[0]"]}, "scales must be"),
+    "no mask mode": ({"head": "multiscale", "config_overrides": ["mask_mode=soft"]}, "expected one of ('hard', 'ste'"),
     "no field": ({"config_overrides": ["scalse=[3]"]}, "got an unexpected keyword argument 'scalse'"),
     "longer than the model": ({"max_seq_length": 1000}, "--max_seq_length 1000: the model takes 1 to 128 tokens."),
     "no example left": ({"max_train_samples": 0}, "train: at least one example has to be left, not 0."),

@@ -63,7 +63,7 @@ def no_dropout(demo, tmp_path_factory) -> DemoPaths:
 def options(demo, **others) -> dict:
     """A test set that two processes cannot share evenly."""
     return {
-        "config_overrides": ["mask_mode=hard"],
+        "head": "multiscale",
         "test_file": demo.test_file,
         "max_predict_samples": 21,
         "seed": 2,

@@ -34,6 +34,7 @@ OPTIONS = {
     "per_device_train_batch_size": 16,
     "learning_rate": 1e-3,
     "train_sampling_strategy": "group_by_length",
+    "head": "multiscale",
     "config_overrides": ["mask_mode=ste"],
     "save_strategy": "steps",
     "save_steps": 3,

@@ -125,16 +125,15 @@ def test_heads(run, glue_dir, tmp_path, head, overrides, expected):
 
 def test_the_classifier_of_transformers(run, fails, rows, glue_dir, tmp_path):
     task = {"task_name": "rte", "glue_dir": glue_dir}
-    run("do_train", head="plain", **task)
+    run("do_train", **task)
     assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")) is BertForSequenceClassification
     # The checkpoint says which model it is of, and knows its labels.
     test = rows("rows", [{"sentence1": "dog", "sentence2": "cat"}])
     run("do_predict", model_name_or_path=tmp_path / "out", output_dir=tmp_path / "again", test_file=test)
     lines = (tmp_path / "again" / "test_predictions.tsv").read_text().splitlines()
     assert lines[1].partition("\t")[2] in ("entailment", "not_entailment")
-    assert "unexpected keyword argument 'scales'" in fails(
-        "do_train", head="plain", config_overrides=["scales=[3]"], **task
-    )
+    error = fails("do_train", config_overrides=["scales=[3]"], train_file="missing.csv")
+    assert error.endswith("scales=[3]: the head plain has no fusion layers; give --head multiscale.")
 
 
 @pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])

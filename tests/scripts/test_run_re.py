@@ -137,7 +137,7 @@ def test_predicts_an_unlabelled_test_file(trained, demo, tmp_path):
     "head, fields",
     [
         ("cls", {"fusion_layers": 0, "pooling": "cls"}),
-        ("entity-start", {"fusion_layers": 0, "pooling": "entity_start"}),
+        (None, {"fusion_layers": 0, "pooling": "entity_start"}),
         ("plain-attention", {"fusion_layers": 1, "scales": (), "mask_mode": "none"}),
     ],
 )

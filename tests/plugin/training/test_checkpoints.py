@@ -75,7 +75,9 @@ def test_fields_reach_the_model(encoder):
     model = load_model(MultiScaleForRelationExtraction, args, tokenizer, fusion_layers=2)
     assert (model.config.scales, model.config.fusion_residual, model.config.fusion_layers) == ((2,), True, 2)
     assert model.get_input_embeddings().num_embeddings == len(tokenizer)
-    with pytest.raises(UserError, match=r"--config_overrides scales=\[2\]: other arguments say scales=\(\)"):
+    with pytest.raises(
+        UserError, match=r"--config_overrides scales=\[2\]: other arguments, or their defaults, say scales=\(\)"
+    ):
         load_model(MultiScaleForRelationExtraction, args, tokenizer, scales=())
     args.config_overrides = ["scalse=[2]"]
     with pytest.raises(TypeError, match="scalse"):
