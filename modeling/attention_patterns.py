@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
+
+from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
+from .attention_call import AttentionCall
 
 POSITIONS = ("first", "next", "prev")
 MISSING = ("exclude", "zero")
@@ -20,8 +23,6 @@ def pattern_loss(
     r"""
     The distance between attention maps A and a pattern P: the mean of (A − P)² over rows with a target and real
     columns (Deshpande and Narasimhan, *Guiding Attention for Self-Supervised Learning with Transformers*).
-
-    It is computed as ΣA² − 2ΣAP + ΣP², so that P is built for targets of three dimensions only.
 
     Args:
         attention (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`):
@@ -63,13 +64,37 @@ def pattern_loss(
     with torch.autocast(attention.device.type, enabled=False):
         attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
         aim = target_of(target, real, attention.dtype)
-        overlap, squares = _overlap(attention, aim), aim.squares()
         counted = aim.rows if missing == "exclude" else real
-        weights = real.to(attention.dtype)
-        own = (attention.square() @ weights[:, None, :, None]).squeeze(-1) * counted.unsqueeze(1)
-        entries = counted.sum(dim=-1) * real.sum(dim=-1)
-        distances = own.sum(dim=-1) - 2 * overlap + squares.unsqueeze(-1)
-        return (distances / entries.clamp_min(1).unsqueeze(-1)).mean()
+        differences = attention.clone()
+        _subtract(differences, aim, Block(*[slice(0, None)] * 4))
+        distances = (differences * real[:, None, None]).square().sum(dim=-1) * counted.unsqueeze(1)
+        return _mean(distances.sum(dim=-1), counted, real).mean()
+
+
+def pattern_distances(call: AttentionCall, target: str | torch.Tensor) -> torch.Tensor:
+    r"""
+    The distance between attention and a pattern P for each head: the mean of (A − P)² over rows with a target and
+    real columns. Its mean is [`pattern_loss`] of the attention weights A before dropout. No map is kept.
+
+    Args:
+        call (`AttentionCall`): What makes the weights; as many queries as keys.
+        target (`str` or `torch.Tensor`): See [`pattern_loss`].
+
+    Returns:
+        `torch.Tensor` of shape `(batch, heads)`: In float32, or in float64 if the queries are. Samples without a
+        target have 0.
+
+    Raises:
+        ValueError: As in [`pattern_loss`], or queries and keys differ in number.
+        RuntimeError: The result is differentiated twice.
+    """
+    query, key, bias, sinks, mask, settings = call.scores
+    if query.shape[2] != key.shape[2]:
+        raise ValueError(f"patterns need as many queries as keys, got {query.shape[2]} and {key.shape[2]}")
+    real = call.real
+    aim = target_of(target, real, torch.promote_types(query.dtype, torch.float32))
+    with torch.autocast(query.device.type, enabled=False):
+        return _mean(_Distances.apply(query, key, bias, sinks, mask, aim, settings), aim.rows, real)
 
 
 class Target(NamedTuple):
@@ -86,13 +111,6 @@ class Target(NamedTuple):
     rows: torch.Tensor
     weights: torch.Tensor | None
     offset: int = 0
-
-    def squares(self) -> torch.Tensor:
-        """ΣP² over the rows with a target, `(batch,)`."""
-        if self.weights is None:
-            return self.rows.sum(dim=-1)
-        squares = self.weights.square().sum(dim=-1)
-        return (squares * self.rows).sum(dim=-1)
 
 
 def target_of(target: str | torch.Tensor, real: torch.Tensor, dtype: torch.dtype) -> Target:
@@ -120,18 +138,71 @@ def target_of(target: str | torch.Tensor, real: torch.Tensor, dtype: torch.dtype
     return Target(real & (weights > 0).any(dim=-1), weights)
 
 
-def _overlap(attention: torch.Tensor, target: Target) -> torch.Tensor:
-    """ΣAP over the rows with a target, `(batch, heads)`."""
+class _Distances(torch.autograd.Function):
+    """Σ (A − P)² over the rows with a target, `(batch, heads)`."""
+
+    @staticmethod
+    def forward(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        bias: torch.Tensor | None,
+        sinks: torch.Tensor | None,
+        mask: torch.Tensor | None,
+        target: Target,
+        settings: Settings,
+    ) -> torch.Tensor:
+        # All keys: what is hidden by causality is not attended to, but may be in the pattern.
+        scores = Scores(query, key, bias, sinks, mask, settings).in_full()
+        sums = scores.query.new_zeros(query.shape[:2])
+        for block, part in scores.blocks(every_key=True):
+            weights, _ = part.weights(block.queries.start)
+            _subtract(weights, target, block)
+            distances = torch.linalg.vector_norm(weights, dim=-1).square()
+            distances *= target.rows[block.examples, None, block.queries]
+            sums[block.examples, block.heads] += distances.sum(dim=-1)
+        return sums
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+        *tensors, ctx.target, ctx.settings = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    @first_derivative_only
+    def backward(ctx: Any, of_sums: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, bias, sinks, mask = ctx.saved_tensors
+        target = ctx.target
+        scores = Scores(query, key, bias, sinks, mask, ctx.settings).in_full()
+        totals = Gradients.of(scores, ctx.needs_input_grad[2:4])
+        scale = 2 * of_sums.unsqueeze(-1) * target.rows.unsqueeze(1)
+        for block, part in scores.blocks():
+            weights, capped = part.weights(block.queries.start)
+            gradient = weights.clone()
+            _subtract(gradient, target, block)
+            gradient *= block.rows(scale).unsqueeze(-1)
+            totals.add(block, part, gradient, weights, capped)
+        return (*totals.like(query, key, bias, sinks), None, None, None)
+
+
+def _subtract(maps: torch.Tensor, target: Target, block: Block) -> None:
+    """A − P of a block, in place; what it leaves in rows without a target does not count."""
     if target.weights is None:
-        diagonal = attention.diagonal(target.offset, dim1=-2, dim2=-1)
-        rows = target.rows[:, :-1] if target.offset > 0 else target.rows[:, 1:]
-        return (diagonal * rows.unsqueeze(1)).sum(dim=-1)
-    if target.weights.shape[1] == 1:
-        looks = (attention @ target.weights.mT.unsqueeze(1)).squeeze(-1)
-        return (looks * target.rows.unsqueeze(1)).sum(dim=-1)
-    return (attention.flatten(2) @ target.weights.flatten(1).unsqueeze(-1)).squeeze(-1)
+        # The columns of a block begin at 0, its rows do not.
+        maps.diagonal(block.queries.start + target.offset, dim1=-2, dim2=-1).sub_(1)
+        return
+    rows = slice(None) if target.weights.shape[1] == 1 else block.queries
+    maps -= target.weights[block.examples, rows, block.keys].unsqueeze(1)
+
+
+def _mean(sums: torch.Tensor, rows: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """The mean over rows `(batch, tokens)` and real columns of sums over them, `(batch, heads)`."""
+    entries = rows.sum(dim=-1) * real.sum(dim=-1)
+    return sums / entries.clamp_min(1).unsqueeze(-1)
 
 
 def _proportions(target: torch.Tensor) -> torch.Tensor:
     total = target.sum(dim=-1, keepdim=True)
     return target / total.where(total > 0, 1)
+
+
+__all__ = ["MISSING", "POSITIONS", "Target", "pattern_distances", "pattern_loss", "target_of"]

@@ -12,10 +12,12 @@ from .attention_call import AttentionCall, last_rows
 
 METHODS = ("blocked", "materialized")
 OF_KEYS = ("received", "received_max")
-# From weights of shape `(..., queries, keys)` and the distances between queries and keys.
+# From weights of shape `(..., queries, keys)` and the places of the queries among the keys, `(queries, 1)`.
 OF_QUERIES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "entropy": lambda weights, _: -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=-1),
-    "distance": lambda weights, distances: (weights * distances).sum(dim=-1),
+    "distance": lambda weights, places: (
+        weights * (places - torch.arange(weights.shape[-1], device=weights.device)).abs()
+    ).sum(dim=-1),
     "peak": lambda weights, _: weights.amax(dim=-1),
     "square": lambda weights, _: weights.square().sum(dim=-1),
 }
@@ -334,8 +336,7 @@ def _of_block(
     count, keys = weights.shape[-2:]
     first, device = block.queries.start, weights.device
     places = torch.arange(count, device=device).unsqueeze(-1) + first + plan.before
-    distances = (places - torch.arange(keys, device=device)).abs()
-    found = {name: of_rows(weights, distances) for name, of_rows in OF_QUERIES.items() if name in plan.statistics}
+    found = {name: of_rows(weights, places) for name, of_rows in OF_QUERIES.items() if name in plan.statistics}
     if "received" in plan.statistics:
         found["received"] = weights.sum(dim=-2)
     if top is not None:

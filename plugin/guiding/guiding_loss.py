@@ -9,10 +9,9 @@ import torch
 
 from msattn.errors import UserError
 from msattn.modeling.attention_call import AttentionCall
-from msattn.modeling.attention_patterns import POSITIONS
+from msattn.modeling.attention_patterns import POSITIONS, pattern_distances
 from msattn.modeling.attention_readings import Reading
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
-from msattn.modeling.pattern_distances import distances_of_call
 
 if TYPE_CHECKING:
     from msattn.guiding.guiding_arguments import GuidingArguments
@@ -174,7 +173,7 @@ def measure_patterns(
                 f"the pattern {pattern} has targets for {tuple(target.shape[:2])} tokens, and a forward pass has "
                 f"{(query.shape[0], key.shape[2])}: it needs a model that reads the batch as it is, in one pass."
             )
-        distances.append(distances_of_call(part, target))
+        distances.append(pattern_distances(part, target))
     if not distances:
         return {DISTANCES: query.new_zeros(query.shape[0], 0)}
     return {DISTANCES: torch.stack([distance.mean(dim=1) for distance in distances], dim=1)}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from msattn.modeling import attention_call
-from msattn.modeling.attention_patterns import pattern_loss
-from msattn.modeling.pattern_distances import pattern_distances
+from msattn.modeling.attention_call import AttentionCall
+from msattn.modeling.attention_patterns import pattern_distances, pattern_loss
 
 LENGTHS = (9, 5, 1)
 BATCH, HEADS, TOKENS = 3, 4, 9
@@ -66,7 +66,7 @@ def reference(query, key, target, real, causal) -> np.ndarray:
 def test_equals_the_formula(name, left, causal):
     query, key = inputs()
     target, real = targets()[name], real_tokens(left)
-    found = pattern_distances(query, key, target, real, is_causal=causal)
+    found = pattern_distances(AttentionCall.of(query, key, real, is_causal=causal), target)
     arrays = (tensor.detach().numpy() for tensor in (query, key))
     expected = reference(*arrays, target if isinstance(target, str) else target.numpy(), real.numpy(), causal)
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=0, atol=1e-12)
@@ -86,7 +86,8 @@ def test_gradient(name):
     sinks = torch.randn(2, dtype=torch.float64, requires_grad=True)
 
     def distances(query, key, bias, sinks, softcap=None):
-        return pattern_distances(query, key, target, real, position_bias=bias, sinks=sinks, softcap=softcap)
+        call = AttentionCall.of(query, key, real, position_bias=bias, sinks=sinks, softcap=softcap)
+        return pattern_distances(call, target)
 
     assert torch.autograd.gradcheck(distances, (query, key, bias, sinks), fast_mode=True)
     assert torch.autograd.gradcheck(
@@ -96,9 +97,9 @@ def test_gradient(name):
 
 def test_half_precision_is_computed_in_float32():
     query, key = inputs(torch.bfloat16)
-    found = pattern_distances(query, key, "next", real_tokens())
+    found = pattern_distances(AttentionCall.of(query, key, real_tokens()), "next")
     assert found.dtype == torch.float32
-    expected = pattern_distances(query.double(), key.double(), "next", real_tokens())
+    expected = pattern_distances(AttentionCall.of(query.double(), key.double(), real_tokens()), "next")
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     found.sum().backward()
     assert query.grad is not None and query.grad.dtype == torch.bfloat16
@@ -107,8 +108,8 @@ def test_half_precision_is_computed_in_float32():
 def test_mistakes():
     query, key = inputs()
     with pytest.raises(ValueError, match="as many queries as keys, got 3 and 9"):
-        pattern_distances(query[:, :, :3], key, "next")
+        pattern_distances(AttentionCall.of(query[:, :, :3], key), "next")
     with pytest.raises(ValueError, match="target must be one of first, next, prev or a tensor, got 'last'"):
-        pattern_distances(query, key, "last")
+        pattern_distances(AttentionCall.of(query, key), "last")
     with pytest.raises(ValueError, match=r"target must be \(3, 9\) or \(3, 9, 9\), got \(3, 8\)"):
-        pattern_distances(query, key, torch.ones(3, 8))
+        pattern_distances(AttentionCall.of(query, key), torch.ones(3, 8))
