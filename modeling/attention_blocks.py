@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import pad
 
 # Scores in a block, by thread: 1 MiB in float32, which stays in the cache. Measured: docs/benchmarks.md.
 BLOCK_SCORES = 2**18
@@ -121,16 +120,14 @@ class Scores(NamedTuple):
         Returns:
             The weights `(batch, heads, queries, keys)` and, with a soft cap, the capped scores.
         """
-        settings, mask, key = self.settings, self.mask, self.key
-        query = self.query * settings.scaling
+        settings, mask, added = self.settings, self.mask, self.query.new_zeros(1)
         if mask is not None and mask.shape[-2] == 1 and settings.softcap is None:
-            # A mask that is the same for all queries is one more channel, which is cheaper than a pass over scores.
-            if mask.dtype == torch.bool:
-                mask = query.new_zeros(mask.shape).masked_fill_(mask, HIDDEN)
-            query = pad(query, (0, 1), value=1)
-            key = torch.cat([key, mask.mT.to(key.dtype).expand(*key.shape[:3], 1)], dim=-1)
+            # The product starts from a mask that is the same for all queries: cheaper than a pass over the scores.
+            added = mask.to(added.dtype) * HIDDEN if mask.dtype == torch.bool else mask.to(added.dtype)
+            added = added.expand(*self.key.shape[:2], 1, -1).flatten(0, 1)
             mask = None
-        scores = query @ key.mT
+        query, key = self.query.flatten(0, 1), self.key.flatten(0, 1)
+        scores = torch.baddbmm(added, query, key.mT, alpha=settings.scaling).unflatten(0, self.key.shape[:2])
         capped = None
         if settings.softcap is not None:
             capped = (scores / settings.softcap).tanh() * settings.softcap
@@ -287,16 +284,14 @@ class BlockedAttention(torch.autograd.Function):
         of_output = (of_output * draw.scale if draw.threshold else of_output).to(scores.query.dtype)
         for block, part in scores.blocks():
             weights, capped = part.weights(block.queries.start)
-            # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums: one more channel.
-            left, right = block.rows(rows), block.columns(of_received)
+            # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums.
             kept = draw.mask(weights)
+            gradient = block.rows(rows) * block.columns(of_received).mT
+            left, right = block.rows(of_output), block.columns(values)
             if kept is None:
-                left = torch.cat([block.rows(of_output), left], dim=-1)
-                right = torch.cat([block.columns(values), right], dim=-1)
-                gradient = left @ right.mT
+                gradient.flatten(0, 1).baddbmm_(left.flatten(0, 1), right.flatten(0, 1).mT)
             else:
-                gradient = left @ right.mT
-                gradient += (block.rows(of_output) @ block.columns(values).mT).mul_(kept)
+                gradient += (left @ right.mT).mul_(kept)
             add_product(block.columns(of_value), weights if kept is None else weights * kept, block.rows(of_output))
             totals.add(block, part, gradient, weights, capped)
         of_query, of_key, *others = totals.like(query, key, bias, sinks)
