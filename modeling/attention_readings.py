@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from transformers.utils import ModelOutput, logging
 from .attention import READERS
 from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside
 from .attention_call import AttentionCall, AttentionRefused
-from .attention_statistics import STATISTICS, statistics_of_call, statistics_of_maps
+from .attention_statistics import RECEIVED, STATISTICS, Statistics
 from .attention_windows import HONOURING
 
 logger = logging.get_logger(__name__)
@@ -192,10 +191,9 @@ def read_attention(
     for name in statistics:
         if name not in STATISTICS:
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
-    sums = statistics == ("received",) and not options
-    measure = None if sums else partial(statistics_of_call, statistics=statistics, **options)
-    of_maps = partial(statistics_of_maps, statistics=statistics, **options)
-    with read_passes(model, layers, sums, measure, of_maps) as readings:
+    asked = Statistics(statistics, **options)
+    sums = asked == RECEIVED
+    with read_passes(model, layers, sums, None if sums else asked.of_call, asked.of_maps) as readings:
         yield readings
 
 
@@ -205,7 +203,7 @@ def read_passes(
     layers: Collection[int] | None,
     needs_sums: bool,
     measure: Measure | None,
-    of_maps: Measure = statistics_of_maps,
+    of_maps: Measure = RECEIVED.of_maps,
     special_ids: Collection[int] = (),
 ) -> Iterator[list[Reading]]:
     """[`read_attention`] of anything; see [`Reader`] for the arguments."""

@@ -156,89 +156,86 @@ def attention_statistics(
     ```
     """
     call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
-    return statistics_of_call(call, statistics, bands, columns, last_queries, places)
+    return Statistics(statistics, bands, columns, last_queries, places).of_call(call)
 
 
-def statistics_of_call(
-    call: AttentionCall,
-    statistics: Sequence[str] = ("received",),
-    bands: Sequence[int] = (),
-    columns: torch.Tensor | None = None,
-    last_queries: int | None = None,
-    places: torch.Tensor | None = None,
-) -> dict[str, torch.Tensor]:
-    """[`attention_statistics`] of an attention function's arguments."""
-    query, key, bias, sinks, mask, settings = call.scores
-    _check_statistics(query, key, statistics, bands, columns, places)
-    rows = last_rows(call.queries, last_queries)
-    # The blocks begin at the first query that counts.
-    first = 0 if last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
-    names = tuple(name for name in STATISTICS if name in statistics)
-    plan = _Plan(names, tuple(bands), key.shape[2] - query.shape[2], settings, places, first)
-    with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
-        if columns is not None:
-            columns = columns.to(torch.promote_types(query.dtype, torch.float32)).expand(query.shape[0], -1, -1)
-        values = _Statistics.apply(query, key, bias, sinks, columns, mask, rows, plan)
-    found = dict(zip(plan.names(columns), values, strict=False))
-    return found if call.keys is None else {name: _of_real(name, value, call.keys) for name, value in found.items()}
+class Statistics(NamedTuple):
+    """The statistics to compute: see [`attention_statistics`] for the arguments."""
 
+    statistics: Sequence[str] = ("received",)
+    bands: Sequence[int] = ()
+    columns: torch.Tensor | None = None
+    last_queries: int | None = None
+    places: torch.Tensor | None = None
 
-def statistics_of_maps(
-    maps: torch.Tensor,
-    real: torch.Tensor,
-    statistics: Sequence[str] = ("received",),
-    bands: Sequence[int] = (),
-    columns: torch.Tensor | None = None,
-    last_queries: int | None = None,
-    places: torch.Tensor | None = None,
-) -> dict[str, torch.Tensor]:
-    """
-    The same of whole attention maps, for models that return nothing else.
+    def of_call(self, call: AttentionCall) -> dict[str, torch.Tensor]:
+        """Those of an attention function's arguments."""
+        query, key, bias, sinks, mask, settings = call.scores
+        asked = self._checked(query, key)
+        rows = last_rows(call.queries, self.last_queries)
+        # The blocks begin at the first query that counts.
+        first = 0 if self.last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
+        with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
+            values = _Statistics.apply(query, key, bias, sinks, asked.columns, mask, rows, asked, settings, first)
+        found = dict(zip(asked.names, values, strict=False))
+        return (
+            found if call.keys is None else {name: _of_real(name, value, call.keys) for name, value in found.items()}
+        )
 
-    Args:
-        maps (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Attention weights, queries before keys.
-        real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens.
-        statistics, bands, columns, last_queries, places: See [`attention_statistics`].
-    """
-    _check_statistics(maps, maps, statistics, bands, columns, places)
-    weights = maps.to(torch.promote_types(maps.dtype, torch.float32))
-    weights = weights * last_rows(real[:, None], last_queries).unsqueeze(-1)
-    plan = _Plan(tuple(name for name in STATISTICS if name in statistics), tuple(bands), 0, Settings(1.0), places)
-    columns = None if columns is None else columns.to(weights).expand(len(maps), -1, -1)
-    top = weights.argmax(dim=-2) if "received_max" in statistics else None
-    whole = Block(slice(None), slice(None), slice(0, maps.shape[-1]), slice(None))
-    found = _of_block(whole, weights, columns, top, plan)
-    return {name: _of_real(name, found[name], real[:, None]) for name in plan.names(columns)}
+    def of_maps(self, maps: torch.Tensor, real: torch.Tensor) -> dict[str, torch.Tensor]:
+        """
+        Those of whole attention maps, for models that return nothing else.
 
+        Args:
+            maps (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Attention weights, queries before keys.
+            real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens.
+        """
+        asked = self._checked(maps, maps)
+        weights = maps.to(torch.promote_types(maps.dtype, torch.float32))
+        weights = weights * last_rows(real[:, None], self.last_queries).unsqueeze(-1)
+        top = weights.argmax(dim=-2) if "received_max" in self.statistics else None
+        whole = Block(slice(None), slice(None), slice(0, maps.shape[-1]), slice(None))
+        found = _of_block(whole, weights, asked.columns, top, asked, before=0)
+        return {name: _of_real(name, found[name], real[:, None]) for name in asked.names}
 
-class _Plan(NamedTuple):
-    """
-    The statistics to compute.
-
-    Args:
-        statistics (`tuple[str, ...]`): Some of `STATISTICS`, in their order.
-        bands (`tuple[int, ...]`): Offsets.
-        before (`int`): The number of keys before the first query.
-        settings (`Settings`): What makes the attention weights, beside the tensors.
-        places (`torch.LongTensor` of shape `(batch, keys)`, *optional*): The place of each token.
-        first (`int`): The first query that counts.
-    """
-
-    statistics: tuple[str, ...]
-    bands: tuple[int, ...]
-    before: int
-    settings: Settings
-    places: torch.Tensor | None
-    first: int = 0
-
-    def names(self, columns: torch.Tensor | None) -> tuple[str, ...]:
+    @property
+    def names(self) -> tuple[str, ...]:
         """All that is returned, in this order."""
-        more = {"bands": bool(self.bands), "columns": columns is not None, "distances": self.places is not None}
-        return (*self.statistics, *(name for name, wanted in more.items() if wanted))
+        more = {"bands": bool(self.bands), "columns": self.columns is not None, "distances": self.places is not None}
+        named = (name for name in STATISTICS if name in self.statistics)
+        return (*named, *(name for name, wanted in more.items() if wanted))
+
+    def _checked(self, query: torch.Tensor, key: torch.Tensor) -> Statistics:
+        """The same for these queries and keys, with columns for every example."""
+        columns, places = self.columns, self.places
+        unknown = [name for name in self.statistics if name not in STATISTICS]
+        if unknown or not self.names:
+            raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {tuple(unknown)}")
+        if not all(isinstance(band, int) for band in self.bands):
+            raise ValueError(f"bands must be whole numbers, got {tuple(self.bands)}")
+        batch, queries, keys = query.shape[0], query.shape[2], key.shape[2]
+        if queries > keys:
+            raise ValueError(f"there must not be more queries than keys, got {queries} and {keys}")
+        if places is not None and (places.shape != (batch, keys) or places.is_floating_point()):
+            raise ValueError(
+                f"places must be whole numbers of {(batch, keys)}, got {places.dtype} {tuple(places.shape)}"
+            )
+        if columns is None:
+            return self
+        if columns.dim() != 3 or columns.shape[0] not in (1, batch) or columns.shape[2] != keys:
+            raise ValueError(
+                f"columns must be (batch, sets, keys) = {(batch, 'sets', keys)}, got {tuple(columns.shape)}"
+            )
+        columns = columns.to(query.device, torch.promote_types(query.dtype, torch.float32))
+        return self._replace(columns=columns.expand(batch, -1, -1))
+
+
+#: What is read by default.
+RECEIVED = Statistics()
 
 
 class _Statistics(torch.autograd.Function):
-    """Computes the statistics of a plan, and their gradient, block by block."""
+    """Computes statistics, and their gradient, block by block."""
 
     @staticmethod
     def forward(
@@ -249,23 +246,26 @@ class _Statistics(torch.autograd.Function):
         columns: torch.Tensor | None,
         mask: torch.Tensor | None,
         rows: torch.Tensor,
-        plan: _Plan,
+        asked: Statistics,
+        settings: Settings,
+        first: int,
     ) -> tuple[torch.Tensor, ...]:
-        scores = Scores(query, key, bias, sinks, mask, plan.settings).in_full()
+        scores = Scores(query, key, bias, sinks, mask, settings).in_full()
         found, top = {}, None
-        last = {"bands": [len(plan.bands)], "columns": [] if columns is None else [columns.shape[1]]}
-        for name in plan.names(columns):
+        last = {"bands": [len(asked.bands)], "columns": [] if columns is None else [columns.shape[1]]}
+        for name in asked.names:
             count = (key if name in (*OF_KEYS, "distances") else query).shape[2]
             found[name] = scores.query.new_zeros(*query.shape[:2], count, *last.get(name, []))
             if name == "received_max":
                 top = torch.zeros_like(found[name], dtype=torch.long)
-        for block, part in scores.blocks(plan.first):
+        before = key.shape[2] - query.shape[2]
+        for block, part in scores.blocks(first):
             weights = part.weights(block.queries.start)[0] * block.of(rows.unsqueeze(-1))
             if top is not None:
                 most, index = weights.max(dim=-2)
                 more = most > block.columns(found["received_max"])
                 block.columns(top)[more] = index[more] + block.queries.start
-            for name, value in _of_block(block, weights, _columns_of(columns, block), top, plan).items():
+            for name, value in _of_block(block, weights, _columns_of(columns, block), top, asked, before).items():
                 whole = _part_of(name, found[name], block)
                 if name == "received_max":
                     value = whole.maximum(value)
@@ -276,8 +276,8 @@ class _Statistics(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple[torch.Tensor, ...]) -> None:
-        *tensors, ctx.plan = inputs
-        top = output[-1] if "received_max" in ctx.plan.statistics else None
+        *tensors, ctx.asked, ctx.settings, ctx.first = inputs
+        top = output[-1] if "received_max" in ctx.asked.statistics else None
         if top is not None:
             ctx.mark_non_differentiable(top)
         ctx.set_materialize_grads(False)
@@ -287,29 +287,28 @@ class _Statistics(torch.autograd.Function):
     @first_derivative_only
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         query, key, bias, sinks, columns, mask, rows, top = ctx.saved_tensors
-        given = {
-            name: gradient
-            for name, gradient in zip(ctx.plan.names(columns), gradients, strict=False)
-            if gradient is not None
-        }
+        pairs = zip(ctx.asked.names, gradients, strict=False)
+        given = {name: gradient for name, gradient in pairs if gradient is not None}
         if not given:
-            return (None,) * 8
-        scores = Scores(query, key, bias, sinks, mask, ctx.plan.settings).in_full()
+            return (None,) * 10
+        scores = Scores(query, key, bias, sinks, mask, ctx.settings).in_full()
         totals = Gradients.of(scores, ctx.needs_input_grad[2:4])
-        totals.query[:, :, : ctx.plan.first] = 0
+        totals.query[:, :, : ctx.first] = 0
         of_columns = torch.zeros_like(columns) if ctx.needs_input_grad[4] and "columns" in given else None
-        for block, part in scores.blocks(ctx.plan.first):
+        for block, part in scores.blocks(ctx.first):
             weights, capped = part.weights(block.queries.start)
             leaf = weights.detach().requires_grad_()
             with torch.enable_grad():
                 kept = leaf * block.of(rows.unsqueeze(-1))
-                found = _of_block(block, kept, _columns_of(columns, block), top, ctx.plan)
+                found = _of_block(
+                    block, kept, _columns_of(columns, block), top, ctx.asked, key.shape[2] - query.shape[2]
+                )
             of_found = {name: _part_of(name, gradient, block) for name, gradient in given.items()}
             (gradient,) = torch.autograd.grad([found[name] for name in given], leaf, list(of_found.values()))
             if of_columns is not None:
                 _columns_of(of_columns, block).add_((of_found["columns"].mT @ kept).sum(dim=1))
             totals.add(block, part, gradient, weights, capped)
-        return (*totals.like(query, key, bias, sinks), of_columns, None, None, None)
+        return (*totals.like(query, key, bias, sinks), of_columns, None, None, None, None, None)
 
 
 def _columns_of(columns: Any, block: Block) -> Any:
@@ -330,28 +329,41 @@ def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
 
 
 def _of_block(
-    block: Block, weights: torch.Tensor, columns: torch.Tensor | None, top: torch.Tensor | None, plan: _Plan
+    block: Block,
+    weights: torch.Tensor,
+    columns: torch.Tensor | None,
+    top: torch.Tensor | None,
+    asked: Statistics,
+    before: int,
 ) -> dict[str, torch.Tensor]:
-    """The statistics of a block; `top` is the query that attends most to each key, `(batch, heads, keys)`."""
+    """
+    The statistics of a block.
+
+    Args:
+        block, weights, columns: The block, its weights, and its part of the sets of keys.
+        top (`torch.LongTensor` of shape `(batch, heads, keys)`, *optional*): The query that attends most to each key.
+        asked (`Statistics`): The statistics to compute.
+        before (`int`): The number of keys before the first query of all.
+    """
     count, keys = weights.shape[-2:]
     first, device = block.queries.start, weights.device
-    places = torch.arange(count, device=device).unsqueeze(-1) + first + plan.before
-    found = {name: of_rows(weights, places) for name, of_rows in OF_QUERIES.items() if name in plan.statistics}
-    if "received" in plan.statistics:
+    places = torch.arange(count, device=device).unsqueeze(-1) + first + before
+    found = {name: of_rows(weights, places) for name, of_rows in OF_QUERIES.items() if name in asked.statistics}
+    if "received" in asked.statistics:
         found["received"] = weights.sum(dim=-2)
     if top is not None:
         row = block.columns(top).unsqueeze(-2) - first
         here = (row >= 0) & (row < count)
         found["received_max"] = (weights.gather(-2, row.clamp(0, count - 1)) * here).squeeze(-2)
-    if plan.bands:
-        others = (places + torch.tensor(plan.bands, device=device)).expand(*weights.shape[:2], -1, -1)
+    if asked.bands:
+        others = (places + torch.tensor(asked.bands, device=device)).expand(*weights.shape[:2], -1, -1)
         inside = (others >= 0) & (others < keys)
         found["bands"] = weights.gather(-1, others.clamp(0, keys - 1)) * inside
     if columns is not None:
         found["columns"] = weights @ columns.mT.unsqueeze(1)
-    if plan.places is not None:
-        every = plan.places[block.examples]
-        own, other = every[:, plan.before + first : plan.before + first + count, None], every[:, None, :keys]
+    if asked.places is not None:
+        every = asked.places[block.examples]
+        own, other = every[:, before + first : before + first + count, None], every[:, None, :keys]
         kept = weights * ((own >= 0) & (other >= 0)).unsqueeze(1)
         gaps = (own - other).abs().flatten(1).clamp_max(every.shape[1] - 1)
         found["distances"] = weights.new_zeros(*weights.shape[:2], every.shape[1]).scatter_add(
@@ -360,40 +372,4 @@ def _of_block(
     return found
 
 
-def _check_statistics(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    statistics: Sequence[str],
-    bands: Sequence[int],
-    columns: torch.Tensor | None,
-    places: torch.Tensor | None,
-) -> None:
-    unknown = [name for name in statistics if name not in STATISTICS]
-    if unknown or not (statistics or bands or columns is not None or places is not None):
-        raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {tuple(unknown)}")
-    if not all(isinstance(band, int) for band in bands):
-        raise ValueError(f"bands must be whole numbers, got {tuple(bands)}")
-    if query.dim() == key.dim() == 4 and query.shape[2] > key.shape[2]:
-        raise ValueError(f"there must not be more queries than keys, got {query.shape[2]} and {key.shape[2]}")
-    if columns is not None:
-        fits = columns.dim() == 3 and columns.shape[0] in (1, query.shape[0]) and columns.shape[2] == key.shape[2]
-        if not fits:
-            raise ValueError(
-                f"columns must be (batch, sets, keys) = {(query.shape[0], 'sets', key.shape[2])}, got "
-                f"{tuple(columns.shape)}"
-            )
-    if places is not None and (places.shape != (query.shape[0], key.shape[2]) or places.is_floating_point()):
-        raise ValueError(
-            f"places must be whole numbers of {(query.shape[0], key.shape[2])}, got {places.dtype} "
-            f"{tuple(places.shape)}"
-        )
-
-
-__all__ = [
-    "METHODS",
-    "STATISTICS",
-    "attention_statistics",
-    "received_attention",
-    "statistics_of_call",
-    "statistics_of_maps",
-]
+__all__ = ["METHODS", "RECEIVED", "STATISTICS", "Statistics", "attention_statistics", "received_attention"]
