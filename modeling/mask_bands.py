@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any, NamedTuple
 
 import torch
 
 #: Further than any two tokens are apart.
 UNBOUNDED = 2**31
-
-
-class NotABand(TypeError):
-    """A mask asks for more than the distance between query and key."""
 
 
 class Band(NamedTuple):
@@ -53,23 +50,19 @@ class Band(NamedTuple):
         return self
 
     def __bool__(self) -> bool:
-        raise NotABand  # a condition on one pair of positions
+        raise TypeError("a mask asks for more than distances")
 
-    def __and__(self, other: Any) -> Band:
-        if not isinstance(other, Band):
-            raise NotABand
+    def __and__(self, other: Band) -> Band:
         return Band(max(self.first, other.first), min(self.last, other.last))
 
-    def __or__(self, other: Any) -> Band:
-        if not isinstance(other, Band):
-            raise NotABand
+    def __or__(self, other: Band) -> Band:
         low, high = (self, other) if self.first <= other.first else (other, self)
         if low.last < low.first:
             return high
         if high.last < high.first:
             return low
         if high.first > low.last + 1:
-            raise NotABand
+            raise TypeError("two bands")
         return Band(low.first, max(low.last, high.last))
 
 
@@ -85,11 +78,8 @@ class _Place:
         self.rows, self.columns, self.number = rows, columns, number
 
     def __sub__(self, other: Any) -> _Place:
-        if isinstance(other, _Place):
-            return _Place(self.rows - other.rows, self.columns - other.columns, self.number - other.number)
-        if not isinstance(other, int):
-            raise NotABand
-        return _Place(self.rows, self.columns, self.number - other)
+        other = other if isinstance(other, _Place) else _Place(0, 0, index(other))
+        return _Place(self.rows - other.rows, self.columns - other.columns, self.number - other.number)
 
     def __neg__(self) -> _Place:
         return _Place(-self.rows, -self.columns, -self.number)
@@ -111,7 +101,7 @@ class _Place:
         # Positions are not negative: this is how a mask says that all keys are visible.
         if left.rows <= 0 and left.columns <= 0 and left.number <= 0:
             return EVERYTHING
-        raise NotABand
+        raise TypeError("places, not distances")
 
     def __lt__(self, other: Any) -> Band:
         return self + 1 <= other
@@ -194,4 +184,4 @@ def visible_keys(band: Band, queries: int, keys: int, device: torch.device | str
     return band.holds(torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None])
 
 
-__all__ = ["UNBOUNDED", "Band", "NotABand", "band_of", "decode_band", "encode_band", "visible_keys"]
+__all__ = ["UNBOUNDED", "Band", "band_of", "decode_band", "encode_band", "visible_keys"]
