@@ -129,18 +129,19 @@ class AttentionCall(NamedTuple):
 
     def split(self, sizes: Sequence[int]) -> list[AttentionCall]:
         """The same for groups of neighbouring heads, of these sizes."""
-        query, key, *added, settings = self.scores
-        parts, start = [], 0
-        # The gradient of a split is one copy, that of slices several.
-        for q, k in zip(query.split(sizes, dim=1), key.split(sizes, dim=1), strict=True):
-            heads = slice(start, start + q.shape[1])
-            tensors: list[Any] = [*added, self.queries, self.keys]
-            bias, sinks, mask, queries, keys = (
-                one if one is None or one.shape[1] == 1 else one[:, heads] for one in tensors
+        *tensors, settings = self.scores
+
+        def parts(tensor: Any) -> Sequence[Any]:
+            # The gradient of a split is one copy, that of slices several.
+            same = tensor is None or tensor.shape[1] == 1
+            return [tensor] * len(sizes) if same else tensor.split(sizes, dim=1)
+
+        return [
+            AttentionCall(Scores(q, k, bias, sinks, mask, settings), k[..., :0], queries, keys)
+            for q, k, bias, sinks, mask, queries, keys in zip(
+                *map(parts, (*tensors, self.queries, self.keys)), strict=True
             )
-            parts.append(AttentionCall(Scores(q, k, bias, sinks, mask, settings), k[..., :0], queries, keys))
-            start = heads.stop
-        return parts
+        ]
 
     def output_and_sums(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output `(batch, queries, heads, value_dim)` and the column sums `(batch, heads, keys)`."""
