@@ -41,6 +41,7 @@ from msattn.training.checkpoints import (
     load_tokenizer,
     max_tokens,
 )
+from msattn.training.distillation import Teacher, distillation_loss
 from msattn.training.from_scratch import (
     ScratchArguments,
     scratch_config,
@@ -115,6 +116,12 @@ class SentenceDataArguments(HubDataArguments):
             "of the checkpoint, but 128 in training a model with position embeddings."
         },
     )
+    distill_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "Fine-tuned classifier whose answers are learned in place of labels: the training texts need none."
+        },
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -140,7 +147,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: one or two texts and a label in each row.
         known = None if fresh else checkpoint_labels(config, stock=not ours)
-        found, columns, labels = sentences.read_sentence_splits(data_args, args, known, config)
+        teacher = Teacher(data_args.distill_from) if data_args.distill_from else None
+        found, columns, labels = sentences.read_sentence_splits(
+            data_args, args, known, config, teacher.labels if teacher else None
+        )
         if args.should_log:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")
@@ -153,6 +163,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         if labels:
             warn_of_absent({prefix: sentences.labels_in(rows, labels) for prefix, rows in data.items()}, labels)
+        if teacher and args.do_train:
+            data["train"] = teacher.answered(data["train"], columns, labels, args)
 
         # Tokenizer.
         if fresh:
@@ -215,6 +227,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             processing_class=tokenizer,
             data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8 if args.fp16 or args.bf16 else None),
             compute_metrics=metrics,
+            compute_loss_func=distillation_loss if teacher else None,
             callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,

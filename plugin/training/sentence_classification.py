@@ -60,7 +60,11 @@ def labels_in(rows: Dataset, labels: Sequence[str]) -> set[str]:
 
 
 def read_sentence_splits(
-    data_args: Any, args: TrainingArguments, known: Sequence[str] | None, config: PreTrainedConfig | None = None
+    data_args: Any,
+    args: TrainingArguments,
+    known: Sequence[str] | None,
+    config: PreTrainedConfig | None = None,
+    taught: Sequence[str] | None = None,
 ) -> tuple[dict[str, Dataset], list[str], list[str] | None]:
     """
     Reads the splits that a run needs, from a task of GLUE, a dataset on the Hub or local files.
@@ -71,6 +75,7 @@ def read_sentence_splits(
         known (`Sequence[str]` or `None`): The labels of the checkpoint, for data without a training set.
         config (`PreTrainedConfig`, *optional*):
             The configuration of the checkpoint: without training, the columns are those that it was trained on.
+        taught (`Sequence[str]`, *optional*): The labels of a teacher: training data need none.
 
     Returns:
         `tuple[dict[str, datasets.Dataset], list[str], list[str] | None]`: The splits by the prefix of their metrics,
@@ -89,19 +94,21 @@ def read_sentence_splits(
     if columns is not None and len(columns) > 2:
         raise UserError(f"--text_column_names takes one column or two, not {len(columns)}.")
     hub = load_hub_dataset(data_args)
+    unlabelled = ("test",) if taught is None or data_args.validation_split_percentage else ("test", "train")
 
     def read(split: str) -> Dataset | None:
         nonlocal columns
+        labelled = split not in unlabelled
         if path := getattr(data_args, f"{split}_file"):
             phrases = data_args.train_phrases and split == "train"
-            source, rows = path, read_sentences(path, columns, label_column, phrases, split != "test")
+            source, rows = path, read_sentences(path, columns, label_column, phrases, labelled)
         elif split in hub:
             source = f"{data_args.dataset_name}, {split}"
-            rows = to_sentences(hub[split], source, columns, label_column, split != "test")
+            rows = to_sentences(hub[split], source, columns, label_column, labelled)
         else:
             return None
         columns = [name for name in rows.column_names if name != "label"]
-        if split != "test" and "label" not in rows.column_names:
+        if labelled and "label" not in rows.column_names:
             raise UserError(f"{source}: there are no labels in {label_column!r} (--label_column_name).")
         return rows
 
@@ -109,7 +116,7 @@ def read_sentence_splits(
     classes = None
     if "train" in hub and not data_args.train_file:
         classes = getattr(hub["train"].features.get(label_column), "names", None)
-    labels = classes or _find_labels(found, known)
+    labels = list(taught) if taught else classes or _find_labels(found, known)
     return {prefix: _with_label_ids(rows, labels, prefix) for prefix, rows in found.items()}, columns or [], labels
 
 
@@ -251,6 +258,9 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
         "fresh": (f"a model of the family `{config.model_type}`, trained from scratch,", scratch_card_fields(config)),
         "plain": ("a pre-trained encoder", ("model_type",)),
     }[kind]
+    classes = "sentence pairs" if pairs else "sentences"
+    if data_args.distill_from:
+        classes += f", which learned the answers of {data_args.distill_from}"
     carries_code = not type(config).__module__.startswith("transformers.")
     several = getattr(config, "fusion_layers", 1) and getattr(config, "scales", ())
     return ModelCardFacts(
@@ -262,7 +272,7 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
         dataset_config=task or data_args.dataset_config_name,
         splits=splits,
         metrics=METRIC_NAMES,
-        description=f"A model for {name}: {reads} under a classifier of {'sentence pairs' if pairs else 'sentences'}.",
+        description=f"A model for {name}: {reads} under a classifier of {classes}.",
         usage=partial(_usage, pair=pairs, carries_code=carries_code),
         tags=[*(["multi-scale-attention"] if several else []), *(["glue"] if task else [])],
         config_fields=fields,

@@ -50,6 +50,7 @@ LISTED = (
 RANKING = '{"query": "storm", "candidates": [{"text": "It stormed.", "label": 1}, {"text": "Calm.", "label": 0}]}\n'
 TEXTS = {
     "examples.jsonl": '{"text": "Dogs sleep.", "label": "animal"}\n{"text": "It rained.", "label": "weather"}\n' * 8,
+    "texts.jsonl": '{"text": "Dogs sleep."}\n{"text": "It rained."}\n' * 8,
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
     **dict.fromkeys(("train.csv", "dev.csv", "test.csv"), f"text,relation\n{RELATIONS}"),

@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bert
 import msattn  # noqa: F401
 import run_glue
 from msattn.data.formats.sentiment_trees import SENTIMENTS
+from tests.tiny_models import saved_encoder
 
 SCRIPT = run_glue
 SIZES = ["hidden_size=16", "num_attention_heads=4", "num_hidden_layers=2", "hidden_dropout_prob=0.0"]
@@ -111,3 +112,25 @@ def test_a_domain_of_reviews(run, write, caplog):
     results = run("do_train", "do_eval", "do_predict", **FRESH, **files, validation_split_percentage=25)
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (18, 6, 8)
     assert "of the 8 examples are in the training data, too" in caplog.text
+
+
+def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_path):
+    teacher, texts = (
+        tmp_path / "teacher",
+        write("texts.jsonl", "".join(f'{{"text": "It {word}"}}\n' for word in WORDS)),
+    )
+    steps = {"max_steps": 60, "learning_rate": 1e-2}
+    run("do_train", train_file=trees, output_dir=teacher, **FRESH, **steps)
+    taught = {**FRESH, **steps, "train_file": texts, "distill_from": teacher}
+    results = run("do_train", "do_eval", validation_file=trees, gradient_accumulation_steps=2, **taught)
+    assert results["eval_accuracy"] == 100
+    assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config.id2label[0] == SENTIMENTS[0]
+
+    assert "no labels in 'label'" in fails("do_train", "do_eval", validation_split_percentage=50, **taught)
+    pairs = write("pairs.jsonl", '{"text": "It good", "text_pair": "It bad"}\n' * 2)
+    assert "the teacher reads sentence, the data text and text_pair" in fails(
+        "do_train", **{**taught, "train_file": pairs}
+    )
+    assert "has no classes of sentences" in fails(
+        "do_train", **{**taught, "distill_from": saved_encoder(tmp_path / "bare", layers=1)}
+    )
