@@ -206,21 +206,16 @@ def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
         # torch.compile refuses second derivatives itself.
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return results
-        return tuple(one if one is None else _End.apply(one.detach().requires_grad_()) for one in results)
+        for one in results:
+            if one is not None:
+                one.requires_grad_().register_hook(_refuse)
+        return results
 
     return checked
 
 
-class _End(torch.autograd.Function):
-    """The identity, without a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> None:
-        raise RuntimeError("attention that is read block by block has a first derivative only, no second one")
+def _refuse(gradient: torch.Tensor) -> None:
+    raise RuntimeError("attention that is read block by block has a first derivative only, no second one")
 
 
 class BlockedAttention(torch.autograd.Function):
