@@ -25,7 +25,7 @@ from transformers import BertConfig, BertForSequenceClassification
 import msattn
 from msattn import GuidingArguments
 from msattn.guiding.guiding_loss import guided_passes, guiding_terms, measure_patterns
-from msattn.modeling.attention_readings import read_passes
+from msattn.modeling.attention_readings import Reader, read_passes
 
 # What takes part: the attention implementation, and what is added to the task's loss.
 WAYS = {
@@ -75,7 +75,7 @@ def guided_loss(
         received = torch.cat([(maps * mask[:, None, :, None]).sum(-2) for maps in outputs.attentions], dim=1)
         return outputs.loss + 0.001 * (msattn.mdg_loss(received, mask) + msattn.pdg_loss(received, mask))
     measure = partial(measure_patterns, guiding=guiding, targets={}) if guiding.patterns else None
-    with read_passes(model, None, not guiding.patterns, measure) as readings:
+    with read_passes(model, Reader(needs_sums=not guiding.patterns, measure=measure)) as readings:
         loss = model(**batch).loss
     terms = guiding_terms(guided_passes(readings, guiding), guiding)
     return loss + sum(guiding.weights[name] * term for name, term in terms.items())

@@ -67,8 +67,8 @@ class Reader:
         needs_sums (`bool`): Whether column sums are read: they come with the output.
         measure (`Callable`, *optional*):
             A further reading: takes an [`AttentionCall`] and returns statistics by name.
-        special_ids (`torch.Tensor`, *optional*): Ids of tokens that are neither queries of the sums nor real.
         of_maps (`Callable`): What is read from whole maps: takes them and the real tokens `(batch, tokens)`.
+        special_ids (`Collection[int]`): Ids of tokens that are neither queries of the sums nor real.
         checkpointed (`bool`): Whether layers are computed again in the backward pass, outside of every forward pass.
         readings (`list[Reading]`): Where readings go.
         passes (`list[_Pass]`): The forward passes that are going on, the innermost last.
@@ -77,11 +77,11 @@ class Reader:
         closed (`bool`): Whether only recomputation is expected.
     """
 
-    layers: Collection[int] | None
-    needs_sums: bool
-    measure: Measure | None
-    of_maps: Measure
-    special_ids: torch.Tensor | None = None
+    layers: Collection[int] | None = None
+    needs_sums: bool = True
+    measure: Measure | None = None
+    of_maps: Measure = RECEIVED.of_maps
+    special_ids: Collection[int] = ()
     checkpointed: bool = False
     readings: list[Reading] = field(default_factory=list)
     passes: list[_Pass] = field(default_factory=lambda: [_Pass()])
@@ -92,8 +92,8 @@ class Reader:
     def see(self, module: nn.Module, inputs: tuple, named: Mapping[str, Any]) -> None:
         """A hook of the token embeddings: notes which tokens of the pass are left out."""
         ids = inputs[0] if inputs else named["input"]
-        if self.special_ids is not None and not torch.is_floating_point(ids):
-            self.passes[-1].left_out = torch.isin(ids, self.special_ids.to(ids.device))
+        if not torch.is_floating_point(ids):
+            self.passes[-1].left_out = torch.isin(ids, torch.tensor(list(self.special_ids), device=ids.device))
 
     def left_out(self, query: torch.Tensor) -> torch.Tensor | None:
         """The tokens that are left out of the pass that is going on, if these are its queries, `(batch, tokens)`."""
@@ -193,32 +193,23 @@ def read_attention(
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
     asked = Statistics(statistics, **options)
     sums = asked == RECEIVED
-    with read_passes(model, layers, sums, None if sums else asked.of_call, asked.of_maps) as readings:
+    with read_passes(model, Reader(layers, sums, None if sums else asked.of_call, asked.of_maps)) as readings:
         yield readings
 
 
 @contextmanager
-def read_passes(
-    model: nn.Module,
-    layers: Collection[int] | None,
-    needs_sums: bool,
-    measure: Measure | None,
-    of_maps: Measure = RECEIVED.of_maps,
-    special_ids: Collection[int] = (),
-) -> Iterator[list[Reading]]:
-    """[`read_attention`] of anything; see [`Reader`] for the arguments."""
-    if layers is not None and (wrong := [layer for layer in layers if layer < 0]):
+def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
+    """[`read_attention`] of whatever a reader reads."""
+    if reader.layers is not None and (wrong := [layer for layer in reader.layers if layer < 0]):
         raise ValueError(f"layers must be numbers from 0, got {wrong[0]}")
     modules = list(model.modules())
-    checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
-    left_out = torch.tensor(sorted(special_ids)) if special_ids else None
-    reader = Reader(layers, needs_sums, measure, of_maps, left_out, checkpointed)
+    reader.checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
     previous = use_received(model)
     hooks = []
     for one in inner_models(model):
         if one.config._attn_implementation not in HONOURING:
             hooks += _ask_for_maps(one, reader)  # before those that end the pass
-        if special_ids:
+        if reader.special_ids:
             hooks.append(one.get_input_embeddings().register_forward_pre_hook(reader.see, with_kwargs=True))
     for module in dict.fromkeys(_callers(model)):
         hooks.append(module.register_forward_pre_hook(lambda *_: reader.passes.append(_Pass())))
@@ -228,12 +219,12 @@ def read_passes(
         module.__dict__[READERS] = (*open_readers, reader)
     try:
         yield reader.readings
-        if reader.found and layers is not None and (missing := set(layers) - reader.found):
+        if reader.found and (missing := set(reader.layers or ()) - reader.found):
             raise ValueError(f"layers: there is no layer {min(missing)}; the model has 0 to {max(reader.found)}")
     finally:
         for hook in hooks:
             hook.remove()
-        if not checkpointed:
+        if not reader.checkpointed:
             for module in modules:
                 others = tuple(one for one in module.__dict__.pop(READERS) if one is not reader)
                 if others:

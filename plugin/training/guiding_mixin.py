@@ -24,6 +24,7 @@ from msattn.modeling.attention import select_layers
 from msattn.modeling.attention_call import AttentionRefused, is_cross_attention
 from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import (
+    Reader,
     Reading,
     outermost_models,
     read_passes,
@@ -228,7 +229,8 @@ class GuidingMixin(AccumulationMixin):
         sums = bool(guiding.mdg_weight or guiding.pdg_weight)
         of_maps = partial(self._of_maps, targets=targets)
         try:
-            with read_passes(self.model, self._guided.layers, sums, measure, of_maps, self._special_ids) as readings:
+            reader = Reader(self._guided.layers, sums, measure, of_maps, self._special_ids)
+            with read_passes(self.model, reader) as readings:
                 yield readings
         except AttentionRefused as refused:
             raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused

@@ -22,7 +22,7 @@ from msattn import BiLSTMConfig, MSTransformerConfig
 from msattn.modeling import attention_call
 from msattn.modeling.attention import READERS
 from msattn.modeling.attention_call import AttentionRefused
-from msattn.modeling.attention_readings import read_attention, read_passes
+from msattn.modeling.attention_readings import Reader, read_attention, read_passes
 from msattn.modeling.modeling_bilstm import BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import MSTransformerModel
 
@@ -259,7 +259,7 @@ def test_special_tokens_are_left_out(family):
         torch.manual_seed(0)
         model = AutoModel.from_config(config).eval()
     special = {5, 9, 11}
-    with read_passes(model, None, True, None, special_ids=special) as readings:
+    with read_passes(model, Reader(special_ids=special)) as readings:
         for inputs in (QUESTIONS, ANSWERS):
             model(**inputs)
     layers = model.config.num_hidden_layers
@@ -279,7 +279,7 @@ def test_what_a_model_returns_has_its_special_tokens():
     model = build()
     sums = column_sums(model, QUESTIONS)
     model.set_attn_implementation("received")
-    with read_passes(model, None, True, None, special_ids={5, 9, 11, 12, 13}) as readings:
+    with read_passes(model, Reader(special_ids={5, 9, 11, 12, 13})) as readings:
         returned = model(**QUESTIONS, output_attentions=True).attentions
     torch.testing.assert_close(list(returned), sums)
     assert not torch.allclose(readings[0]["received"], sums[0])
