@@ -27,7 +27,8 @@ from msattn.plots.style import COLORS, INK, MUTED, draw_heads, drawing, markdown
 
 def labelled_texts(model: PreTrainedModel, path: str) -> tuple[list[Text], list[int]]:
     """Reads texts, and the numbers of their classes in a model, from their names or numbers."""
-    dataset = read_sentences(path)
+    columns, label = getattr(model.config, "text_columns", None), getattr(model.config, "label_column", "label")
+    dataset = read_sentences(path, columns, label)
     known = {str(number): number for number in model.config.id2label} | dict(model.config.label2id)
     if unknown := set(dataset["label"]) - known.keys():
         raise UserError(f"{path}: the model does not know the label {min(unknown)!r}; it knows {', '.join(known)}.")
