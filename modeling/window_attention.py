@@ -16,6 +16,10 @@ from .mask_bands import EVERYTHING, UNBOUNDED, Band
 # One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
 # for so few multiply-adds a group, where the mask and softmax of a score count as 32 dimensions; measured on a CPU.
 SHORT, LITTLE = 64, 6_000_000
+# Queries, keys and values.
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+# Which tokens are chosen, `(batch, tokens)`.
+Tokens = torch.Tensor | None
 
 
 class _Group(NamedTuple):
@@ -83,9 +87,9 @@ def window_attention(
         inside = tokens - (0 if far is None else far.places.shape[1])
         pays = not mixed and tokens > SHORT and is_worthwhile(group.band, inside)
         if method == "banded" or (method is None and pays):
-            output = _banded(q, k, v, group, real, far, options)
+            output = _banded((q, k, v), group, real, far, options)
         else:
-            output = _dense(q, k, v, group, real, special if narrower else None, band, options)
+            output = _dense((q, k, v), group, real, special if narrower else None, band, options)
         outputs.append(output.transpose(1, 2))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     return joined if real is None else joined.masked_fill(~real[:, :, None, None], 0)
@@ -176,40 +180,25 @@ def _groups(
     return whole if work <= LITTLE * len(groups) else groups
 
 
-def _dense(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    group: _Group,
-    real: torch.Tensor | None,
-    special: torch.Tensor | None,
-    outer: Band,
-    options: dict[str, Any],
-) -> torch.Tensor:
+def _dense(states: States, group: _Group, real: Tokens, special: Tokens, outer: Band, options: Any) -> torch.Tensor:
     """One masked matrix, `(batch, heads, tokens, value_dim)`."""
+    query, key, value = states
     tokens, width = query.shape[2], value.shape[-1]
     hides_alike = real is None and special is None and group.limits is None
     if hides_alike and not group.band.after and _covers(group.band | Band(0, UNBOUNDED), tokens):
         return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
     bias = hiding_bias(tokens, query.dtype, query.device, group.band, group.limits, real, special, outer)
     if wide(query) > query.shape[-1] or wide(value) > width:
-        query, key, value = (pad(states, (0, wide(states) - states.shape[-1])) for states in (query, key, value))
+        query, key, value = (pad(one, (0, wide(one) - one.shape[-1])) for one in states)
     return scaled_dot_product_attention(query, key, value, attn_mask=bias, **options)[..., :width]
 
 
-def _banded(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    group: _Group,
-    real: torch.Tensor | None,
-    others: Others | None,
-    options: dict[str, Any],
-) -> torch.Tensor:
+def _banded(states: States, group: _Group, real: Tokens, others: Others | None, options: Any) -> torch.Tensor:
     """A band, and what special tokens see beyond it, `(batch, heads, tokens, value_dim)`."""
+    query, key, value = states
     tokens = query.shape[2]
     band = group.band if is_worthwhile(group.band, tokens) else group.band.within(tokens)
-    output = band_attention(query, key, value, band, real, group.limits, others=others, **options)
+    output = band_attention(*states, band, real, group.limits, others=others, **options)
     if others is None:
         return output
     # What special tokens see themselves.

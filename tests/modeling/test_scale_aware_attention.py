@@ -145,9 +145,9 @@ def calls_of(monkeypatch) -> list[tuple[str, int]]:
     """The method of each group of heads, and how many heads are in it."""
     calls = []
 
-    def noting(method, attend, query, *rest):
-        calls.append((method, query.shape[1]))
-        return attend(query, *rest)
+    def noting(method, attend, states, *rest):
+        calls.append((method, states[0].shape[1]))
+        return attend(states, *rest)
 
     for method in ("dense", "banded"):
         name = f"_{method}"
