@@ -33,8 +33,8 @@ class Teacher:
     def __init__(self, name: str):
         self.source = ModelArguments(model_name_or_path=name)
         self.config = load_config(self.source)
-        self.labels = checkpoint_labels(self.config, stock=True)
-        if not self.labels or len(self.labels) == 1:
+        self.labels = checkpoint_labels(self.config, stock=True) or []
+        if len(self.labels) < 2:
             raise UserError(
                 f"--distill_from {name}: the checkpoint has no classes of sentences that could be learned."
             )
