@@ -140,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         guiding.check(config)
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
+        if data_args.distill_from and not args.do_train:
+            raise UserError("--distill_from is for training: give --do_train, or leave it out.")
         # Ours is fusion on an encoder, or one of its baselines; else it is the classifier of Transformers.
         head = "plain" if fresh else choose_head(model_args.head, config, default="plain")
         fields = head_fields(head, model_args, config)
@@ -163,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         if labels:
             warn_of_absent({prefix: sentences.labels_in(rows, labels) for prefix, rows in data.items()}, labels)
-        if teacher and args.do_train:
+        if teacher:
             data["train"] = teacher.answered(data["train"], columns, labels, args)
 
         # Tokenizer.

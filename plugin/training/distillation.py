@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -54,6 +55,9 @@ class Teacher:
         encoded, _ = encode_sentences(rows, tokenizer, columns, max_tokens(None, tokenizer, self.config))
         model = load_model(AutoModelForSequenceClassification, self.source, tokenizer, refuse_new_weights=True)
         collator = DataCollatorWithPadding(tokenizer)
+        # A copy: the Trainer chooses a learning rate for its model, and makes a repository for it.
+        args = copy(args)
+        args.push_to_hub = False
         trainer = FineTuningTrainer(model, args, processing_class=tokenizer, data_collator=collator)
         return rows.add_column("label", trainer.predict(encoded, metric_key_prefix="teacher").predictions.tolist())
 

@@ -131,6 +131,8 @@ def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_p
     assert "the teacher reads sentence, the data text and text_pair" in fails(
         "do_train", **{**taught, "train_file": pairs}
     )
+    again = {"model_name_or_path": teacher, "distill_from": teacher, "validation_file": trees}
+    assert "--distill_from is for training" in fails("do_eval", **again)
     assert "has no classes of sentences" in fails(
         "do_train", **{**taught, "distill_from": saved_encoder(tmp_path / "bare", layers=1)}
     )

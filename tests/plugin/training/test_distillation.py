@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from msattn.training.distillation import TEMPERATURE, distillation_loss
+from msattn.training.distillation import TEMPERATURE, Teacher, distillation_loss
+from msattn.training.learning_rates import FineTuningArguments
+from tests.tiny_models import saved_encoder
 
 
 @pytest.fixture
@@ -36,3 +40,18 @@ def test_labels_are_scored_as_ever(logits):
     labels = torch.tensor([0, 1, 2, 0, 1, 2])
     expected = torch.nn.functional.cross_entropy(logits[0].float(), labels)
     assert distillation_loss(as_outputs(logits[0]), labels) == expected
+
+
+def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path):
+    folder = saved_encoder(tmp_path / "teacher", layers=1)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3).eval()
+    model.save_pretrained(folder)
+    args = FineTuningArguments(output_dir=str(tmp_path / "out"), use_cpu=True, report_to="none")
+    rows = Dataset.from_dict({"text": ["a cat", "the author of the book", "cat"], "label": [0, 1, 2]})
+    teacher = Teacher(str(folder))
+    answered = teacher.answered(rows, ["text"], teacher.labels, args)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].tolist() for text in rows["text"]]
+    torch.testing.assert_close(torch.tensor(answered["label"][:]), torch.tensor(expected))
+    assert answered["text"][:] == rows["text"][:]
+    assert args.learning_rate is None  # that of the student is chosen later
