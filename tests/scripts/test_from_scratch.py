@@ -133,6 +133,7 @@ def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_p
     )
     again = {"model_name_or_path": teacher, "distill_from": teacher, "validation_file": trees}
     assert "--distill_from is for training" in fails("do_eval", **again)
+    assert "--label_smoothing_factor is for labels" in fails("do_train", label_smoothing_factor=0.1, **again)
     assert "has no classes of sentences" in fails(
         "do_train", **{**taught, "distill_from": saved_encoder(tmp_path / "bare", layers=1)}
     )
