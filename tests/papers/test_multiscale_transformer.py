@@ -11,6 +11,7 @@ import mtl16
 import pytest
 import tfidf
 import torch
+import unlabelled
 from attention_distances import main as draw_distances
 from effective_scale import MODELS, build_model, mirrored_pairs, with_cls
 
@@ -106,3 +107,18 @@ def test_the_linear_baseline(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tfidf.py", *files])
     tfidf.main()
     assert "| 100.0 |" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_texts_for_distillation_share_no_words_with_the_test_data(tmp_path):
+    train, test, found = tmp_path / "train.jsonl", tmp_path / "test.jsonl", tmp_path / "found.jsonl"
+    texts = [
+        "A film that I liked.",
+        "A film that I liked.",
+        "He said: a FILM, that bored me",
+        "too short",
+        "a film is a film",
+    ]
+    train.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    test.write_text(json.dumps({"text": "a film that bored", "label": "no"}) + "\n")
+    unlabelled.main([str(train), "--test_file", str(test), "--words", "4", "--output", str(found)])
+    assert [json.loads(line)["text"] for line in found.read_text().splitlines()] == [texts[0], texts[4]]
