@@ -78,7 +78,6 @@ def set_windows(
     >>> model.save_pretrained("outputs/windowed")
     ```
     """
-    adapt(model)
     owner, layers = _owner(model)
     rows = _windows_by_head(windows, list(layers.values()))
     special = _token_ids(special_token_ids)
@@ -290,7 +289,8 @@ def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any])
 
 
 def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
-    """The innermost model of Transformers, and its self-attention layers with their numbers of heads."""
+    """The innermost model of Transformers, adapted, and its self-attention layers with their numbers of heads."""
+    adapt(model)
     name, inner = type(model).__name__, inner_models(model)
     if len(inner) > 1:
         inner = [one for one in inner if not _is_decoder(one)]

@@ -50,7 +50,7 @@ def least_windows(model, batches, mass) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("mass", [0.5, 0.9, 1.0])
-@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize("family", ["bert", "llama", "mpnet"])
 def test_the_least_window_that_keeps_the_mass(family, mass):
     torch.manual_seed(0)
     model, batches = randomized(AutoModel.from_config(tiny_encoder(family))), batches_of(family)
