@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint, or the family of a model to be trained from scratch.
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
-        guiding.check(config)
+        guiding.check(config, args)
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         if data_args.distill_from and not args.do_train:

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # The checkpoint and its tokenizer.
         config = load_config(model_args)
-        guiding.check(config)
+        guiding.check(config, args)
         tokenizer = load_tokenizer(model_args, config)
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config, 512 if args.do_train else None)
 

@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # The checkpoint, its tokenizer, and the head as fields of the configuration.
         config = load_config(model_args)
-        guiding.check(config)
+        guiding.check(config, args)
         tokenizer = load_tokenizer(model_args, config)
         head = choose_head(model_args.head, config, default="entity-start")
         fields = head_fields(head, model_args, config)

@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The checkpoint, or the family of a model to be trained from scratch.
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
-        guiding.check(config)
+        guiding.check(config, args)
         if args.label_smoothing_factor and getattr(config, "crf", False):
             raise UserError("--label_smoothing_factor looks at single tokens: it would teach a CRF nothing.")
 

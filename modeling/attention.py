@@ -123,7 +123,7 @@ def attention_forward(
     if stock and not wanted and not readers:
         return fused()[0], None
     call = AttentionCall.of_layer(module, query, key, value, attention_mask, softcap=softcap, sinks=sinks, **softmax)
-    counted = [call.without(reader.left_out(query)) for reader in readers]
+    counted = [reader.counted(call) for reader in readers]
     first = counted[0] if counted else call
     returns_sums = returns_sums and wanted
     silent = getattr(module, SILENT, False)
@@ -220,7 +220,7 @@ def read_layer(module: nn.Module, query: torch.Tensor, key: torch.Tensor, mask: 
     if readers := _readers_of(module):
         call = AttentionCall.of(query, key, mask())
         for reader in readers:
-            one = call.without(reader.left_out(query))
+            one = reader.counted(call)
             reader.add(module, one, one.sums() if reader.needs_sums else None)
 
 
@@ -273,7 +273,7 @@ def _readers_of(module: nn.Module) -> list[Any]:
         raise AttentionRefused(
             f"{type(module).__name__} is compiled: its attention cannot be read; ask for output_attentions=True."
         )
-    return [reader for reader in readers if reader.reads(module)]
+    return [reader for reader in readers if reader.reads(getattr(module, "layer_idx", None))]
 
 
 def _refuse_unknown(module: nn.Module, kwargs: Mapping[str, Any]) -> None:

@@ -95,14 +95,30 @@ class Reader:
         if not torch.is_floating_point(ids):
             self.passes[-1].left_out = torch.isin(ids, torch.tensor(list(self.special_ids), device=ids.device))
 
-    def left_out(self, query: torch.Tensor) -> torch.Tensor | None:
-        """The tokens that are left out of the pass that is going on, if these are its queries, `(batch, tokens)`."""
-        tokens = self.passes[-1].left_out
-        return tokens if tokens is not None and tokens.shape == (query.shape[0], query.shape[2]) else None
+    def left_out(self, batch: int, queries: int, keys: int) -> torch.Tensor | None:
+        """
+        The tokens that are left out of a layer of these sizes in the pass that is going on, `(batch, tokens)`.
 
-    def reads(self, module: nn.Module) -> bool:
-        """True for a layer that is read, or whose number is unknown; `add` then leaves it out."""
-        number = getattr(module, "layer_idx", None)
+        Raises:
+            AttentionRefused: Their ids are not known.
+        """
+        if not self.special_ids:
+            return None
+        tokens = self.passes[-1].left_out
+        if tokens is None or tokens.shape != (batch, queries) or queries != keys:
+            raise AttentionRefused(
+                "special tokens are left out by their ids: give the model input_ids, one for each token that its "
+                "layers attend to, without gradient checkpointing."
+            )
+        return tokens
+
+    def counted(self, call: AttentionCall) -> AttentionCall:
+        """The call without the queries that are left out."""
+        (batch, _, queries, _), keys = call.scores.query.shape, call.scores.key.shape[2]
+        return call.without(self.left_out(batch, queries, keys))
+
+    def reads(self, number: int | None) -> bool:
+        """True for a layer that is read, or whose number is unknown; `record` then leaves it out."""
         if number is not None and not self.closed:
             self.found.add(number)
         return self.layers is None or number is None or number in self.layers
@@ -126,14 +142,13 @@ class Reader:
         if self.closed or (self.checkpointed and len(self.passes) == 1):
             return
         now = self.passes[-1]
-        if now.left_out is not None and now.left_out.shape == real.shape:
+        if now.left_out is not None:
             real = real & ~now.left_out
         if now.number is None:
             now.number, self.count = self.count, self.count + 1
         layer = now.layers if layer is None else layer
         now.layers += 1
-        self.found.add(layer)
-        if self.layers is None or layer in self.layers:
+        if self.reads(layer):
             self.readings.append(Reading(now.number, layer, real, statistics))
 
     def close(self) -> None:
@@ -299,10 +314,9 @@ def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
     def take(module: Any, args: tuple, kwargs: dict[str, Any], outputs: ModelOutput) -> Any:
         given = signature.bind_partial(*args, **kwargs).arguments
         for layer, maps in enumerate(outputs.attentions or ()):
-            reader.found.add(layer)
-            if reader.layers is None or layer in reader.layers:
+            if reader.reads(layer):
                 real = real_tokens(module, maps, given.get("attention_mask"))
-                left_out = reader.left_out(maps)
+                left_out = reader.left_out(maps.shape[0], maps.shape[2], maps.shape[-1])
                 real = real if left_out is None else real & ~left_out
                 reader.record(layer, real, dict(reader.of_maps(maps, real)))
         attentions, return_dict = asked.pop()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -252,16 +252,22 @@ class GuidingArguments:
         """The factor of `mdg_weight` and `pdg_weight` at a training step: 1, or 1 − step / steps."""
         return 1.0 if self.guiding_decay == "none" else max(0.0, 1 - step / steps)
 
-    def check(self, config: PreTrainedConfig) -> None:
+    def check(self, config: PreTrainedConfig, training: TrainingArguments) -> None:
         """
-        Refuses what cannot be guided in a model of this configuration.
+        Refuses what cannot be guided in a model of this configuration, trained like this.
 
         Raises:
             UserError: It lacks a layer or heads that are named, has other heads in each stage, or reads the sentences
-                of a pair apart.
+                of a pair apart; or `guiding_tokens="words"` does not work there.
         """
         if not self.weights:
             return
+        by_outputs = self.guiding_axis == "official" or training.torch_compile or training.n_gpu > 1
+        if self.guiding_tokens == "words" and (by_outputs or training.gradient_checkpointing):
+            raise UserError(
+                "guiding_tokens=words works neither with the official axis or gradient checkpointing, nor in compiled "
+                "or parallel models."
+            )
         name = config.model_type
         if getattr(config, "sentence_pairs", False):
             raise UserError(

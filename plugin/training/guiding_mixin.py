@@ -327,7 +327,7 @@ class GuidingMixin(AccumulationMixin):
         counts = set()
         for one in models:
             _check_model(one)
-            self.guiding.check(one.config)
+            self.guiding.check(one.config, self.args)
             counts.add(getattr(one.config, "num_hidden_layers", None))
         count = counts.pop() if len(counts) == 1 else None
         guided = self._guided
@@ -335,10 +335,6 @@ class GuidingMixin(AccumulationMixin):
         official = self.guiding.guiding_axis == "official"
         outputs_only = self.args.torch_compile or self.args.n_gpu > 1
         guided.by_outputs = official or outputs_only
-        if guided.by_outputs and self._special_ids:
-            raise UserError(
-                "guiding_tokens=words works neither with the official axis nor in compiled or parallel models."
-            )
         if official or (outputs_only and self.guiding.pattern_weight):
             config: Any = models[0].config
             guided.own_attention.append((config, config._attn_implementation))

@@ -275,6 +275,19 @@ def test_special_tokens_are_left_out(family):
             torch.testing.assert_close(reading["received"] * kept[:, None], expected)
 
 
+def test_special_tokens_that_cannot_be_left_out():
+    """Recomputed layers once counted them, and texts given as vectors always."""
+    model = build().train()
+    vectors = model.get_input_embeddings()(QUESTIONS["input_ids"])
+    with read_passes(model, Reader(special_ids={5})), pytest.raises(AttentionRefused, match="give the model input"):
+        model(inputs_embeds=vectors, attention_mask=QUESTIONS["attention_mask"])
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    with read_passes(model, Reader(special_ids={5})) as readings:
+        model(**QUESTIONS)
+        with pytest.raises(AttentionRefused, match="without gradient checkpointing"):
+            readings[0]["received"].square().sum().backward()
+
+
 def test_what_a_model_returns_has_its_special_tokens():
     model = build()
     sums = column_sums(model, QUESTIONS)

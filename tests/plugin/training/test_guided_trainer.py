@@ -747,7 +747,10 @@ def test_words_alone_are_compared(tmp_path):
     maps = model(**batch, output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
     vectors = torch.cat([(one * kept[:, None, :, None]).sum(-2) for one in maps], dim=1)
-    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guiding_tokens": "words"}))
+    guiding = GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guiding_tokens": "words"})
+    with pytest.raises(UserError, match="works neither .* gradient checkpointing"):
+        trainer_of(model, tmp_path, guiding, gradient_checkpointing=True)
+    trainer = trainer_of(model, tmp_path, guiding)
     with pytest.raises(UserError, match="guiding_tokens=words needs the tokenizer"):
         trainer.train()
     trainer.processing_class = tokenizer
