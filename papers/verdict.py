@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 
     @property
     def lead(self) -> float:
-        """The difference, of common seeds if it has an interval."""
+        """The difference, of common seeds."""
         return self.difference.mean if self.difference else self.scores[0] - self.scores[1]
 
     @property
@@ -96,13 +96,13 @@ def recorded(folder: Path, claim: dict[str, Any], side: str) -> tuple[list[float
 def by_seed(folder: Path, claim: dict[str, Any]) -> tuple[tuple[float, float], Difference | None]:
     """Both scores and the difference, from tables of scores by seed."""
     (a, spread_a), (b, spread_b) = (recorded(folder, claim, side) for side in "ab")
-    scores = float(np.mean(a)), float(np.mean(b))
+    common = min(len(a), len(b))
+    differences = np.subtract(a[:common], b[:common])
+    scores = float(np.mean(a[:common])), float(np.mean(b[:common]))
     bound = example_bound(scores, claim["examples"]) * claim.get("factor", 1)
     if spread_a is not None and spread_b is not None:
         error = float(np.hypot(spread_a, spread_b)) / claim["seeds"] ** 0.5
         return scores, Difference(scores[0] - scores[1], claim["seeds"], error, bound)
-    common = min(len(a), len(b))
-    differences = np.subtract(a[:common], b[:common])
     return scores, of_seeds(differences.tolist(), bound) if common > 1 else None
 
 
