@@ -146,7 +146,7 @@ METRICS: dict[str, tuple[Counts, Score]] = {
     "accuracy": (_share, _ratio),
     "macro-F1": (_labels, _macro_f1),
     "UAS": (_words(0), _ratio),
-    "LAS": (_words(1), _ratio),
+    "LAS with subtypes": (_words(1), _ratio),
     "tag accuracy": (_words(0), _ratio),
     "Matthews": (_binary, _correlation),
     "Pearson": (_binary, _correlation),

@@ -57,7 +57,7 @@ def test_trees_and_tags(tmp_path):
     (tmp_path / "test_predictions.conllu").write_text(GOLD.replace("\tdet\t", "\tamod\t"))
     given = {"test_file": str(tmp_path / "gold.conllu")}
     assert scores.answers_of(tmp_path, given) == ("gold.conllu", [("2", "2/1")])
-    assert scores.score("LAS", ["2"], ["2/1"])[0] == 50 and scores.score("UAS", ["2"], ["2/1"])[0] == 100
+    assert scores.score("LAS with subtypes", ["2"], ["2/1"])[0] == 50 and scores.score("UAS", ["2"], ["2/1"])[0] == 100
     (tmp_path / "gold.conllu").write_text(GOLD * 2)
     with pytest.raises(ValueError, match="test_predictions.conllu: 1 sentences, and 2 in .*gold.conllu"):
         scores.answers_of(tmp_path, given)
