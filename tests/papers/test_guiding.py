@@ -95,6 +95,9 @@ def test_accuracy_without_heads(tmp_path, capsys):
     rows = [{"text": text, "label": ("animal", "thing")[label]} for (text,), label in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ["--model", str(tmp_path), "--file", str(tmp_path / "texts.jsonl"), "--output", str(tmp_path / "a.png")]
+    # Accuracy on one example, heads ranked by all.
+    measure_importance([*given, "--steps", "1", "--max_samples", "1", "--fit_file", str(tmp_path / "texts.jsonl")])
+    assert "| 8 | 100 % |" in capsys.readouterr().out
     measure_importance([*given, "--steps", "2"])
     out = capsys.readouterr().out
     order = removal_order(importances(model, tiny_tokenizer(), TEXTS, LABELS))
