@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 
 from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
 from .attention_call import AttentionCall
+from .real_tokens import first_token, real_of
 
 POSITIONS = ("first", "next", "prev")
 MISSING = ("exclude", "zero")
@@ -53,14 +54,9 @@ def pattern_loss(
         raise ValueError(
             f"attention must be (batch, heads, tokens, tokens) and not empty, got {tuple(attention.shape)}"
         )
-    batch, _, tokens, _ = attention.shape
-    if attention_mask is None:
-        attention_mask = torch.ones(batch, tokens, dtype=torch.bool, device=attention.device)
-    if attention_mask.shape != (batch, tokens):
-        raise ValueError(f"attention_mask must be {(batch, tokens)}, got {tuple(attention_mask.shape)}")
+    real = real_of(attention_mask, (attention.shape[0], attention.shape[2]), attention.device)
     if missing not in MISSING:
         raise ValueError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
-    real = attention_mask.to(attention.device).bool()
     with torch.autocast(attention.device.type, enabled=False):
         attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
         aim = target_of(target, real, attention.dtype)
@@ -127,7 +123,7 @@ def target_of(target: str | torch.Tensor, real: torch.Tensor, dtype: torch.dtype
             return Target(pad(pairs, (0, 1) if target == "next" else (1, 0)), None, 1 if target == "next" else -1)
         if target != "first":
             raise ValueError(f"target must be one of {', '.join(POSITIONS)} or a tensor, got {target!r}")
-        target = real & (real.cumsum(dim=-1) == 1)
+        target = first_token(real)
     target = target.to(real.device, dtype)
     if target.shape == (batch, tokens):
         weights = _proportions(target * real).unsqueeze(1)
@@ -203,6 +199,3 @@ def _mean(sums: torch.Tensor, rows: torch.Tensor, real: torch.Tensor) -> torch.T
 def _proportions(target: torch.Tensor) -> torch.Tensor:
     total = target.sum(dim=-1, keepdim=True)
     return target / total.where(total > 0, 1)
-
-
-__all__ = ["MISSING", "POSITIONS", "Target", "pattern_distances", "pattern_loss", "target_of"]

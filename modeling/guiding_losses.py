@@ -7,6 +7,8 @@ import math
 import torch
 from torch.nn.functional import normalize as unit_vectors
 
+from .real_tokens import real_of
+
 NORMALIZATIONS = ("none", "row", "col")
 REDUCTIONS = ("mean", "sum")
 # Vectors shorter than this have no reliable direction: they are scaled up, but not to unit length.
@@ -108,13 +110,7 @@ def _prepare(
         raise ValueError(f"normalize must be one of {', '.join(NORMALIZATIONS)}, got {normalize!r}")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-    batch, _, tokens = received.shape
-    if attention_mask is None:
-        real = torch.ones(batch, tokens, dtype=torch.bool, device=received.device)
-    elif attention_mask.shape == (batch, tokens):
-        real = attention_mask.to(received.device).bool()
-    else:
-        raise ValueError(f"attention_mask must be {(batch, tokens)}, got {tuple(attention_mask.shape)}")
+    real = real_of(attention_mask, (received.shape[0], received.shape[2]), received.device)
     maps = received.to(torch.promote_types(received.dtype, torch.float32)).masked_fill(~real.unsqueeze(1), 0)
     if normalize != "none":
         maps = unit_vectors(maps, dim=-1 if normalize == "row" else 1, eps=SHORTEST)

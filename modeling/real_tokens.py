@@ -35,6 +35,20 @@ def checked_mask(
     return attention_mask
 
 
+def real_of(attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
+    """
+    True at the real tokens of an attention mask of this shape, `(batch, tokens)`; everywhere if there is none.
+
+    Raises:
+        ValueError: `attention_mask` has another shape.
+    """
+    if attention_mask is None:
+        return torch.ones(shape, dtype=torch.bool, device=device)
+    if attention_mask.shape != shape:
+        raise ValueError(f"attention_mask must be {shape}, got {tuple(attention_mask.shape)}")
+    return attention_mask.to(device).bool()
+
+
 def first_token(attention_mask: torch.Tensor) -> torch.Tensor:
     """True at the first real token of each sentence, `(batch, tokens)`."""
     real = attention_mask.bool()
@@ -55,6 +69,3 @@ def real_tokens_first(real: torch.Tensor) -> torch.Tensor:
     places = real.cumsum(dim=-1).where(real, real.sum(dim=-1, keepdim=True) + (~real).cumsum(dim=-1)) - 1
     tokens = torch.arange(real.shape[-1], device=real.device).expand_as(places)
     return torch.zeros_like(places).scatter(-1, places, tokens)
-
-
-__all__ = ["checked_mask", "first_token", "real_tokens_first"]
