@@ -177,10 +177,8 @@ class Statistics(NamedTuple):
         first = 0 if self.last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
         with torch.autocast(query.device.type, enabled=False):  # autocast would sum in bfloat16
             values = _Statistics.apply(query, key, bias, sinks, asked.columns, mask, rows, asked, settings, first)
-        found = dict(zip(asked.names, values, strict=False))
-        return (
-            found if call.keys is None else {name: _of_real(name, value, call.keys) for name, value in found.items()}
-        )
+        found = zip(asked.names, values, strict=False)
+        return {name: _of_real(name, value, call.keys) for name, value in found}
 
     def of_maps(self, maps: torch.Tensor, real: torch.Tensor) -> dict[str, torch.Tensor]:
         """
@@ -251,13 +249,12 @@ class _Statistics(torch.autograd.Function):
         first: int,
     ) -> tuple[torch.Tensor, ...]:
         scores = Scores(query, key, bias, sinks, mask, settings).in_full()
-        found, top = {}, None
+        found = {}
         last = {"bands": [len(asked.bands)], "columns": [] if columns is None else [columns.shape[1]]}
         for name in asked.names:
             count = (key if name in (*OF_KEYS, "distances") else query).shape[2]
             found[name] = scores.query.new_zeros(*query.shape[:2], count, *last.get(name, []))
-            if name == "received_max":
-                top = torch.zeros_like(found[name], dtype=torch.long)
+        top = torch.zeros_like(found["received_max"], dtype=torch.long) if "received_max" in found else None
         before = key.shape[2] - query.shape[2]
         for block, part in scores.blocks(first):
             weights = part.weights(block.queries.start)[0] * block.of(rows.unsqueeze(-1))
@@ -316,9 +313,9 @@ def _columns_of(columns: Any, block: Block) -> Any:
     return None if columns is None else columns[block.examples, :, block.keys]
 
 
-def _of_real(name: str, statistic: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def _of_real(name: str, statistic: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
     """The statistic, zero at keys that are padding."""
-    return statistic * keys if name in OF_KEYS else statistic
+    return statistic if keys is None or name not in OF_KEYS else statistic * keys
 
 
 def _part_of(name: str, statistic: torch.Tensor, block: Block) -> torch.Tensor:
@@ -370,6 +367,3 @@ def _of_block(
             -1, gaps.unsqueeze(1).expand(-1, weights.shape[1], -1), kept.flatten(2)
         )
     return found
-
-
-__all__ = ["METHODS", "RECEIVED", "STATISTICS", "Statistics", "attention_statistics", "received_attention"]

@@ -91,7 +91,7 @@ def head_reach(
     ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
     owner, layers = _owner(model)
     model = owner if owner.config.is_encoder_decoder else model
-    sums: list[torch.Tensor | None] = [None] * len(layers)
+    sums = [torch.zeros(heads, 0, dtype=torch.double) for heads in layers.values()]
     rows, tokens, texts = [0] * len(layers), 0, 0
     # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.
     called: list[int] = []
@@ -114,27 +114,17 @@ def head_reach(
                 model(**inputs)
             for row, reading in zip(called, readings, strict=True):
                 found = reading["distances"].double().sum(dim=0).cpu()
-                before = sums[row]
-                if before is not None:
-                    longest = max(before.shape[1], found.shape[1])
-                    before, found = (pad(part, (0, longest - part.shape[1])) for part in (before, found))
-                    found = before + found
-                sums[row] = found
+                longest = max(sums[row].shape[1], found.shape[1])
+                before, found = (pad(part, (0, longest - part.shape[1])) for part in (sums[row], found))
+                sums[row] = before + found
                 rows[row] += int(counted.sum())
             tokens, texts = tokens + int(real.sum()), texts + len(words)
     if not all(rows):
         raise ValueError("batches must have tokens that are not special")
-    beyond = [
-        (part.flip(-1).cumsum(-1).flip(-1) - part) / count
-        for part, count in zip(sums, rows, strict=True)
-        if part is not None
-    ]
+    beyond = [(part.flip(-1).cumsum(-1).flip(-1) - part) / count for part, count in zip(sums, rows, strict=True)]
     return Reach(beyond, tokens / texts)
 
 
 def _check_mass(mass: float) -> None:
     if not 0 < mass <= 1:
         raise ValueError(f"mass must be above 0 and at most 1, got {mass}")
-
-
-__all__ = ["Reach", "fit_windows", "head_reach"]
