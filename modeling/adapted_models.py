@@ -49,14 +49,12 @@ class MPNetSelfAttention(OnTheInterface, mpnet.MPNetSelfAttention):
     def forward(
         self, hidden_states, attention_mask=None, position_bias=None, output_attentions=False, **kwargs
     ) -> tuple[torch.Tensor, ...]:
-        projected = (project(hidden_states) for project in (self.q, self.k, self.v))
-        query, key, value = (
-            states.unflatten(-1, (self.num_attention_heads, -1)).transpose(1, 2) for states in projected
-        )
+        heads = self.num_attention_heads
         output, weights = self.attend(
-            query,
-            key,
-            value,
+            *(
+                project(hidden_states).unflatten(-1, (heads, -1)).transpose(1, 2)
+                for project in (self.q, self.k, self.v)
+            ),
             mask=attention_mask,
             scaling=self.attention_head_size**-0.5,
             dropout=self.dropout.p if self.training else 0.0,
@@ -106,12 +104,8 @@ class MPNetModel(mpnet.MPNetModel):
             return_dict=True,
             **kwargs,
         )
-        found = BaseModelOutputWithPooling(
-            last_hidden_state=outputs.last_hidden_state,
-            pooler_output=None if self.pooler is None else self.pooler(outputs.last_hidden_state),
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        pooled = None if self.pooler is None else self.pooler(outputs.last_hidden_state)
+        found = BaseModelOutputWithPooling(**outputs, pooler_output=pooled)
         return found if (config.return_dict if return_dict is None else return_dict) else found.to_tuple()
 
 
@@ -141,11 +135,8 @@ class DisentangledSelfAttention(OnTheInterface, deberta_v2.DisentangledSelfAtten
             bias = self.disentangled_attention_bias(query, key, relative_pos, positions, kinds).unflatten(
                 0, (-1, heads)
             )
-        query, key, value = (states.unflatten(0, (-1, heads)) for states in (query, key, value))
         return self.attend(
-            query,
-            key,
-            value,
+            *(states.unflatten(0, (-1, heads)) for states in (query, key, value)),
             mask=attention_mask.bool(),
             scaling=(query.shape[-1] * kinds) ** -0.5,
             dropout=self.dropout.p if self.training else 0.0,
@@ -168,5 +159,3 @@ ADAPTED: dict[type, type] = {
     deberta_v2.DebertaV2Model: DebertaV2Model,
     deberta_v2.DisentangledSelfAttention: DisentangledSelfAttention,
 }
-
-__all__ = ["ADAPTED", "OnTheInterface"]
