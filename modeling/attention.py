@@ -177,7 +177,7 @@ def attention_mask(
             f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
             'implementation of msattn: load the model with attn_implementation="eager", which returns full maps.'
         )
-    if (band := _band(mask_function, config, **sizes)) is not None:
+    if (band := _band(mask_function, config, sizes)) is not None:
         batch, tokens = sizes["batch_size"], sizes["kv_length"]
         real = torch.ones(batch, tokens, dtype=torch.bool, device=device)
         return encode_band(band, real if attention_mask is None else attention_mask[:, :tokens].bool())
@@ -186,26 +186,19 @@ def attention_mask(
     return sdpa_mask(mask_function=mask_function, attention_mask=attention_mask, config=config, device=device, **sizes)
 
 
-def _band(
-    mask_function: Callable,
-    config: PreTrainedConfig | None,
-    q_length: int,
-    kv_length: int,
-    q_offset: int = 0,
-    kv_offset: int = 0,
-    **_: Any,
-) -> Band | None:
+def _band(mask_function: Callable, config: PreTrainedConfig | None, sizes: Mapping[str, Any]) -> Band | None:
     """The band of a mask function, if it is worth while, or if the layers have windows of their own."""
-    whole = q_length == kv_length and isinstance(q_offset, int) and not q_offset and not kv_offset
+    tokens, offset = sizes["kv_length"], sizes.get("q_offset", 0)
+    whole = sizes["q_length"] == tokens and isinstance(offset, int) and not offset and not sizes.get("kv_offset")
     if not whole or getattr(config, "model_type", None) in MASK_READERS:
         return None
     band = band_of(mask_function)
     if band is None or not band.first <= 0 <= band.last:
         return None
-    if is_worthwhile(band, kv_length):
+    if is_worthwhile(band, tokens):
         return band
     # The sizes of an exported program are not known: a band without an end would be compared with them.
-    return band.within(kv_length) if has_windows(config) and not torch.compiler.is_exporting() else None
+    return band.within(tokens) if has_windows(config) and not torch.compiler.is_exporting() else None
 
 
 def read_layer(module: nn.Module, query: torch.Tensor, key: torch.Tensor, mask: Callable[[], torch.Tensor]) -> None:
@@ -307,5 +300,3 @@ def register() -> None:
 # A checkpoint on the Hub brings this file along; where msattn is installed, its own stays.
 if HONOURING[0] not in ALL_ATTENTION_FUNCTIONS:
     register()
-
-__all__ = ["attention_forward", "attention_mask", "gives_attentions", "read_layer", "register", "select_layers"]

@@ -95,15 +95,3 @@ def _adapted() -> dict[type, type]:
     from .adapted_models import ADAPTED
 
     return ADAPTED
-
-
-__all__ = [
-    "adapt",
-    "adapt_layers",
-    "heads_of",
-    "inner_models",
-    "is_attention_layer",
-    "is_compiled",
-    "is_outside",
-    "takes_keywords",
-]

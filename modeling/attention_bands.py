@@ -288,6 +288,3 @@ class Neighbourhoods(torch.autograd.Function):
             shifted[:, : part.shape[1]] += part
         states = stream[ctx.band.before : ctx.band.before + blocks * block].unflatten(0, (*ctx.shape[:dim], -1))
         return states.narrow(dim, 0, ctx.shape[dim])[..., : ctx.shape[-1]], None, None, None, None, None
-
-
-__all__ = ["Others", "band_attention", "hidden", "is_worthwhile", "gather_tokens", "queries_per_block", "wide"]

@@ -350,6 +350,3 @@ def _by_token(states: torch.Tensor, width: int) -> torch.Tensor:
 def _add_part(total: torch.Tensor, part: torch.Tensor) -> None:
     """Adds a block to its part of what broadcasts to all of them."""
     total += part.sum_to_size(total.shape)
-
-
-__all__ = ["Block", "BlockedAttention", "Dropout", "Gradients", "Scores", "Settings", "block_size"]

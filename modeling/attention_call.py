@@ -281,6 +281,3 @@ def _at(tensor: Any, positions: torch.Tensor) -> Any:
         return tensor
     tensor = tensor.expand(positions.shape[0], -1, -1, -1)
     return tensor.gather(2, positions[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
-
-
-__all__ = ["AttentionCall", "AttentionRefused", "is_causal_layer", "is_cross_attention"]

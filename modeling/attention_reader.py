@@ -116,6 +116,3 @@ class AttentionReader:
                 yield one.gather(2, index)
             else:
                 yield one[:, :, : pieces.shape[1]]
-
-
-__all__ = ["AttentionReader", "ask_for_maps"]

@@ -372,15 +372,3 @@ def _callers(model: nn.Module) -> list[nn.Module]:
     """
     inside = [caller for child in model.children() for caller in _callers(child)]
     return [model, *inside] if inside or isinstance(model, PreTrainedModel) else inside
-
-
-__all__ = [
-    "Reader",
-    "Reading",
-    "outermost_models",
-    "read_attention",
-    "read_passes",
-    "real_tokens",
-    "restore",
-    "use_received",
-]

@@ -362,5 +362,3 @@ def _is_count(number: Any) -> bool:
 # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody
 # when a model is built. PyTorch does.
 register_module_module_registration_hook(_watch)
-
-__all__ = ["has_windows", "set_windows", "windowed_mask", "windows_of"]

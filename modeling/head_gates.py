@@ -81,6 +81,3 @@ def head_gates(model: nn.Module) -> Iterator[torch.Tensor]:
         yield gates
     finally:
         AttentionInterface.get_interface = get_interface
-
-
-__all__ = ["head_gates"]

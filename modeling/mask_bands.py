@@ -182,6 +182,3 @@ def decode_band(mask: torch.Tensor | None) -> tuple[Band, torch.Tensor] | None:
 def visible_keys(band: Band, queries: int, keys: int, device: torch.device | str) -> torch.Tensor:
     """True where a query sees a key, `(queries, keys)`; the queries are the last of the keys."""
     return band.holds(torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None])
-
-
-__all__ = ["UNBOUNDED", "Band", "band_of", "decode_band", "encode_band", "visible_keys"]

@@ -127,6 +127,3 @@ def _check(
         or any(window is not None and (not hasattr(window, "__index__") or window < 0) for window in windows)
     ):
         raise ValueError(f"windows must be {heads} whole numbers of at least 0 or None, one a head, got {windows!r}")
-
-
-__all__ = ["SCALE_METHODS", "attention_weights", "scale_aware_attention"]

@@ -215,6 +215,3 @@ def _special_keys(special: torch.Tensor, band: Band) -> Others | None:
     count = int(special.sum(dim=1).max())
     places = special.int().argsort(dim=1, descending=True, stable=True)[:, :count]
     return Others(places, special.gather(1, places), band) if count else None
-
-
-__all__ = ["hiding_bias", "limits_of", "window_attention"]

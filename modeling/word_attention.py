@@ -81,6 +81,3 @@ def word_attention(attention: torch.Tensor, word_index: torch.Tensor, num_words:
     """
     members = word_members(word_index, num_words).unsqueeze(1)
     return piece_mean(members, attention.dtype) @ attention @ members.to(attention.dtype).mT
-
-
-__all__ = ["count_words", "piece_mean", "word_attention", "word_members", "word_states"]
