@@ -119,6 +119,8 @@ class Reader:
 
     def reads(self, number: int | None) -> bool:
         """True for a layer that is read, or whose number is unknown; `record` then leaves it out."""
+        if self.closed and not torch.is_grad_enabled():
+            return False  # nothing is computed again without gradients
         if number is not None and not self.closed:
             self.found.add(number)
         return self.layers is None or number is None or number in self.layers

@@ -167,7 +167,7 @@ def test_an_encoder_and_a_decoder_are_two_passes():
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_recomputation_counts_once(inside):
+def test_recomputation_counts_once(inside, monkeypatch):
     gradients, counts = [], []
     for checkpointing in (False, True):
         model = build().train()
@@ -184,6 +184,10 @@ def test_recomputation_counts_once(inside):
             loss.backward()
         counts.append(len(readings))
         gradients.append(model.encoder.layer[0].attention.self.query.weight.grad)
+        with torch.no_grad(), monkeypatch.context() as patched:  # what is read no longer costs nothing
+            patched.setattr(attention_call.AttentionCall, "sums", None)
+            patched.setattr(attention_call.AttentionCall, "output_and_sums", None)
+            model.eval()(**ANSWERS)
     assert counts == [3, 3]
     torch.testing.assert_close(*gradients)
 
