@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -30,6 +30,8 @@ HONOURING = ("msattn", "received", "banded", "rows", "words")
 OWN_MASKS = ("bigbird_pegasus",)
 # The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
 ROW, NUMBERED = "_msattn_row", "_msattn_numbered"
+# The mark of a `forward` that checks the windows.
+KEEPS = "_msattn_keeps_windows"
 
 Model = TypeVar("Model", bound=nn.Module)
 OfHead = int | None
@@ -247,7 +249,8 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
 
 def _keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
-    if vars(model).get("forward") is not None:
+    others = vars(model).get("forward")  # accelerate's, of a model with hooks
+    if hasattr(others, KEEPS):
         return
     if model.config._attn_implementation not in HONOURING:
         model.config._attn_implementation = "banded"
@@ -255,8 +258,10 @@ def _keep_windows(model: PreTrainedModel) -> None:
 
     @wraps(type(model).forward)  # `torch.export` reads its signature
     def forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        return type(self).forward(self, *args, **{**kwargs, **_special_tokens(self, args, kwargs)})
+        run = partial(type(self).forward, self) if others is None else others
+        return run(*args, **{**kwargs, **_special_tokens(self, args, kwargs)})
 
+    setattr(forward, KEEPS, True)
     # No hook: sentence-transformers and PEFT call `forward` past all hooks.
     model.forward = MethodType(forward, model)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 import torch
+from accelerate.hooks import ModelHook, add_hook_to_module
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -166,6 +168,17 @@ def test_nothing_ignores_windows():
     model(**inputs_of())
     assert model.config.attention_windows is None
     assert not hasattr(model.config, "attention_windows_special_token_ids")
+
+
+def test_a_model_with_hooks_of_accelerate():
+    """`device_map` gives a model a `forward` of its own, behind which windows were once ignored under "sdpa"."""
+    model = model_of("bert")
+    expected = states(set_windows(deepcopy(model), WINDOWS, SPECIAL), inputs_of())
+    set_windows(add_hook_to_module(model, ModelHook()), WINDOWS, SPECIAL)
+    torch.testing.assert_close(states(model, inputs_of()), expected)
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(AttentionRefused, match="has attention windows"):
+        model(**inputs_of())
 
 
 def test_a_classifier_and_a_shared_layer():
