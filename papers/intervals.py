@@ -4,6 +4,7 @@ Intervals, tests and power for the mean difference of two settings, from runs wi
 A difference has two independent errors. Seeds: with k of them, Student's t with k - 1 degrees of freedom. Examples:
 the test data are a sample, and all seeds share it; hundreds of examples make this error normal. The variances add, and
 the quantile is the mean of both quantiles with the variances as weights (Cochran and Cox, Experimental Designs, 1950).
+Three seeds may agree by chance: an error is at least that of answers which each seed draws anew, known from the examples.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ LEVEL, POWER = 0.05, 0.8
 
 
 class Difference(NamedTuple):
-    """The mean difference of k seeds, with the standard errors from seeds and from examples."""
+    """The mean difference of k seeds, with the standard errors from seeds, from examples, and the least from seeds."""
 
     mean: float
     seeds: int
     seed_error: float
     example_error: float
+    least_error: float = 0.0
 
     def errors(self, of_seeds: float, of_examples: float) -> float:
         """So many standard errors of each kind, with their variances as weights."""
         variances = np.array([self.seed_error**2, self.example_error**2])
-        return float(variances @ [of_seeds, of_examples] / np.sqrt(variances.sum())) if variances.any() else 0.0
+        both = float(variances @ [of_seeds, of_examples] / np.sqrt(variances.sum())) if variances.any() else 0.0
+        return max(both, of_examples * float(np.hypot(self.least_error, self.example_error)))
 
     def half_width(self, alpha: float = LEVEL) -> float:
         """Half of the two-sided interval that misses with probability alpha."""
@@ -69,7 +72,8 @@ def of_examples(differences: np.ndarray) -> Difference:
     rest = differences - by_seed[:, None] - by_example + differences.mean()
     own = (rest**2).sum() / (seeds - 1) / (examples - 1)
     shared = max(0.0, by_example.var(ddof=1) - own / seeds) / examples
-    return Difference(float(by_seed.mean()), seeds, by_seed.std(ddof=1) / seeds**0.5, shared**0.5)
+    errors = (by_seed.std(ddof=1) / seeds**0.5, shared**0.5, (own / examples / seeds) ** 0.5)
+    return Difference(float(by_seed.mean()), seeds, *errors)
 
 
 def of_seeds(differences: Sequence[float], example_error: float) -> Difference:

@@ -47,6 +47,13 @@ def test_with_seeds_alone_it_is_the_t_test():
     assert seen.p_equivalence(0.2) == 1
 
 
+def test_seeds_that_agree_by_chance_leave_the_error_of_their_answers():
+    answers = np.random.default_rng(0).standard_normal((3, 300))
+    seen = of_examples(answers - answers.mean(axis=1, keepdims=True))
+    assert seen.seed_error == pytest.approx(0, abs=1e-9)
+    assert seen.half_width() == pytest.approx(1.96 * (1 / 900 + seen.example_error**2) ** 0.5, rel=0.05)
+
+
 def test_equal_runs_have_no_error():
     seen = of_seeds([0.0, 0.0, 0.0], 0.0)
     assert seen.half_width() == 0 and seen.p_value(0) == 1 and seen.p_equivalence(0.1) < 0.05
