@@ -4,7 +4,7 @@ Intervals, tests and power for the mean difference of two settings, from runs wi
 A difference has two independent errors. Seeds: with k of them, Student's t with k - 1 degrees of freedom. Examples:
 the test data are a sample, and all seeds share it; hundreds of examples make this error normal. The variances add, and
 the quantile is the mean of both quantiles with the variances as weights (Cochran and Cox, Experimental Designs, 1950).
-Three seeds may agree by chance: an error is at least that of answers which each seed draws anew, known from the examples.
+Three seeds may agree by chance: an error is at least that of answers which each seed draws anew, as examples tell.
 """
 
 from __future__ import annotations
