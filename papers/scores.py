@@ -42,11 +42,12 @@ def answers_of(folder: Path, arguments: dict[str, Any]) -> tuple[str, list[tuple
     for prefix, key in (("test", "test_file"), ("dev", "validation_file"), ("eval", "validation_file")):
         data = str(arguments.get(key) or arguments.get("task_name") or prefix)
         if (path := folder / f"{prefix}_predictions.jsonl").exists():
-            lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+            # Texts hold characters, such as U+0085, at which `splitlines` cuts.
+            lines = map(json.loads, path.read_text(encoding="utf-8").strip().split("\n"))
             return Path(data).name, [(str(line["gold"]), str(line["prediction"])) for line in lines]
         if (path := folder / f"{prefix}_predictions.conll").exists():
             sentences = path.read_text(encoding="utf-8").strip().split("\n\n")
-            rows = [[line.split("\t")[-2:] for line in one.splitlines()] for one in sentences]
+            rows = [[line.split("\t")[-2:] for line in one.split("\n")] for one in sentences]
             return Path(data).name, [(str(len(row)), str(sum(a == b for a, b in row))) for row in rows]
         if (path := folder / f"{prefix}_predictions.conllu").exists() and arguments.get(key):
             limit = arguments.get("max_predict_samples" if prefix == "test" else "max_eval_samples")

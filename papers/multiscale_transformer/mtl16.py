@@ -64,7 +64,7 @@ def accuracies(folder: Path, data: DatasetDict) -> list[tuple[float, float]]:
     """For each seed the accuracy on all test reviews of a domain, and on those that are not in its training data."""
     found = []
     for path in sorted(folder.glob("seed-*/test_predictions.jsonl")):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").strip().split("\n")]
         right = [row["gold"] == row["prediction"] for row in rows]
         unseen = [one for one, seen in zip(right, data["test"]["in_train"], strict=True) if not seen]
         found.append((100 * statistics.fmean(right), 100 * statistics.fmean(unseen)))

@@ -40,8 +40,9 @@ def test_pseudo_values_leave_one_example_out():
 
 
 def test_answers_are_kept_and_read(tmp_path):
-    lines = [{"gold": "a", "prediction": "a"}, {"gold": "b", "prediction": "a"}]
-    (tmp_path / "test_predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = [{"text": "a\x85b\u2028", "gold": "a", "prediction": "a"}, {"gold": "b", "prediction": "a"}]
+    written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (tmp_path / "test_predictions.jsonl").write_text(written, encoding="utf-8")
     data, answers = scores.answers_of(tmp_path, {"test_file": "folder/test.txt"})
     assert (data, answers) == ("test.txt", [("a", "a"), ("b", "a")])
     path = tmp_path / "scores.csv.gz"
