@@ -30,8 +30,8 @@ HONOURING = ("msattn", "received", "banded", "rows", "words")
 OWN_MASKS = ("bigbird_pegasus",)
 # The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
 ROW, NUMBERED = "_msattn_row", "_msattn_numbered"
-# The mark of a `forward` that checks the windows.
-KEEPS = "_msattn_keeps_windows"
+# The mark of a `forward` that checks the windows, and what it runs if that is not the one of the class.
+KEEPS, INNER = "_msattn_keeps_windows", "_msattn_forward"
 
 Model = TypeVar("Model", bound=nn.Module)
 OfHead = int | None
@@ -249,16 +249,17 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
 
 def _keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
-    others = vars(model).get("forward")  # accelerate's, of a model with hooks
-    if hasattr(others, KEEPS):
+    inner = vars(model).get("forward")  # accelerate's, of a model with hooks
+    if hasattr(inner, KEEPS):
         return
+    setattr(model, INNER, inner)  # of the model: a copy of it has its own
     if model.config._attn_implementation not in HONOURING:
         model.config._attn_implementation = "banded"
     _save_banded(model.config)
 
     @wraps(type(model).forward)  # `torch.export` reads its signature
     def forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        run = partial(type(self).forward, self) if others is None else others
+        run = getattr(self, INNER) or partial(type(self).forward, self)
         return run(*args, **{**kwargs, **_special_tokens(self, args, kwargs)})
 
     setattr(forward, KEEPS, True)

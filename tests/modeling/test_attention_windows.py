@@ -176,6 +176,10 @@ def test_a_model_with_hooks_of_accelerate():
     expected = states(set_windows(deepcopy(model), WINDOWS, SPECIAL), inputs_of())
     set_windows(add_hook_to_module(model, ModelHook()), WINDOWS, SPECIAL)
     torch.testing.assert_close(states(model, inputs_of()), expected)
+    copied = deepcopy(model)
+    for weights in copied.parameters():
+        weights.data.zero_()
+    assert not states(copied, inputs_of()).equal(expected)  # it runs its own layers
     model.set_attn_implementation("sdpa")
     with pytest.raises(AttentionRefused, match="has attention windows"):
         model(**inputs_of())
