@@ -262,8 +262,7 @@ class GuidingArguments:
         """
         if not self.weights:
             return
-        by_outputs = self.guiding_axis == "official" or training.torch_compile or training.n_gpu > 1
-        if self.guiding_tokens == "words" and (by_outputs or training.gradient_checkpointing):
+        if self.guiding_tokens == "words" and (self.by_outputs(training) or training.gradient_checkpointing):
             raise UserError(
                 "guiding_tokens=words works neither with the official axis or gradient checkpointing, nor in compiled "
                 "or parallel models."
@@ -280,6 +279,10 @@ class GuidingArguments:
                 raise UserError(f"{name} has other heads in each stage ({size}={list(count)}): it cannot be guided.")
             if isinstance(count, int):
                 check(count)
+
+    def by_outputs(self, training: TrainingArguments) -> bool:
+        """Whether the model is asked for its attentions: compiled, in threads, or with the official axis."""
+        return self.guiding_axis == "official" or training.torch_compile or training.n_gpu > 1
 
     def pattern_schedule(self, step: int, steps: int) -> float:
         """

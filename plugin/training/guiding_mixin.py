@@ -333,9 +333,8 @@ class GuidingMixin(AccumulationMixin):
         guided = self._guided
         guided.layers = None if count is None or self.guiding.guided_layers is None else self.guiding.layers(count)
         official = self.guiding.guiding_axis == "official"
-        outputs_only = self.args.torch_compile or self.args.n_gpu > 1
-        guided.by_outputs = official or outputs_only
-        if official or (outputs_only and self.guiding.pattern_weight):
+        guided.by_outputs = self.guiding.by_outputs(self.args)
+        if official or (guided.by_outputs and self.guiding.pattern_weight):
             config: Any = models[0].config
             guided.own_attention.append((config, config._attn_implementation))
             models[0].set_attn_implementation("eager")
