@@ -248,7 +248,8 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
         return bool(kwargs.pop("output_attentions"))
     if getattr(getattr(module, "config", None), "output_attentions", False):
         return True
-    # Private: what is collected is written nowhere else that a layer could read.
+    # Private. GPT-2, OPT, Nemotron and others hand their layers nothing that tells, and what is collected is written
+    # nowhere else.
     collected = _active_collector.get()
     if collected is None:  # gradient checkpointing computes the layer again, outside of the model
         return getattr(module, COLLECTED, False)
