@@ -254,7 +254,7 @@ def _counted(
     seen = attention_mask if attention_mask.dtype == torch.bool else attention_mask > MASKED
     mask = _one_row(~attention_mask if attention_mask.dtype == torch.bool else attention_mask)
     if cross or offset:
-        return mask, seen.any(dim=-1), None
+        return mask, seen.any(dim=-1).expand(-1, -1, count), None
     keys = seen.squeeze(-2) if seen.shape[-2] == 1 else seen.diagonal(dim1=-2, dim2=-1)
     return mask, keys, keys
 

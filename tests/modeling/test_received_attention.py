@@ -311,6 +311,9 @@ def test_last_queries(method, left):
     weights = weights_of(query, key, 6**-0.5, ~real[:, None, None])
     last = torch.stack([torch.isin(torch.arange(11), row.nonzero()[-3:]) for row in real])
     torch.testing.assert_close(received, (weights * last[:, None, :, None]).sum(-2))
+    every = torch.ones(3, 1, 1, 11, dtype=torch.bool)  # a mask of one row beside a cache
+    received = received_attention(query[:, :, 7:], key, every, method=method, last_queries=3)
+    torch.testing.assert_close(received, received_attention(query[:, :, 8:], key, every, method=method))
     with pytest.raises(ValueError, match="last_queries must be a positive number, got 0"):
         received_attention(query, key, last_queries=0)
 
