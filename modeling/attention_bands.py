@@ -107,7 +107,9 @@ def band_attention(
         real = query.new_ones(1, tokens, dtype=torch.bool)
     distances = torch.arange(-band.before, block + band.after, device=query.device)
     distances = distances - torch.arange(block, device=query.device).unsqueeze(1)  # of all pairs in a block
-    beyond = ~band.holds(distances) if limits is None else distances.abs() > limits.unsqueeze(-1)
+    beyond = ~band.holds(distances)
+    if limits is not None:
+        beyond = beyond | (distances.abs() > limits.unsqueeze(-1))
     inside = _inside(real, blocks, block, band)
     bias = hidden(query.dtype) * beyond.to(query.dtype).unsqueeze(-3)
     bias = bias + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -201,15 +202,19 @@ def test_an_exported_program_keeps_the_band(monkeypatch):
 def test_windows_in_a_band(tokens, monkeypatch):
     """As in a model with windows of its own, for the lengths that are computed in different ways."""
     monkeypatch.undo()
-    tensors, windows = heads(shape=(1, 4, tokens, 6)), [1, 3, 9, None]
+    tensors = heads(shape=(2, 4, tokens, 6))
     places = torch.arange(tokens)
     distances = places - places[:, None]
-    for band in (Band(-20, 5), Band(-UNBOUNDED, 0)):
-        limits = torch.tensor([tokens if window is None else window for window in windows])
-        mask = band.holds(distances) & (distances.abs() <= limits[:, None, None])
-        expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=mask)
-        found = window_attention.window_attention(*tensors, windows, band)
-        torch.testing.assert_close(found.transpose(1, 2), expected, rtol=0, atol=1e-12)
+    special = torch.isin(places, torch.tensor([0, 21])).expand(2, -1)
+    by_sentence = torch.tensor([[1, 3, 9, tokens], [3, 0, 9, 9]])
+    for windows, limits in ([1, 3, 9, None], by_sentence[:1]), (by_sentence, by_sentence):
+        near = distances.abs() <= limits[:, :, None, None]
+        far = special[:, None, None] | special[:, None, :, None]
+        for band, beyond in product((Band(-20, 5), Band(-UNBOUNDED, 0)), (None, special)):
+            mask = band.holds(distances) & (near if beyond is None else near | far)
+            expected = torch.nn.functional.scaled_dot_product_attention(*tensors, attn_mask=mask)
+            found = window_attention.window_attention(*tensors, windows, band, special=beyond)
+            torch.testing.assert_close(found.transpose(1, 2), expected, rtol=0, atol=1e-12)
 
 
 def test_bad_arguments():
