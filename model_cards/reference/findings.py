@@ -98,7 +98,7 @@ def tagging(model: Path, results: Mapping[str, float], files: Files) -> tuple[st
     if scores:
         gap = 100 * calibration_gap(np.array(scores), np.array(right))
         calibration += f"The expected calibration error of the scores is {gap:.1f} % (15 bins)."
-    found_by_type = _by_label(rows, "type", "entities found")
+    found_by_type = _by_label(rows, "type (a name once a sentence)", "entities found")
     return calibration, found_by_type + "The first mistakes of the test data:\n\n" + "\n".join(wrong)
 
 
