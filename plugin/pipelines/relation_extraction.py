@@ -22,7 +22,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.inputs.entity_pieces import EntityText
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, EntityText
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
 from msattn.errors import UserError
@@ -191,8 +191,8 @@ class RelationExtractionPipeline(TextPipeline):
                 are too far apart for `max_length`, that concerns these pairs alone, and their items of the list have
                 `head`, `tail` and `error`.
             max_length (`int`, *optional*):
-                Maximum number of tokens; longer texts are cut to a window around both entities. Default: the length
-                that covers 99 % of the training examples; one marked pair may take up to the limit of the model.
+                Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
+                the model for one marked pair, else the length that covers 99 % of the training examples.
             batch_size (`int`, *optional*, defaults to 1): Number of inputs per batch.
 
         Returns:
@@ -302,19 +302,17 @@ class RelationExtractionPipeline(TextPipeline):
             for outcome, pair in block:
                 sentence = outcome.sentence
                 head, tail = sentence.pairs[pair]
+                most = limit if sentence.marked else window
                 try:
-                    for most in dict.fromkeys((window, limit) if sentence.marked else (window,)):
-                        columns = encode_relations(
-                            self.tokenizer,
-                            [sentence.text],
-                            [sentence.spans[head]],
-                            [sentence.spans[tail]],
-                            most,
-                            style=self.style,
-                            types=[(sentence.types[head], sentence.types[tail])],
-                        )
-                        if columns["input_ids"][0] is not None:
-                            break
+                    columns = encode_relations(
+                        self.tokenizer,
+                        [sentence.text],
+                        [sentence.spans[head]],
+                        [sentence.spans[tail]],
+                        most,
+                        style=self.style,
+                        types=[(sentence.types[head], sentence.types[tail])],
+                    )
                 except UserError as error:
                     outcome.refused[pair] = error
                     continue
@@ -359,22 +357,22 @@ class RelationExtractionPipeline(TextPipeline):
         """The windows of a text: the first token, the number of tokens, and the pairs."""
         from msattn.data.inputs.entity_pieces import window_start
 
-        sentence, most = outcome.sentence, lengths[0]
-        if len(text.ids) <= lengths[0] - special:
+        sentence, (window, limit) = outcome.sentence, lengths
+        # The window of one marked pair is that of `run_re.py`, where markers count until they are removed.
+        room = (limit - len(ENTITY_MARKERS) if sentence.marked else window) - special
+        if len(text.ids) <= room:
             return [(0, len(text.ids), pairs)] if (pairs := outcome.open()) else []
         bounds = [(min(pieces, default=0), max(pieces, default=0) + 1) for pieces in text.pieces]
-        windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+        windows: dict[int, list[int]] = defaultdict(list)
         for pair in outcome.open():
             ends = [bounds[entity] for entity in sentence.pairs[pair]]
-            for most in dict.fromkeys(lengths if sentence.marked else lengths[:1]):
-                room = most - special
-                start = window_start(len(text.ids), room, min(ends)[0], max(last for _, last in ends))
-                if start is not None:
-                    windows[start, room].append(pair)
-                    break
+            first, last = min(ends)[0], max(last for _, last in ends)
+            start = window_start(len(text.ids), room, first, last, shared=not sentence.marked)
+            if start is not None:
+                windows[start].append(pair)
             else:
-                outcome.refused[pair] = _too_far(sentence, pair, most) if most == lengths[1] else None
-        return [(start, room, pairs) for (start, room), pairs in windows.items()]
+                outcome.refused[pair] = _too_far(sentence, pair, limit) if sentence.marked or window == limit else None
+        return [(start, room, pairs) for start, pairs in windows.items()]
 
     def _scores(self, inputs: Any, entities: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
         """The logits of pairs `(batch, pairs, 2)` of entities `(batch, entities, pieces)`."""

@@ -15,7 +15,7 @@ from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_markers import ENTITY_MARKERS
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import DRAWN, Negatives, capped, with_entity_pairs
 from msattn.data.pair_rules import PairRules

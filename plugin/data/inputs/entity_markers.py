@@ -14,7 +14,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedToken
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import special_tokens
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
@@ -25,8 +25,6 @@ except ImportError:  # where a checkpoint has brought this file along
 
 logger = logging.get_logger(__name__)
 
-ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
-"""The tokens around the head and around the tail of a relation."""
 MARKER_STYLES = ("plain", "typed", "typed-punct")
 # Where the markers of both entities are.
 PLACES = ("entity_starts", "entity_ends")

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
+"""The tokens around the head and around the tail of a relation."""
+
 
 class EntityText(NamedTuple):
     """
@@ -52,24 +55,25 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[
     return begin, end
 
 
-def window_start(length: int, room: int, first: int, last: int) -> int | None:
+def window_start(length: int, room: int, first: int, last: int, shared: bool = True) -> int | None:
     """
     The start of the window that has two entities in its middle, as far as possible.
 
-    Starts are multiples of a quarter of the window where these show both entities, so that pairs share windows.
+    Shared starts are multiples of a quarter of the window where these show both entities, so that pairs share windows.
 
     Args:
         length (`int`): Number of tokens of the text.
         room (`int`): Number of tokens of a window.
         first (`int`): The first token of both entities.
         last (`int`): The token behind the last one.
+        shared (`bool`, *optional*, defaults to `True`): Whether pairs share windows; otherwise nothing is rounded.
 
     Returns:
         `int` or `None`: The first token of the window; `None` if no window shows both entities.
     """
     if last - first > room:
         return None
-    ideal = min(max((first + last - room) // 2, 0), max(length - room, 0))
+    ideal = min(max((first + last - room + 1) // 2, 0), max(length - room, 0))
     step = max(room // 4, 1)
-    shared = min(round(ideal / step) * step, max(length - room, 0))
-    return shared if shared <= first and last <= shared + room else ideal
+    rounded = min(round(ideal / step) * step, max(length - room, 0))
+    return rounded if shared and rounded <= first and last <= rounded + room else ideal

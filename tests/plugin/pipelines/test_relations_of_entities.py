@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import inspect
 import json
@@ -15,6 +16,7 @@ from transformers import BertConfig, BertForTokenClassification, pipeline
 from transformers.utils import logging
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
+from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
 from msattn.data.inputs.entity_pieces import window_start
 from msattn.pipelines.relation_triples import write_triples
 from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
@@ -237,8 +239,8 @@ def test_documents_are_read_in_a_window_around_each_pair(extractor, pairwise):
             middle = low - (room - (high - low)) // 2
             start = middle if markers else window_start(len(words), room, low, high)
             window = words[start : start + room]
-            head, tail = ([at - start, at - start + 1] for at in (first, second))
-            alone = extract({"tokens": window, "head": head, "tail": tail}, top_k=None)
+            both = [{"start": at - start, "end": at - start + 1} for at in (first, second)]
+            alone = extract({"tokens": window, "entities": both, "pairs": [(0, 1)]}, top_k=None)
             scores = {result["label"]: result["score"] for result in alone}
             pair = [one for one in found if (one["head"]["start"], one["tail"]["start"]) == (first, second)]
             assert len(pair) == 2
@@ -272,6 +274,27 @@ def test_what_training_saw_is_the_default(model, request, monkeypatch, caplog):
     assert near_pairs and "farther apart than those of training" in caplog.text
     near(model(INPUT, **everything), every)
     assert model({"text": TEXT, "head": [4, 10], "tail": [31, 36]})["tail"]["text"] == "house"
+
+
+@pytest.mark.parametrize("model", ["extractor", "pairwise"])
+def test_a_marked_pair_is_read_as_the_script_reads_it(model, request, monkeypatch):
+    model = request.getfixturevalue(model)
+    monkeypatch.setattr(model, "trained", {"both_orders": True, "max_length": 12})
+    rows = [
+        {"text": f"{'dog ' * left}author of book{' cat' * right}", "head": [4 * left, 4 * left + 6]}
+        for left, right in ((20, 20), (30, 27), (40, 50), (41, 50), (3, 90), (90, 3))
+    ]
+    for row in rows:
+        row["tail"] = [row["head"][1] + 4, row["head"][1] + 8]
+    marking = copy.deepcopy(model.tokenizer)
+    add_entity_markers(marking)
+    columns = {name: [row[name] for row in rows] for name in ("text", "head", "tail")}
+    encoded = encode_relations(marking, *columns.values(), max_length=64)
+    encoded = without_markers(encoded, marking) if model.reads_pieces else encoded
+    for number, found in enumerate(model(rows, batch_size=4)):
+        inputs = {name: torch.tensor(values[number : number + 1]) for name, values in encoded.items()}
+        with torch.no_grad():
+            assert found["score"] == pytest.approx(model.model(**inputs).logits.softmax(-1).max().item(), abs=1e-6)
 
 
 def test_many_relations_and_old_checkpoints_are_warned_of(caplog):
