@@ -30,6 +30,7 @@ from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseFo
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
+from msattn.errors import UserError
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
 from msattn.training import relation_extraction as relations
@@ -179,6 +180,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             with args.main_process_first(desc=f"encoding {prefix}"):
                 # Some patterns of attention guiding need the words of the training data.
                 encoded[prefix] = encode(rows, words=guiding.needs_words and prefix == "train", **window)
+            if not len(encoded[prefix]):
+                raise UserError(f"{prefix}: the entities of none of the {len(rows)} examples fit in --max_seq_length.")
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
             if prefix == "train":
                 trained = relations.trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
@@ -258,8 +261,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
             random = relations.untrained_pairs(data, prefix, data_args.split_seed)
-            if random is not None:
-                output = trainer.predict(encode(random, max_length=max_length, on_overflow="skip"))
+            if random is not None and len(fitting := encode(random, max_length=max_length, on_overflow="skip")):
+                output = trainer.predict(fitting)
                 scores[f"{prefix}_false_positive_rate"] = answers.related(output.predictions)
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():

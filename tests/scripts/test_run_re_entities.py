@@ -136,6 +136,18 @@ def test_random_pairs_that_get_a_relation_are_counted(run, demo, capsys):
     assert shown and {part.split()[0]: int(part.split()[1]) for part in shown[1].split(", ")} == drawn
 
 
+def test_random_pairs_that_are_too_far_apart(run, tmp_path):
+    rows = [
+        {"tokens": ["a", "b", *["the"] * words], "h": {"pos": [0, 1]}, "t": {"pos": [1, 2]}, "relation": label}
+        for words, label in ((5, "P1"), (6, "Other"), (90, "P1"))
+    ]
+    for name, some in {"train": rows[:2], "test": rows[2:]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    files = {f"{name}_file": tmp_path / f"{name}.jsonl" for name in ("train", "test")}
+    metrics = run("do_train", "do_predict", **files, max_steps=1, max_seq_length=9, on_overflow="skip")
+    assert metrics["test_samples"] == 1 and "test_false_positive_rate" not in metrics
+
+
 def label_sets():
     both, unclear = ["Other", "no_relation"], ["NA", "P3"]
     return {

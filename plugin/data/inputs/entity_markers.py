@@ -167,8 +167,8 @@ def encode_relation_dataset(
         and, if `label2id` is given, `labels`: an int, or for a dataset with this column a list of 0.0 and 1.0.
 
     Raises:
-        UserError: Entities do not fit and `on_overflow` is `"error"`, no example fits, a label is missing or not in
-            `label2id`, or a type is missing or unknown.
+        UserError: Entities do not fit and `on_overflow` is `"error"`, a label is missing or not in `label2id`, or a
+            type is missing or unknown.
     """
     limit = max_length or tokenizer.model_max_length
 
@@ -211,8 +211,6 @@ def encode_relation_dataset(
         num_proc=num_proc,
         desc="Encoding the examples",
     )
-    if not len(encoded):
-        raise UserError(f"none of the {len(dataset)} examples fits in {limit} tokens.")
     if len(encoded) < len(dataset):
         logger.warning(
             f"{len(dataset) - len(encoded)} of {len(dataset)} examples were skipped: their entities do not both fit "
