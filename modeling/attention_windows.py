@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial, wraps
-from types import MethodType
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 import torch
@@ -30,8 +29,8 @@ HONOURING = ("msattn", "received", "banded", "rows", "words")
 OWN_MASKS = ("bigbird_pegasus",)
 # The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
 ROW, NUMBERED = "_msattn_row", "_msattn_numbered"
-# The mark of a `forward` that checks the windows, and what it runs if that is not the one of the class.
-KEEPS, INNER = "_msattn_keeps_windows", "_msattn_forward"
+# The mark of a `forward` that checks the windows.
+KEEPS = "_msattn_keeps_windows"
 
 Model = TypeVar("Model", bound=nn.Module)
 OfHead = int | None
@@ -234,8 +233,8 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
     config = module.__dict__.get("config") if isinstance(module, PreTrainedModel) else None
     if config is None:
         return
-    if has_windows(config):
-        _keep_windows(module)
+    if has_windows(config) and config._attn_implementation not in HONOURING:
+        config._attn_implementation = "banded"
     if config._attn_implementation in HONOURING:
         if is_outside(type(module)):
             raise AttentionRefused(
@@ -245,26 +244,25 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
         adapt(module)
         if submodule is not None:
             adapt_layers(submodule, config)
+    if has_windows(config):
+        _keep_windows(module)
 
 
 def _keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
-    inner = vars(model).get("forward")  # accelerate's, of a model with hooks
+    inner = model.forward
     if hasattr(inner, KEEPS):
         return
-    setattr(model, INNER, inner)  # of the model: a copy of it has its own
-    if model.config._attn_implementation not in HONOURING:
-        model.config._attn_implementation = "banded"
     _save_banded(model.config)
-
-    @wraps(type(model).forward)  # `torch.export` reads its signature
-    def forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        run = getattr(self, INNER) or partial(type(self).forward, self)
-        return run(*args, **{**kwargs, **_special_tokens(self, args, kwargs)})
-
+    # No hook: sentence-transformers and PEFT call `forward` past all hooks. A partial function is copied and pickled
+    # with its model; `torch.export` and the Trainer read the signature of what it wraps.
+    forward: Any = update_wrapper(partial(_windowed_forward, model, inner), inner)
     setattr(forward, KEEPS, True)
-    # No hook: sentence-transformers and PEFT call `forward` past all hooks.
-    model.forward = MethodType(forward, model)
+    model.forward = forward
+
+
+def _windowed_forward(model: PreTrainedModel, inner: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    return inner(*args, **{**kwargs, **_special_tokens(model, args, kwargs)})
 
 
 def _save_banded(config: PreTrainedConfig) -> None:

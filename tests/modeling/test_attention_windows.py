@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from copy import deepcopy
 
 import pytest
@@ -183,6 +184,17 @@ def test_a_model_with_hooks_of_accelerate():
     model.set_attn_implementation("sdpa")
     with pytest.raises(AttentionRefused, match="has attention windows"):
         model(**inputs_of())
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_a_pickled_model_keeps_its_windows(family):
+    model = set_windows(model_of(family), WINDOWS, SPECIAL)
+    read = pickle.loads(pickle.dumps(AutoModel.from_config(model.config)))
+    read.load_state_dict(model.state_dict())
+    assert torch.equal(states(read.eval(), inputs_of()), states(model, inputs_of()))
+    read.set_attn_implementation("eager")
+    with pytest.raises(AttentionRefused, match="has attention windows"):
+        read(**inputs_of())
 
 
 def test_a_classifier_and_a_shared_layer():
