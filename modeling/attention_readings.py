@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -231,9 +231,9 @@ def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
     for module in dict.fromkeys(_callers(model)):
         hooks.append(module.register_forward_pre_hook(lambda *_: reader.passes.append(_Pass())))
         hooks.append(module.register_forward_hook(lambda *_: reader.passes.pop() and None, always_call=True))
+    forget_closed(modules)
     for module in modules:
-        open_readers = (one for one in module.__dict__.get(READERS, ()) if not one.closed)
-        module.__dict__[READERS] = (*open_readers, reader)
+        module.__dict__[READERS] = (*module.__dict__.get(READERS, ()), reader)
     try:
         yield reader.readings
         if reader.found and (missing := set(reader.layers or ()) - reader.found):
@@ -241,13 +241,17 @@ def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
     finally:
         for hook in hooks:
             hook.remove()
-        if not reader.checkpointed:
-            for module in modules:
-                others = tuple(one for one in module.__dict__.pop(READERS) if one is not reader)
-                if others:
-                    module.__dict__[READERS] = others
         reader.close()
+        if not reader.checkpointed:
+            forget_closed(modules)
         restore(previous)
+
+
+def forget_closed(modules: Iterable[nn.Module]) -> None:
+    """Takes readers away that were left for gradient checkpointing, which computes layers again."""
+    for module in modules:
+        if still := tuple(one for one in module.__dict__.pop(READERS, ()) if not one.closed):
+            module.__dict__[READERS] = still
 
 
 def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:

@@ -26,6 +26,7 @@ from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import (
     Reader,
     Reading,
+    forget_closed,
     outermost_models,
     read_passes,
     real_tokens,
@@ -166,6 +167,8 @@ class GuidingMixin(AccumulationMixin):
         share = self.share(inputs)  # some Trainers take the labels out
         targets = inputs.pop("pattern_targets", {})
         guided = self.state.global_step % self.guiding.guide_every == 0
+        if not guided:  # the last guided step has gone through its backward pass
+            forget_closed(self.model.modules())
         if guided and self._guided.by_outputs:
             loss, outputs, readings = self._ask_for_attentions(model, inputs, num_items_in_batch, targets)
         else:
@@ -349,6 +352,7 @@ class GuidingMixin(AccumulationMixin):
     def _restore_attention(self) -> None:
         if isinstance(self.model, nn.Module):
             select_layers(self.model, None)
+            forget_closed(self.model.modules())
         restore(self._guided.own_attention[::-1])
         self._guided.own_attention = []
 

@@ -525,21 +525,24 @@ def test_layers_that_are_not_guided_compute_nothing(tmp_path, monkeypatch):
     assert [attention.shape[-1] for attention in model(**batch).attentions] == [8, 8]
 
 
-def test_every_third_step(tmp_path, monkeypatch):
-    """The others are those of a plain trainer."""
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_every_third_step(checkpointing, tmp_path, monkeypatch):
+    """The others are those of a plain trainer, and nothing stays with the model."""
     sums = []
     blocked = attention_call.BlockedAttention.apply
     monkeypatch.setattr(
         attention_call.BlockedAttention, "apply", lambda *inputs: (sums.append(1), blocked(*inputs))[1]
     )
     guiding = GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guide_every": 3})
-    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5)
+    options = {"max_steps": 5, "gradient_checkpointing": checkpointing}
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, **options)
     trainer.train()
+    assert not any(hasattr(module, attention.READERS) for module in trainer.model.modules())
     assert ["mdg_loss" in line for line in logged(trainer)] == [True, False, False, True, False]
-    assert len(sums) == 2 * 2
+    assert len(sums) == 2 * 2 * (1 + checkpointing)  # layers are computed again
     for line in logged(trainer):
         assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line.get("mdg_loss", 0), rel=1e-3)
-    longer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=5, logging_steps=5)
+    longer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, **options, logging_steps=5)
     longer.train()
     guided = [line["mdg_loss"] for line in logged(trainer) if "mdg_loss" in line]
     assert logged(longer)[0]["mdg_loss"] == pytest.approx(sum(guided) / 2, rel=1e-4)
