@@ -21,10 +21,14 @@ def texts_of(file: str) -> Iterator[str]:
     yield from rows["sentence" if "sentence" in rows.column_names else "text"]
 
 
-def runs_of(text: str, length: int) -> set[tuple[str, ...]]:
+def words_of(text: str) -> tuple[str, ...]:
+    """Its words in lower case, without punctuation."""
+    return tuple(re.findall("[a-z0-9]+", text.lower()))
+
+
+def runs_of(words: tuple[str, ...], length: int) -> set[tuple[str, ...]]:
     """All runs of so many words."""
-    words = re.findall("[a-z0-9]+", text.lower())
-    return {tuple(words[start : start + length]) for start in range(len(words) - length + 1)}
+    return {words[start : start + length] for start in range(len(words) - length + 1)}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -34,9 +38,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--words", type=int, default=4, help="so many words in a row (default: 4)")
     parser.add_argument("--output", type=Path, required=True, help="the JSON lines")
     args = parser.parse_args(argv)
-    tested = set().union(*(runs_of(text, args.words) for text in texts_of(args.test_file)))
-    found = {text.strip(): runs_of(text, args.words) for file in args.files for text in texts_of(file)}
-    kept = [text for text, runs in found.items() if runs and runs.isdisjoint(tested)]
+    tested = set().union(*(runs_of(words_of(text), args.words) for text in texts_of(args.test_file)))
+    found: dict[tuple[str, ...], str] = {}
+    for text in (text for file in args.files for text in texts_of(file)):
+        found.setdefault(words_of(text), text.strip())
+    kept = [
+        text
+        for words, text in found.items()
+        if len(words) >= args.words and tested.isdisjoint(runs_of(words, args.words))
+    ]
     args.output.write_text("".join(json.dumps({"text": text}) + "\n" for text in kept), encoding="utf-8")
     print(f"{len(kept)} of {len(found)} texts are in {args.output}.")
 
