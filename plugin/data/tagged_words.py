@@ -59,7 +59,8 @@ def read_tagged_words(
         word_column (`str`, *optional*): Number of the word column, from 1; not for CoNLL-U. Default: the first.
         tag_column (`str`, *optional*):
             For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
-            of the tag column, from 1. Default: the last; with a single column, the words have no tags.
+            of the tag column, from 1. Default: the last; with a single column, the words have no tags. If all tags
+            are `_`, the words have none.
 
     Returns:
         `datasets.Dataset`: `words`, and `tags` if the words are tagged.
@@ -71,7 +72,9 @@ def read_tagged_words(
     name = os.fspath(path)
     if Path(name.lower()).suffix == ".parquet":
         return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
-    return _dataset(tagged_rows(path, word_column, tag_column), name)
+    found = _dataset(tagged_rows(path, word_column, tag_column), name)
+    untagged = "tags" in found.column_names and {*chain(*found["tags"])} == {"_"}
+    return found.remove_columns("tags") if untagged else found
 
 
 def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None) -> Located:
@@ -189,15 +192,22 @@ def _column_number(column: str) -> int:
 
 
 def _hub_rows(rows: Located, word_column: str, tag_column: str) -> Located:
+    empty = []
     for where, row in rows:
         words, tags = row[word_column], row[tag_column]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{where}: {word_column!r} is not a list of words.")
+        if "" in words:
+            raise UserError(f"{where}: word {words.index('') + 1} is empty; leave it out, with its tag.")
         if not isinstance(tags, list) or len(tags) != len(words):
             raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
         check_cell(" ".join(words), "text", where)
         if words:
             yield where, {"words": words, "tags": _tags(tags, where)}
+        else:
+            empty.append(where)
+    if empty:
+        logger.warning(f"{empty[0]}: the row has no words; {len(empty)} such rows are left out.")
 
 
 def _tags(tags: Sequence[Any], where: str) -> list[str] | None:

@@ -90,7 +90,11 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[s
         tags = [config.id2label[number] for number in range(config.num_labels)]
         for prefix, others in found.items():
             if strange := sorted(others - set(tags)):
-                raise UserError(f"{prefix} data: the tag {strange[0]!r} is not one of the model's: {', '.join(tags)}.")
+                number = next(n for n, row in enumerate(splits[prefix]["tags"], start=1) if strange[0] in row)
+                raise UserError(
+                    f"{prefix} data, sentence {number}: the tag {strange[0]!r} is not one of the model's: "
+                    f"{', '.join(tags)}."
+                )
     warn_of_absent(found, tags, "word has the tag")
     _warn_of_odd_tags(tags)
     return tags

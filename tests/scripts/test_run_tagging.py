@@ -214,4 +214,4 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **crf)
     run("do_train", train_file=train)
     error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)
-    assert error == "error: eval data: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."
+    assert error == "error: eval data, sentence 1: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."

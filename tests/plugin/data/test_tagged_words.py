@@ -65,6 +65,9 @@ def test_conllu(write, name):
         {"words": ["_"], "tags": ["PUNCT"]},
     ]
     assert read_tagged_words(path, tag_column="xpos")["tags"][:] == [["PRP", "VBP", "RB"], ["NFP"]]
+    untagged = "1\tI\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
+    assert read_tagged_words(write(untagged, name)).to_list() == [{"words": ["I"]}]
+    assert read_tagged_words(write(CONLLU + "\n" + untagged, name))["tags"][-1] == ["_"]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +168,12 @@ def hub_rows(**columns: list) -> Dataset:
     return Dataset.from_dict(columns, features=Features(features))
 
 
-def test_rows_of_the_hub():
+def test_rows_of_the_hub(caplog):
     rows = hub_rows(tokens=[["a", "b"], []], ner_tags=[[0, 1], []])
-    assert to_tagged_words(rows).to_list() == [{"words": ["a", "b"], "tags": ["O", "B-x"]}]
+    assert to_tagged_words(rows, "wnut").to_list() == [{"words": ["a", "b"], "tags": ["O", "B-x"]}]
+    assert "wnut, row 2: the row has no words; 1 such rows are left out" in caplog.text
+    with pytest.raises(UserError, match="wnut, row 1: word 2 is empty; leave it out, with its tag"):
+        to_tagged_words(hub_rows(tokens=[["a", ""]], ner_tags=[[0, 1]]), "wnut")
     both = hub_rows(tokens=[["a"]], ner_tags=[[0]], pos_tags=[[1]])
     with pytest.raises(UserError, match="wnut: the column of the tags has to be named; there are ner_tags, pos_tags"):
         to_tagged_words(both.select_columns(["tokens", "ner_tags", "pos_tags"]), "wnut")
