@@ -179,7 +179,7 @@ class GuidingArguments:
             raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
         if not isinstance(self.guide_every, int) or self.guide_every < 1:
             raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
-        if self.guiding != "recommended" and not self.weights:
+        if (self.guiding != "recommended" or given or self.guided_layers) and not self.weights:
             logger.warning(
                 f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
             )

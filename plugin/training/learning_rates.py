@@ -51,14 +51,16 @@ def read_rate(given: str | float | None) -> str | float | None:
     The value of `--new_layers_learning_rate`: `"auto"`, a number, or `None`.
 
     Raises:
-        UserError: It is none of these.
+        UserError: It is none of these, or negative.
     """
     if given is None or given == AUTO:
         return given
     try:
-        return float(given)
+        if (rate := float(given)) >= 0:
+            return rate
     except ValueError:
-        raise UserError(f"--new_layers_learning_rate {given}: expected auto or a number such as 1e-3.") from None
+        pass
+    raise UserError(f"--new_layers_learning_rate {given}: expected auto or a number such as 1e-3.")
 
 
 def new_output_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:

@@ -45,9 +45,15 @@ def read_splits(
     Raises:
         UserError: The run has nothing to do, or a split that it needs is missing.
     """
-    evaluates, held_out = evaluated(args), data_args.validation_split_percentage is not None
+    evaluates, percentage = evaluated(args), data_args.validation_split_percentage
+    held_out = percentage is not None
     if not (args.do_train or evaluates or args.do_predict):
         raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
+    if percentage is not None and not 0 < percentage < 100:
+        raise UserError(f"--validation_split_percentage {percentage:g}: give a number between 0 and 100.")
+    if args.do_train and data_args.early_stopping_patience is not None:
+        if "no" in (args.eval_strategy, args.metric_for_best_model or "no"):
+            raise UserError("--early_stopping_patience needs --eval_strategy epoch and --metric_for_best_model.")
     needed = {
         "train": args.do_train or (evaluates and held_out),
         "validation": evaluates and not held_out,
@@ -192,8 +198,10 @@ def part_of(data: Any, fraction: float, seed: int) -> Any:
     A random part of the examples, or of the queries with all their candidates; smaller parts lie inside larger ones.
 
     Raises:
-        UserError: Nothing would be left.
+        UserError: Nothing would be left, or the fraction is above 1.
     """
+    if fraction > 1:
+        raise UserError(f"--train_fraction {fraction:g}: give a number from 0 to 1.")
     order = np.random.default_rng(seed).permutation(len(data))
     kept = round(fraction * len(data))
     if kept < 1:

@@ -58,8 +58,9 @@ def test_large_encoders_learn_at_lower_rates(width, layers, rate):
 
 def test_what_the_flag_takes():
     assert [read_rate(given) for given in ("auto", None, "1e-3", 0.5)] == ["auto", None, 1e-3, 0.5]
-    with pytest.raises(UserError, match="--new_layers_learning_rate fast: expected auto or a number"):
-        read_rate("fast")
+    for wrong in ("fast", "-1", "nan"):
+        with pytest.raises(UserError, match=f"--new_layers_learning_rate {wrong}: expected auto or a number"):
+            read_rate(wrong)
 
 
 @pytest.mark.parametrize(

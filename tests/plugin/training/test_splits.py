@@ -95,6 +95,14 @@ def test_what_is_missing(given, missing, tmp_path):
         read_splits(lambda split: None, DataArguments(), args(tmp_path, **given), " or --dataset_name")
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"validation_split_percentage": -5}, {"early_stopping_patience": 1}], ids=lambda wrong: [*wrong][0]
+)
+def test_what_would_train_on_something_else_or_stop_late(wrong, tmp_path):
+    with pytest.raises(UserError, match=f"--{[*wrong][0]}"):
+        read_splits(lambda split: data(), DataArguments(**wrong), args(tmp_path, do_train=True, do_eval=True))
+
+
 def test_limits(tmp_path):
     limits = DataArguments(max_train_samples=10, max_eval_samples=2, max_predict_samples=3)
     found = {prefix: data() for prefix in ("train", "eval_mm", "dev", "test_unseen")}
@@ -114,3 +122,5 @@ def test_parts_lie_inside_each_other(tmp_path):
     assert len(large["eval"]) == len(data())
     with pytest.raises(UserError, match="--train_fraction 0.001 leaves none of the"):
         hold_out_and_limit(found, DataArguments(train_fraction=0.001), run)
+    with pytest.raises(UserError, match="--train_fraction 50: give a number from 0 to 1"):
+        hold_out_and_limit(found, DataArguments(train_fraction=50), run)
