@@ -242,7 +242,7 @@ def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
         for hook in hooks:
             hook.remove()
         reader.close()
-        if not reader.checkpointed:
+        if not (reader.checkpointed and torch.is_grad_enabled()):
             forget_closed(modules)
         restore(previous)
 

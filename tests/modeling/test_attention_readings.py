@@ -188,6 +188,9 @@ def test_recomputation_counts_once(inside, monkeypatch):
             patched.setattr(attention_call.AttentionCall, "sums", None)
             patched.setattr(attention_call.AttentionCall, "output_and_sums", None)
             model.eval()(**ANSWERS)
+        with torch.no_grad(), read_attention(model):  # nothing will be computed again
+            model(**ANSWERS)
+        assert not any(hasattr(module, READERS) for module in model.modules())
     assert counts == [3, 3]
     torch.testing.assert_close(*gradients)
 
