@@ -319,6 +319,8 @@ class RelationExtractionPipeline(TextPipeline):
                 if columns["input_ids"][0] is None:
                     outcome.refused[pair] = _too_far(sentence, pair, most) if most == limit else None
                 else:
+                    if "entity_ends" not in self.parameters:  # an exported model that does not read them
+                        del columns["entity_ends"]
                     rows.append((outcome, pair, {name: values[0] for name, values in columns.items()}))
             by_length = iter(sorted(rows, key=lambda row: -len(row[2]["input_ids"])))
             while batch := list(islice(by_length, size)):

@@ -126,6 +126,16 @@ def test_long_sentences_keep_a_window_around_the_entities(extractor, read):
     assert len(whole) == 64 and abs(whole.count("dog") - whole.count("cat")) <= 1 and len(short) == 12
 
 
+def test_a_model_without_ends_of_entities_as_onnx_exports_it(extractor, monkeypatch):
+    expected, forward = extractor(ROW), extractor.model.forward
+
+    def of_starts(input_ids, attention_mask, token_type_ids, entity_starts):
+        return forward(input_ids, attention_mask, token_type_ids, entity_starts=entity_starts)
+
+    monkeypatch.setattr(extractor.model, "forward", of_starts)
+    assert RelationExtractionPipeline(model=extractor.model, tokenizer=extractor.tokenizer)(ROW) == expected
+
+
 def test_the_encoding_is_the_one_of_training(extractor, read):
     text = "In the house of the author."
     extractor({"text": text, "head": [7, 12], "tail": [20, 26]})
