@@ -155,7 +155,14 @@ class GuidingArguments:
         if self.guiding not in PRESETS:
             raise UserError(f"guiding must be one of {', '.join(PRESETS)}, got {self.guiding!r}.")
         given: Any = self.guiding_kwargs
-        given = self.guiding_kwargs = json.loads(given) if isinstance(given, str) else given
+        try:
+            given = self.guiding_kwargs = json.loads(given) if isinstance(given, str) else given
+        except ValueError:
+            given = False
+        if not isinstance(given, dict | None):
+            raise UserError(
+                f'guiding_kwargs {self.guiding_kwargs}: expected a JSON object such as {{"guide_every": 4}}.'
+            )
         preset = {**PRESETS[self.guiding], **USUAL}
         for name, value in {**preset, **(given or {})}.items():
             if name not in preset:

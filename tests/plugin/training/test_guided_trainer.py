@@ -177,6 +177,7 @@ def test_presets_and_single_values():
         ({"mdg_weight": -0.1}, "mdg_weight must be 0 or a positive number, got -0.1"),
         ({"mdg_weight": "0.1"}, "mdg_weight must be 0 or a positive number, got '0.1'"),
         ({"pdg_weight": math.nan}, "pdg_weight must be 0 or a positive number, got nan"),
+        ({"guiding_kwargs": "guide_every=2"}, "guiding_kwargs guide_every=2: expected a JSON object such as"),
         ({"guiding_kwargs": {"guiding_temperature": 0.0}}, "guiding_temperature must be a positive number"),
         ({"guiding_kwargs": {"guiding_axis": "rows"}}, "guiding_axis must be one of received, official"),
         ({"guiding_kwargs": {"mdg_normalize": "rows"}}, "mdg_normalize must be one of none, row, col"),
