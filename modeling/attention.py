@@ -248,8 +248,7 @@ def _is_wanted(module: nn.Module, kwargs: dict[str, Any]) -> bool:
         return bool(kwargs.pop("output_attentions"))
     if getattr(getattr(module, "config", None), "output_attentions", False):
         return True
-    # Private. GPT-2, OPT, Nemotron and others hand their layers nothing that tells, and what is collected is written
-    # nowhere else.
+    # Private: GPT-2, OPT, Nemotron and others keep `output_attentions` from their layers, and nothing public has it.
     collected = _active_collector.get()
     if collected is None:  # gradient checkpointing computes the layer again, outside of the model
         return getattr(module, COLLECTED, False)

@@ -71,7 +71,8 @@ def window_attention(
     if special is not None:
         special = special if real is None else special & real
         others = None if compiling else _special_keys(special, band)
-    if [compiling, special is not None, isinstance(windows, torch.Tensor)].count(True) > 1:
+    by_sentence = isinstance(windows, torch.Tensor)
+    if (compiling and (by_sentence or special is not None)) or (by_sentence and special is not None):
         method = "dense"  # compiled code cannot read them, and a band has not both
     groups = _groups(query, windows, band, tokens, method)
     options: dict[str, Any] = {"dropout_p": dropout, "scale": query.shape[-1] ** -0.5 if scaling is None else scaling}
