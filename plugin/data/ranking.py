@@ -225,9 +225,24 @@ def query_rows(rows: Located) -> Iterator[dict[str, Any]]:
 
 
 def by_query(rows: Located) -> Iterator[list[tuple[str, Any]]]:
-    """The rows of each query: pairs that follow one another and have the same query are of one."""
-    for _, group in groupby(rows, key=lambda located: _query_of_pair(located[1]) or located[0]):
-        yield list(group)
+    """
+    The rows of each query: pairs that follow one another and have the same query are of one.
+
+    Raises:
+        UserError: A query comes again after others.
+    """
+    done = set()
+    for query, group in groupby(rows, key=lambda located: _query_of_pair(located[1]) or located[0]):
+        found = list(group)
+        where = found[0][0]
+        if query in done:
+            raise UserError(
+                f"{where}: the query {shown(query)} comes again after others; sort the pairs by query: they are "
+                "ranked while they are read."
+            )
+        if query != where:
+            done.add(query)
+        yield found
 
 
 def _query_of_pair(row: Any) -> str | None:

@@ -227,6 +227,12 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("classes", '[\n{"text": "a"}\n]\n', (), r"input\.txt:1: a list of objects; give one object"),
         ("classes", '[{"text": "a"}, {"text": "b"}]\n', (), r"input\.txt:1: a list of objects; give one object"),
         ("classes", "{x\n", (), r"input\.txt:1: the line is not a JSON object"),
+        (
+            "ranking",
+            "".join(json.dumps({"query": query, "document": "a cat"}) + "\n" for query in ("a dog", "a cow", "a dog")),
+            (),
+            r"input\.txt:3: the query 'a dog' comes again after others; sort the pairs by query",
+        ),
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
         ("tagger", "a dog\n", ("--batch_size", "0"), "--batch_size 0: give 1 or more"),
