@@ -18,7 +18,7 @@ INDEX = "README.md"
 PAPERS = tuple(str(path.relative_to(ROOT)) for path in (ROOT / "papers").glob("**/README.md"))
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", *PAPERS)
 PICTURES = ("papers/**/*.png", "papers/**/*.svg")
-COPIED = ("CITATION.cff", "LICENSE", *PICTURES, "papers/**/*.csv", "benchmarks/recorded/*.csv")
+COPIED = ("CITATION.cff", "LICENSE", *PICTURES, "papers/**/*.csv", "papers/**/*.csv.gz", "benchmarks/recorded/*.csv")
 FILES = tuple(str(path.relative_to(ROOT)) for pattern in COPIED for path in ROOT.glob(pattern))
 # To a file: a path without its anchor.
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)[^)\s#]+")
