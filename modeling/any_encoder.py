@@ -117,9 +117,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         return super().train(mode)
 
     def post_init(self) -> None:
-        # Early releases of Transformers 5 do not collect these from the parts of a model.
-        if self.base_model is not self:
-            self._keys_to_ignore_on_load_unexpected = list(self.base_model._keys_to_ignore_on_load_unexpected or ())
         super().post_init()
         # Encoders name blocks that not all of their models have; FSDP looks for every one.
         present = {type(module).__name__ for module in self.modules()}

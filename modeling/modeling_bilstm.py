@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import nn
 from transformers import PreTrainedModel
-from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.processing_utils import Unpack
@@ -38,7 +37,7 @@ class BiLSTMLayer(GradientCheckpointingLayer):
 
 
 class BiLSTMPreTrainedModel(HubExportMixin, PreTrainedModel):
-    """Loading, saving and initial weights of the family."""
+    """Loading and saving of the family."""
 
     config_class = BiLSTMConfig
     base_model_prefix = "bilstm"
@@ -47,12 +46,6 @@ class BiLSTMPreTrainedModel(HubExportMixin, PreTrainedModel):
     new_layers: ClassVar[tuple[str, ...]] = ()
     _no_split_modules = ["BiLSTMLayer"]
     _input_embed_layer = "word_embeddings"
-
-    def _init_weights(self, module: nn.Module):
-        super()._init_weights(module)
-        if isinstance(module, nn.LSTM):  # later versions of Transformers do the same
-            for weight in module.parameters():
-                init.xavier_uniform_(weight) if weight.dim() > 1 else init.zeros_(weight)
 
 
 class BiLSTMModel(BiLSTMPreTrainedModel):

@@ -9,7 +9,7 @@ from itertools import islice
 from types import NoneType
 from typing import Any
 
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 from transformers.pipelines.base import ChunkPipeline
 
 from msattn.configuration.max_tokens import most_tokens
@@ -17,21 +17,6 @@ from msattn.errors import UserError, missing_weights
 
 # Batches that are sorted by length at a time: enough for little padding, few enough for streaming.
 LOOKAHEAD = 64
-
-
-class Stream(IterableDataset):
-    """
-    A single-pass stream. Early releases of Transformers 5 would exhaust a plain generator before the first batch.
-
-    Args:
-        items (`Iterable`): The items.
-    """
-
-    def __init__(self, items: Iterable):
-        self.items = items
-
-    def __iter__(self) -> Iterator:
-        return iter(self.items)
 
 
 class TextPipeline(ChunkPipeline):
@@ -71,7 +56,7 @@ class TextPipeline(ChunkPipeline):
             **kwargs: Keyword arguments of the pipeline.
         """
         if isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, list, Dataset)):
-            inputs = list(inputs) if isinstance(inputs, Sized) else Stream(inputs)
+            inputs = list(inputs) if isinstance(inputs, Sized) else (item for item in inputs)
         return [] if inputs == [] else super().__call__(inputs, **kwargs)
 
     def get_iterator(
