@@ -9,22 +9,26 @@ from typing import Any
 from transformers.utils import logging
 
 from msattn.data.columns import find_column
+from msattn.data.entity_pairs import text_rows
 from msattn.data.files.arrow_tables import Located
+from msattn.data.formats.annotation_tools import task_text
 from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
 WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags", "labels", "pos_tags", "upos")
-SPANS = ("entities", "spans", "ents", "label", "labels")
+# Fields of a text that hold its entities, beside `entities` itself.
+SPANS = ("spans", "ents", "label", "labels")
 # Columns of tables: `Sentence #,Word,POS,Tag`, as on Kaggle.
 WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("sentence #", "sentence_id", "sentence")
 
 
 def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
     """
-    Words and tags of JSON objects: lists of both, words or a text with spans, as SpERT, doccano, spaCy, Prodigy, Label
-    Studio and brat write them. Of spans that share a word, the longest is read; a warning counts the others.
+    Words and tags of JSON objects: lists of both, or words or a text with spans, in any form of
+    [`~msattn.data.entity_pairs.text_rows`] or as spaCy writes them. Of spans that share a word, the longest is read; a
+    warning counts the others.
 
     Args:
         rows (`Located`): Locations and objects.
@@ -35,31 +39,48 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         UserError: A row has neither, or spans lie outside of the text.
     """
     dropped: list[str] = []
+    for where, row in text_rows(_uniform(rows, word_column, tag_column)):
+        yield where, row if row.keys() == {"words", "tags"} else _tagged(where, row, dropped)
+    if dropped:
+        count = f"{len(dropped)} such spans are left out"
+        logger.warning(f"{dropped[0]}: a span shares a word with a longer one or one before; {count}.")
+
+
+def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
+    """Rows with `words` and `tags`, with `tokens` or `text` and `entities`, or as annotation tools write them."""
     for where, row in rows:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[1], Mapping):  # spaCy's (text, annotations)
             row = {"text": row[0], **row[1]}
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row has to be an object with words and tags, not {shown(row)}.")
         words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
+        tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
+        given = isinstance(row.get("entities"), list)
+        spans = next((row[name] for name in SPANS if isinstance(row.get(name), list)), None)
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
-            tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
-            if tags is None and isinstance(row.get("entities"), list):  # SpERT's: spans of words
-                places = [(number, number + 1) for number in range(len(words))]
-                tags = _tags(places, len(words), row["entities"], where, dropped)
-            yield where, {"words": words, "tags": [None] * len(words) if tags is None else tags}
-            continue
-        text, spans = _text_and_spans(row)
-        if not isinstance(text, str):
-            raise UserError(
-                f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
-                f"there are {', '.join(map(str, row)) or 'no fields'}."
-            )
-        places = list(word_spans(text))
-        tags = _tags(places, len(text), spans, where, dropped)
-        yield where, {"words": [text[start:end] for start, end in places], "tags": tags}
-    if dropped:
-        count = f"{len(dropped)} such spans are left out"
-        logger.warning(f"{dropped[0]}: a span shares a word with a longer one or one before; {count}.")
+            if tags is None and given:  # SpERT's: spans of words
+                row = {"tokens": words, "entities": row["entities"]}
+            else:
+                row = {"words": words, "tags": [None] * len(words) if tags is None else tags}
+        elif "text" in row and spans is not None and not given:
+            row = {"text": row["text"], "entities": spans}
+        elif isinstance(row.get("data"), Mapping) and not row.get("annotations"):
+            row = {"text": task_text(row["data"])}
+        yield where, row
+
+
+def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str, list]:
+    """The words and tags of a row with `tokens` or `text`; without `entities`, the tags are `None`."""
+    units, entities = row.get("text", row.get("tokens")), row.get("entities")
+    if not isinstance(units, (str, list)):
+        raise UserError(
+            f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
+            f"there are {', '.join(map(str, row)) or 'no fields'}."
+        )
+    places = list(word_spans(units)) if isinstance(units, str) else [(at, at + 1) for at in range(len(units))]
+    words = [units[start:end] for start, end in places] if isinstance(units, str) else units
+    tags = [None] * len(places) if entities is None else _tags(places, len(units), entities, where, dropped)
+    return {"words": words, "tags": tags}
 
 
 def tag_table(rows: Located, word_column: str | None, tag_column: str | None) -> Iterator[tuple[str, dict]]:
@@ -70,11 +91,9 @@ def tag_table(rows: Located, word_column: str | None, tag_column: str | None) ->
     Raises:
         UserError: A column is missing.
     """
-    number = 0
 
     def numbered() -> Iterator[tuple[int, str, str, str | None]]:
-        nonlocal number
-        before = None
+        number, before = 0, None
         for where, row in rows:
             word, sentence = (
                 _column(where, row, names) for names in ((word_column,) if word_column else WORD, SENTENCE)
@@ -103,14 +122,6 @@ def _found(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return next((own for name in names if (own := find_column(name, row)) is not None), None)
 
 
-def _text_and_spans(row: Mapping[str, Any]) -> tuple[Any, list]:
-    """The text and its spans; a task of Label Studio has them inside."""
-    if isinstance(row.get("data"), Mapping):
-        annotations = row.get("annotations") or [{}]
-        return next(iter(row["data"].values()), None), annotations[0].get("result") or []
-    return row.get("text"), next((row[name] for name in SPANS if isinstance(row.get(name), list)), [])
-
-
 def _tags(places: Sequence[tuple[int, int]], length: int, spans: list, where: str, dropped: list[str]) -> list[str]:
     """The tags B and I of words at these places of a text. Of spans that share a word, the longest has it."""
     tags = ["O"] * len(places)
@@ -131,9 +142,7 @@ def _tags(places: Sequence[tuple[int, int]], length: int, spans: list, where: st
 
 def _span(span: Any, where: str) -> tuple[int, int, str]:
     if isinstance(span, Mapping):
-        span = span.get("value", span)
-        kinds = span.get("labels") or [span.get("label", span.get("type"))]
-        span = [span.get("start", span.get("start_offset")), span.get("end", span.get("end_offset")), kinds[0]]
+        span = [span.get("start"), span.get("end"), span.get("label", span.get("type"))]
     if not (isinstance(span, list) and len(span) == 3 and [type(each) for each in span] == [int, int, str]):
         raise UserError(f"{where}: a span is [start, end, label], or an object with these, not {shown(span)}.")
     return span[0], span[1], span[2]

@@ -59,10 +59,9 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
         if "start" in each.get("value", ()):  # a choice for a region repeats its id and its span
             regions[each["id"]] = {**regions.get(each["id"], {}), **each["value"]}
     numbers = {region: number for number, region in enumerate(regions)}
-    texts = {name: text for name, text in row["data"].items() if isinstance(text, str)}
     yield {
         "id": row.get("id"),
-        "text": texts.get("text", max(texts.values(), key=len)),
+        "text": task_text(row["data"]),
         "entities": [
             {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
             for value in regions.values()
@@ -75,6 +74,12 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
             for label in each["labels"] or [None]
         ],
     }
+
+
+def task_text(data: Mapping[str, Any]) -> str | None:
+    """The text of the data of a task of Label Studio: the one of this name, or the longest."""
+    texts = {name: text for name, text in data.items() if isinstance(text, str)}
+    return texts.get("text", max(texts.values(), key=len, default=None))
 
 
 def _only(value: Mapping[str, Any]) -> str | None:

@@ -106,7 +106,8 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
         ("doccano.jsonl", '{"text": "Sarah sleeps", "label": [[0, 5, "PER"]]}'),
         (
             "doccano.jsonl",
-            '{"text": "Sarah sleeps", "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}]}',
+            '{"text": "Sarah sleeps", "entities": [{"id": 3, "start_offset": 0, "end_offset": 5, "label": "PER"}], '
+            '"relations": []}',
         ),
         ("spacy.json", '[["Sarah sleeps", {"entities": [[0, 5, "PER"]]}]]'),
         (
@@ -118,10 +119,16 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
             "spacy_doc.json",
             '{"text": "Sarah sleeps", "ents": [{"start": 0, "end": 5, "label": "PER"}], "tokens": [{}]}',
         ),
+        ("a.jsonl", '{"text": "Sarah sleeps", "entities": [[0, 5, "PER"]], "tokens": [{}], "tags": ["news"]}'),
         (
-            "studio.json",
-            '[{"data": {"text": "Sarah sleeps"}, "annotations": [{"result": [{"value": {"start": 0, "end": 5, '
-            '"labels": ["PER"]}}]}]}]',
+            "studio.json",  # a text that is not the first field, a cancelled annotation, and a relation
+            '[{"data": {"url": "http://x.org/sarah", "text": "Sarah sleeps"}, "annotations": ['
+            '{"was_cancelled": true, "result": []}, {"result": [{"id": "a", "type": "labels", "value": {"start": 0, '
+            '"end": 5, "labels": ["PER"]}}, {"type": "relation", "from_id": "a", "to_id": "a", "labels": []}]}]}]',
+        ),
+        (
+            "scierc.jsonl",
+            '{"doc_key": "a", "sentences": [["Sarah", "sleeps"]], "ner": [[[0, 0, "PER"]]], "relations": [[]]}',
         ),
         ("kaggle.csv", "Sentence #,Word,POS,Tag\nSentence: 1,Sarah,NNP,B-PER\n,sleeps,VBZ,O\n"),
         (
@@ -132,6 +139,13 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
 )
 def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
+
+
+@pytest.mark.parametrize("row", ['{"text": "Sarah sleeps"}', '{"data": {"text": "Sarah sleeps"}, "annotations": []}'])
+def test_texts_that_nobody_annotated_have_no_tags(write, row):
+    assert read_tagged_words(write(row, "a.jsonl")).to_list() == [{"words": ENTITY["words"]}]
+    with pytest.raises(UserError, match=":2: the example has no tags, unlike those before it"):
+        read_tagged_words(write('{"text": "Ann", "label": []}\n' + row, "a.jsonl"))
 
 
 def test_a_folder_of_brat_and_the_longest_of_spans_that_share_a_word(write, tmp_path, caplog):
