@@ -25,6 +25,7 @@ from msattn import GuidingArguments
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.data.ranking import sample_negatives
+from msattn.errors import refuse_below
 from msattn.metrics.baselines import chance_mrr
 from msattn.metrics.ranking import score_ranking, write_run
 from msattn.training.arguments import DataArguments, ModelArguments
@@ -95,6 +96,10 @@ class RankingDataArguments(DataArguments):
             "Default: that of the checkpoint, at most 512 in training."
         },
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_below(self, train_negatives=0)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -30,7 +30,7 @@ from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseFo
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
-from msattn.errors import UserError
+from msattn.errors import UserError, refuse_below
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
 from msattn.training import relation_extraction as relations
@@ -129,6 +129,10 @@ class RelationDataArguments(HubDataArguments):
             "there is none. Default: that of the checkpoint, or the label with such a meaning: Other, none, ..."
         },
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_below(self, negative_pairs=0)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -28,6 +28,23 @@ class UserError(ValueError):
         super().__init__(shortened(LINE_END.sub(" ", message)))
 
 
+def refuse_below(arguments: Any, **least: float) -> None:
+    """
+    Checks numbers of the command line; `None` stands for one that is left out.
+
+    Args:
+        arguments (`Any`): A dataclass of arguments, which are attributes.
+        **least: The smallest value of each, by its name.
+
+    Raises:
+        UserError: One is smaller, or not a number (NaN).
+    """
+    for name, smallest in least.items():
+        value = getattr(arguments, name)
+        if value is not None and not value >= smallest:
+            raise UserError(f"--{name} {value:g}: give {smallest:g} or more.")
+
+
 def missing_weights(checkpoint: str, names: Sequence[str]) -> UserError:
     """The error for a checkpoint that lacks weights, which would be random."""
     return UserError(

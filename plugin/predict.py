@@ -40,7 +40,7 @@ from msattn.data.ranking import by_query, query_rows
 from msattn.data.tag_records import WORD
 from msattn.data.tagged_words import tagged_rows
 from msattn.data.treebanks import rows_to_parse
-from msattn.errors import UserError, shown
+from msattn.errors import UserError, refuse_below, shown
 from msattn.loading import Trained, load_trained
 from msattn.streaming import predict_stream, stream_key
 
@@ -143,8 +143,7 @@ def main(argv: list[str]) -> None:
 
 def _check(args: PredictArguments, processes: int) -> None:
     file = Path(args.file)
-    if args.batch_size < 1:
-        raise UserError(f"--batch_size {args.batch_size}: give 1 or more.")
+    refuse_below(args, batch_size=1)
     if processes > 1 and file.exists() and not file.is_file():
         raise UserError(f"{file}: several processes read the file, and a pipe can be read only once; give a file.")
     if args.output is not None and Path(args.output).exists() and Path(args.output).samefile(file):

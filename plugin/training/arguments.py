@@ -7,6 +7,8 @@ from pathlib import Path
 
 from transformers import EarlyStoppingCallback, TrainerCallback
 
+from msattn.errors import refuse_below
+
 
 @dataclass
 class ModelArguments:
@@ -44,6 +46,9 @@ class ModelArguments:
         default=None,
         metadata={"help": "Learning rate of the token embeddings; 0 freezes them. Default: --learning_rate."},
     )
+
+    def __post_init__(self) -> None:
+        refuse_below(self, embedding_learning_rate=0)
 
 
 @dataclass
@@ -83,6 +88,10 @@ class DataArguments:
         default=None,
         metadata={"help": "Stop training when --metric_for_best_model has not improved for this many evaluations."},
     )
+
+    def __post_init__(self) -> None:
+        refuse_below(self, split_seed=0, train_fraction=0, preprocessing_num_workers=0)
+        refuse_below(self, max_train_samples=1, max_eval_samples=1, max_predict_samples=1, early_stopping_patience=1)
 
     @property
     def callbacks(self) -> list[TrainerCallback]:

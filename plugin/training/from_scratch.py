@@ -21,8 +21,8 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.word_vectors import read_word_vectors, vector_words
-from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
-from msattn.errors import UserError
+from msattn.data.inputs.word_tokenizer import SPECIAL_TOKENS, add_words, train_word_tokenizer
+from msattn.errors import UserError, refuse_below
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import config_fields, load_tokenizer
 from msattn.training.learning_rates import SCRATCH_RATE
@@ -90,6 +90,7 @@ class ScratchArguments:
     )
 
     def __post_init__(self):
+        refuse_below(self, vocabulary_size=len(SPECIAL_TOKENS) + 1)
         if self.preset is not None and self.model_type is None:
             self.model_type = PRESET_FAMILY
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, TrainingArguments
 
-from msattn.errors import UserError
+from msattn.errors import UserError, refuse_below
 from msattn.modeling.evaluation_mode import evaluating
 
 AUTO = "auto"
@@ -37,6 +37,11 @@ class FineTuningArguments(TrainingArguments):
     # Transformers' flag needs a value.
     disable_tqdm: bool = field(default=False, metadata={"help": "Print lines in place of progress bars."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
+
+    def __post_init__(self) -> None:
+        refuse_below(self, seed=0, learning_rate=0, gradient_accumulation_steps=1)
+        refuse_below(self, per_device_train_batch_size=1, per_device_eval_batch_size=1)
+        super().__post_init__()
 
 
 def encoder_rate(config: PreTrainedConfig) -> float:

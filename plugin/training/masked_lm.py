@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from msattn.errors import UserError
+from msattn.errors import UserError, refuse_below
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_model
 from msattn.training.resuming import RECORD, RunRecord
@@ -44,6 +44,9 @@ class MaskedLMArguments:
     mlm_learning_rate: float = field(
         default=5e-5, metadata={"help": "Learning rate of the masked-language-model training."}
     )
+
+    def __post_init__(self) -> None:
+        refuse_below(self, mlm_epochs=0, mlm_learning_rate=0)
 
 
 def train_masked_lm(

@@ -89,8 +89,8 @@ def read_relation_splits(
     Raises:
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
     """
-    if (data_args.negative_pairs or 0) < 0 or (data_args.negative_pairs and data_args.negative_label == ""):
-        raise UserError('--negative_pairs takes a number from 0 on, and pairs need a --negative_label that is not "".')
+    if data_args.negative_pairs and data_args.negative_label == "":
+        raise UserError('--negative_pairs needs a --negative_label that is not "".')
     hub = load_hub_dataset(data_args)
     labels, names = read_labels(data_args.label_file) if data_args.label_file else (None, {})
     if labels and several and data_args.negative_label != "" and not find_negative_label(labels):

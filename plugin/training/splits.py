@@ -179,16 +179,17 @@ def held_out(
     Raises:
         UserError: One of the parts would be empty.
     """
-    if labels is None:
-        parts = dataset.train_test_split(percentage / 100, seed=seed)
-        return parts["train"], parts["test"]
-    held = _stratified_rows(labels, percentage / 100, seed)
-    if not len(held) or len(held) == len(labels):
+    share, total = percentage / 100, len(dataset)
+    held = range(math.ceil(share * total)) if labels is None else _stratified_rows(labels, share, seed)
+    if not 0 < len(held) < total:
         raise UserError(
-            f"--validation_split_percentage {percentage}: of {len(labels)} training examples, "
-            f"{'none' if not len(held) else 'all'} would be held out."
+            f"--validation_split_percentage {percentage}: of {total} training examples, "
+            f"{'all' if len(held) else 'none'} would be held out."
         )
-    rows = np.random.default_rng(seed).permutation(len(labels))
+    if labels is None:
+        parts = dataset.train_test_split(share, seed=seed)
+        return parts["train"], parts["test"]
+    rows = np.random.default_rng(seed).permutation(total)
     is_held = np.isin(rows, held)
     return dataset.select(rows[~is_held]), dataset.select(rows[is_held])
 
@@ -229,8 +230,4 @@ def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
     most = {"train": args.max_train_samples, "test": args.max_predict_samples}.get(
         prefix.partition("_")[0], args.max_eval_samples
     )
-    if most is None:
-        return data
-    if most < 1:
-        raise UserError(f"{prefix}: at least one example has to be left, not {most}.")
-    return data.select(range(min(most, len(data))))
+    return data if most is None else data.select(range(min(most, len(data))))

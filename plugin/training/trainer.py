@@ -85,8 +85,6 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             self.add_callback(TerminalCallback)
         self.new_layers_learning_rate = read_rate(new_layers_learning_rate)
         self.output_layers_learning_rate: float | None = None  # which "auto" chooses
-        if (embedding_learning_rate or 0) < 0:
-            raise UserError(f"--embedding_learning_rate {embedding_learning_rate:g}: give 0 or more.")
         self.embedding_learning_rate = embedding_learning_rate
         self._terminated: int | None = None
         self.args.logging_nan_inf_filter = False  # it would hide what `log` stops at

@@ -143,7 +143,7 @@ OPTIONS = {
     "no mask mode": ({"head": "multiscale", "config_overrides": ["mask_mode=soft"]}, "expected one of ('hard', 'ste'"),
     "no field": ({"config_overrides": ["scalse=[3]"]}, "got an unexpected keyword argument 'scalse'"),
     "longer than the model": ({"max_seq_length": 1000}, "--max_seq_length 1000: the model takes 1 to 128 tokens."),
-    "no example left": ({"max_train_samples": 0}, "train: at least one example has to be left, not 0."),
+    "no example left": ({"max_train_samples": 0}, "--max_train_samples 0: give 1 or more."),
     "no number": ({"num_train_epochs": "many"}, "argument --num_train_epochs/--num-train-epochs: invalid float value"),
     "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean --learning_rate?"),
     "no negative label": ({"negative_label": "none"}, "--negative_label none: not one of the labels Cause-Effect("),

@@ -207,7 +207,6 @@ def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
     [
         ({"head": "pairwise", "entity_markers": "typed"}, "--entity_markers is not for --head pairwise"),
         ({"entity_markers": "typed"}, "an entity has no type, which typed entity markers name"),
-        ({"negative_pairs": -1}, "--negative_pairs takes a number from 0 on"),
         ({"negative_pairs": 1, "negative_label": ""}, 'a --negative_label that is not ""'),
         ({"label_file": '{"a": ""}'}, "or from label to a new name"),
         ({"label_file": '{"a": "x", "b": "x"}'}, "two have the same name"),

@@ -57,9 +57,10 @@ def test_without_labels_it_is_the_split_of_datasets():
     assert (train["number"][:], held["number"][:]) == (expected["train"]["number"][:], expected["test"]["number"][:])
 
 
-def test_nothing_to_hold_out():
-    with pytest.raises(UserError, match="of 2 training examples, none would be held out"):
-        held_out(data(["a", "b"]), 50, 1, ["a", "b"])
+@pytest.mark.parametrize("labels, share, part", [(["a", "b"], 50, "none"), (None, 99.9, "all")])
+def test_a_part_without_examples(labels, share, part):
+    with pytest.raises(UserError, match=f"{share}: of 2 training examples, {part} would be held out"):
+        held_out(data(["a", "b"]), share, 1, labels)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,6 @@ def test_limits(tmp_path):
     run = args(tmp_path, do_train=True, do_eval=True, do_predict=True)
     kept = hold_out_and_limit(found, limits, run, lambda rows: rows["label"][:])
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
-    with pytest.raises(UserError, match="train: at least one example has to be left, not 0"):
-        hold_out_and_limit(found, DataArguments(max_train_samples=0), run)
 
 
 def test_parts_lie_inside_each_other(tmp_path):
