@@ -23,7 +23,7 @@ from tqdm import tqdm
 from transformers import BertModel
 
 from msattn import BertPairwiseConfig, BertPairwiseParser, PairwiseScores, decode_trees, relations_of_arcs
-from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
+from msattn.modeling.pairwise_parsing import PairwiseParserOutput
 from msattn.modeling.word_attention import word_attention, word_members, word_states
 from msattn.trees.parses import best_tags
 

@@ -123,6 +123,3 @@ def _encoder_config(values: dict[str, Any]) -> PreTrainedConfig:
     if family not in CONFIG_MAPPING:
         raise ValueError(f"the encoder is of the family {family!r}, which this version of Transformers does not have")
     return AutoConfig.for_model(**{**values, "model_type": family})
-
-
-__all__ = ["AnyEncoderConfig"]

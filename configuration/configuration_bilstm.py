@@ -67,6 +67,3 @@ class BiLSTMConfig(ScratchEncoderConfig):
         self._check_sizes("num_hidden_layers")
         if self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, one half a direction, got {self.hidden_size}")
-
-
-__all__ = ["BiLSTMConfig"]

@@ -144,6 +144,3 @@ class MSTransformerConfig(ScratchEncoderConfig):
             if not valid:
                 raise ValueError(f'a scale must be a whole number of at least 1, "N/q" or None, got {scale!r}')
         self.heads_per_scale  # noqa: B018  checks alpha
-
-
-__all__ = ["MSTransformerConfig"]

@@ -68,6 +68,3 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
 
     pooling: Literal["mean", "cls", "max", "last", "entity_start", "r_bert"] | None = None
     classifier_dropout: float | int | None = None
-
-
-__all__ = ["MultiScaleConfig"]

@@ -32,6 +32,3 @@ class MultiScaleBertConfig(FusionSettings, BertFamilyConfig):
     keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
 
     pooling: Literal["mean", "cls", "max", "entity_start", "r_bert"] | None = None
-
-
-__all__ = ["MultiScaleBertConfig"]

@@ -77,6 +77,3 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
     keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
 
     classifier_dropout: float | int | None = None
-
-
-__all__ = ["PairwiseConfig"]

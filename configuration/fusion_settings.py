@@ -40,6 +40,3 @@ class FusionSettings:
             )
         if self.fusion_layers < 0:
             raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")
-
-
-__all__ = ["FusionSettings"]

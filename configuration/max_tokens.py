@@ -33,6 +33,3 @@ def most_tokens(config: PreTrainedConfig) -> int | None:
     if positions is None or positions < 1:
         return None
     return positions - config.pad_token_id - 1 if config.model_type in OFFSET_POSITIONS else positions
-
-
-__all__ = ["most_tokens"]

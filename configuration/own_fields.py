@@ -48,6 +48,3 @@ class OwnFields:
         new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}  # type: ignore[arg-type]
         own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
-
-
-__all__ = ["OwnFields"]

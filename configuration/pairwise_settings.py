@@ -46,6 +46,3 @@ class PairwiseSettings:
         for name, labels in (self.word_tags or {}).items():
             if name not in TAGS or not labels:
                 raise ValueError(f"word_tags must name the labels of some of {', '.join(TAGS)}, got {name}: {labels}")
-
-
-__all__ = ["TAGS", "PairwiseSettings"]

@@ -204,6 +204,3 @@ def _positions(attention_mask: torch.Tensor) -> torch.Tensor:
     """Positions counted from the first real token, and 0 before it; `(batch, tokens)`."""
     first = attention_mask.bool().int().argmax(dim=1, keepdim=True)
     return (torch.arange(attention_mask.shape[1], device=attention_mask.device) - first).clamp_min(0)
-
-
-__all__ = ["AnyEncoderPreTrainedModel", "attends_causally", "encoder_class"]

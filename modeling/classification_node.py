@@ -78,6 +78,3 @@ def pair_features(nodes: torch.Tensor) -> torch.Tensor:
     """
     first, second = nodes[0::2], nodes[1::2]
     return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
-
-
-__all__ = ["classification_node", "pair_features", "split_pairs"]

@@ -182,6 +182,3 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-__all__ = ["EncoderForSequenceClassification", "EncoderForTokenClassification"]

@@ -266,12 +266,3 @@ def _markers(places: torch.Tensor | None, name: str, pooling: str, hidden_states
         got = None if places is None else tuple(places.shape)
         raise ValueError(f'pooling="{pooling}" needs {name} of shape (batch, 2), got {got}')
     return places.to(hidden_states.device)
-
-
-__all__ = [
-    "FusionForRelationExtraction",
-    "FusionForSequenceClassification",
-    "MultiScaleClassifierOutput",
-    "MultiScaleModelOutput",
-    "pool",
-]

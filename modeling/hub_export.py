@@ -89,17 +89,14 @@ def _joined(trees: Mapping[Path, ast.Module], places: Mapping[Path, str], name: 
     sections = []
     for file, tree in trees.items():
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-        own_names = file != [*trees][-1]
         for node in ast.walk(tree):
             imported = _imported_file(node, file)
             if isinstance(node, ast.Import | ast.ImportFrom) and (imported or node in tree.body):
                 module = f".{places[imported]}" if imported else getattr(node, "module", "")
                 if module != f".{name}":
                     imports.setdefault(module, set()).update(map(ast.unparse, node.names))
-            elif not (own_names and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"):
-                continue
-            end = node.end_lineno or node.lineno
-            lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
+                end = node.end_lineno or node.lineno
+                lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
         label = "/".join(file.parts[-2:])
         sections.append(f"{_LINE}# {label}\n{_LINE}\n{''.join(lines).strip()}\n")
     return re.sub(r"\n{4,}", "\n\n\n", "\n\n".join([_HEADING + _import_statements(imports), *sections]))

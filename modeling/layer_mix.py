@@ -34,6 +34,3 @@ class LayerMix(nn.Module):
         weights = self.scale * self.weight.softmax(dim=0)
         device = layers[-1].device
         return sum(weight * states.to(device) for weight, states in zip(weights, layers, strict=True))
-
-
-__all__ = ["LayerMix"]

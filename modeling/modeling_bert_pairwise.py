@@ -8,7 +8,7 @@ from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
 from .hub_export import HubExportMixin
-from .pairwise_parsing import PairwiseParserOutput, PairwiseParsing
+from .pairwise_parsing import PairwiseParsing
 from .pairwise_relations import PairwiseRelations
 
 
@@ -65,11 +65,3 @@ class BertPairwiseForRelationClassification(BertPairwisePreTrainedModel, Pairwis
     >>> model = BertPairwiseForRelationClassification.from_pretrained("google-bert/bert-base-uncased", num_labels=19)
     ```
     """
-
-
-__all__ = [
-    "BertPairwiseForRelationClassification",
-    "BertPairwiseParser",
-    "BertPairwisePreTrainedModel",
-    "PairwiseParserOutput",
-]

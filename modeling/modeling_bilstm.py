@@ -136,11 +136,3 @@ def read_real_tokens(lstm: nn.LSTM, states: torch.Tensor, real: torch.Tensor) ->
     states = states.gather(1, order.expand_as(states))
     output = lstm(states)[0]
     return output.gather(1, order.argsort(dim=1).expand_as(output))
-
-
-__all__ = [
-    "BiLSTMForSequenceClassification",
-    "BiLSTMForTokenClassification",
-    "BiLSTMModel",
-    "BiLSTMPreTrainedModel",
-]

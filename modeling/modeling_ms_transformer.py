@@ -292,11 +292,3 @@ def layer_windows(config: MSTransformerConfig, attention_mask: torch.Tensor) -> 
             columns = [lengths * 0 + (unbounded if half is None else half) for half in heads]
             layers.append(torch.stack(columns, dim=1))
     return layers
-
-
-__all__ = [
-    "MSTransformerForSequenceClassification",
-    "MSTransformerForTokenClassification",
-    "MSTransformerModel",
-    "MSTransformerPreTrainedModel",
-]

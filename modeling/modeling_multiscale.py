@@ -215,12 +215,3 @@ class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-__all__ = [
-    "MultiScaleForRelationExtraction",
-    "MultiScaleForSequenceClassification",
-    "MultiScaleForTokenClassification",
-    "MultiScaleModel",
-    "MultiScalePreTrainedModel",
-]

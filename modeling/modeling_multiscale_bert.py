@@ -130,11 +130,3 @@ class BertForMultiScaleSequenceClassification(MultiScaleBertPreTrainedModel, Fus
 
     _base_class = MultiScaleBertModel
     _classifier_name = "classifier"
-
-
-__all__ = [
-    "BertForMultiScaleRE",
-    "BertForMultiScaleSequenceClassification",
-    "MultiScaleBertModel",
-    "MultiScaleBertPreTrainedModel",
-]

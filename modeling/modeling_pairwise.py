@@ -66,6 +66,3 @@ class PairwiseForRelationClassification(PairwisePreTrainedModel, PairwiseRelatio
     ```
 
     """
-
-
-__all__ = ["PairwiseForRelationClassification", "PairwiseParser", "PairwisePreTrainedModel"]

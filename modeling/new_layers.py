@@ -59,6 +59,3 @@ def check_new_layers(model: nn.Module, encoder_path: str) -> None:
         ]
         if frozen:
             logger.warning(f"{module}.{frozen[0]} is new and random, and is not trained; {advice}")
-
-
-__all__ = ["check_new_layers", "classifier_dropout", "new_modules"]

@@ -108,6 +108,3 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
     @property
     def _gives_attentions(self) -> bool:
         return gives_attentions(self._encoder.config._attn_implementation)
-
-
-__all__ = ["PairwiseModel"]

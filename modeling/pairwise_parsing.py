@@ -317,6 +317,3 @@ def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor
     if weight is not None:
         known = known * weight[targets.clamp_min(0)]
     return total / known.sum().clamp_min(torch.finfo(logits.dtype).tiny)
-
-
-__all__ = ["PairwiseParserOutput", "PairwiseParsing"]

@@ -188,6 +188,3 @@ def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
     batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
     return states[batch, positions.clamp_min(0)]
-
-
-__all__ = ["PairwiseRelations", "states_at"]

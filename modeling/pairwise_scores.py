@@ -429,6 +429,3 @@ def _blocks(scores: torch.Tensor, pieces: int) -> Iterator[tuple[slice, slice]]:
     for start in range(0, batch, sentences):
         for first in range(0, outputs, at_once):
             yield slice(start, start + sentences), slice(first, first + at_once)
-
-
-__all__ = ["BiaffinePairs", "LinearPairs", "PairwiseScores", "arc_attention", "relations_of_arcs"]

@@ -44,6 +44,3 @@ class TagLayers(nn.Module):
         members = word_members(word_index, num_words)[:, 1:]  # without ROOT
         words = self.dropout(word_states(hidden_states, members, self.word_state))
         return {name: layer(words) for name, layer in self.columns.items()}
-
-
-__all__ = ["TagLayers"]

@@ -87,6 +87,3 @@ def sinusoids(positions: torch.Tensor, width: int) -> torch.Tensor:
     rates = 10000 ** (-torch.arange(0, width, 2, device=positions.device) / width)
     angles = positions.unsqueeze(-1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., :width]
-
-
-__all__ = ["WordEmbeddings", "sinusoids"]

@@ -98,13 +98,12 @@ def test_imported_files_are_joined_to_the_first_that_needs_them(tmp_path):
         "configuration/configuration_x.py": "from .fields import field\n\nVALUE = field()\n",
         "modeling/layers.py": (
             "from __future__ import annotations\n\nimport math\n\nfrom ..configuration.fields import field\n\n"
-            '# A layer.\nlayer = field() + math.pi\n\n\n__all__ = ["layer"]\n'
+            "# A layer.\nlayer = field() + math.pi\n"
         ),
         "modeling/modeling_x.py": (
             "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
             "from ..configuration.configuration_x import (\n    VALUE,\n)\n\n"
-            "def later():\n    import json\n\n    from .layers import layer\n\n    return json, layer, VALUE\n\n\n"
-            '__all__ = ["later"]\n'
+            "def later():\n    import json\n\n    from .layers import layer\n\n    return json, layer, VALUE\n"
         ),
     }
     for name, text in sources.items():
@@ -122,8 +121,7 @@ def test_imported_files_are_joined_to_the_first_that_needs_them(tmp_path):
             heading + "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
             "from .configuration_x import VALUE, field\n\n\n# modeling/layers.py\n\n# A layer.\n"
             "layer = field() + math.pi\n\n\n# modeling/modeling_x.py\n\n"
-            "def later():\n    import json\n\n\n    return json, layer, VALUE\n\n\n"
-            '__all__ = ["later"]\n'
+            "def later():\n    import json\n\n\n    return json, layer, VALUE\n"
         ),
     }
 

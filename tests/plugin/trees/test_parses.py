@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from msattn.modeling.modeling_bert_pairwise import PairwiseParserOutput
+from msattn.modeling.pairwise_parsing import PairwiseParserOutput
 from msattn.modeling.pairwise_scores import relations_of_arcs
 from msattn.trees import parses as parses_module
 from msattn.trees.parses import DECODERS, Parses, parse_batch, sentence_parses
