@@ -228,8 +228,11 @@ def test_odd_values_in_a_parquet_file(columns, read, tmp_path):
     @given(st.sampled_from(["label", *columns]), st.lists(VALUES, min_size=2, max_size=2))
     def run(name: str, values: list) -> None:
         try:
-            pa.parquet.write_table(pa.table({**columns, name: values}), path)
+            table = pa.table({**columns, name: values})
+            pa.parquet.write_table(table, path)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            return
+        if "\0" in str(table.schema):  # Arrow ends names there, so that two fields may have one
             return
         check(lambda: read(path), str(path))
 

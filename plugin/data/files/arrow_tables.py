@@ -40,25 +40,11 @@ def parquet_dataset(path: str | os.PathLike) -> Dataset:
         table = pa.parquet.read_table(path, partitioning=None)
         # Of bytes that are not UTF-8, nothing else would say so.
         table.validate(full=True)
-        for kind in table.schema.types:
-            _check_names(kind)
+        # Refuses a struct with two fields of a name, of which a row of a dataset keeps one.
+        table.slice(0, 1).to_pylist()
         return Dataset(table)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UserError(f"{os.fspath(path)}: the Parquet file cannot be read ({error}).") from None
-
-
-def _check_names(kind: pa.DataType) -> None:
-    """Refuses a struct of which a row would keep one of two fields. Arrow ends names at a zero byte."""
-    if not pa.types.is_struct(kind):
-        if hasattr(kind, "value_field"):
-            _check_names(kind.value_field.type)
-        return
-    names = [field.name.partition("\0")[0] for field in kind]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"a struct has two fields named {shown(name)}")
-    for field in kind:
-        _check_names(field.type)
 
 
 def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -218,12 +218,11 @@ def test_rows_without_a_text(tmp_path, name, caplog):
         read_sentences(path)
 
 
-@pytest.mark.parametrize("names", [["a", "a"], ["", "\0"]])
-def test_a_struct_with_two_fields_of_a_name(tmp_path, names):
-    struct = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=names)
+def test_a_struct_with_two_fields_of_a_name(tmp_path):
+    struct = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
     for column in (struct, pyarrow.ListArray.from_arrays([0, 1], struct)):
         pyarrow.parquet.write_table(pyarrow.table({"text": ["A dog."], "label": column}), tmp_path / "a.parquet")
-        with pytest.raises(UserError, match=f"a.parquet: .*two fields named {names[0]!r}"):
+        with pytest.raises(UserError, match="a.parquet: .*duplicate field names"):
             read_sentences(tmp_path / "a.parquet")
 
 
