@@ -14,12 +14,7 @@ from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers.utils import logging
 
 from msattn.data.entity_pairs import has_entities, pair_rows
-from msattn.data.files.arrow_tables import (
-    Located,
-    located_rows,
-    parquet_dataset,
-    rows_to_dataset,
-)
+from msattn.data.files.arrow_tables import Located, located_rows, parquet_rows, rows_to_dataset
 from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
 from msattn.data.files.text_lines import first_line
 from msattn.data.formats.brat import brat_rows
@@ -103,12 +98,8 @@ def read_relations(
     """
     if file_format == "auto":
         file_format = _guess_format(path)
-    if file_format == "parquet":
-        return to_relations(
-            parquet_dataset(path), os.fspath(path), labels, label_names, negatives, span_ends, multi_label
-        )
     if file_format not in READERS:
-        raise UserError(f"file_format must be one of {', '.join(['auto', 'parquet', *READERS])}, not {file_format!r}.")
+        raise UserError(f"file_format must be one of {', '.join(['auto', *READERS])}, not {file_format!r}.")
     return _by_rows(
         READERS[file_format](path), os.fspath(path), labels, label_names, negatives, span_ends, multi_label
     )
@@ -269,4 +260,5 @@ READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "csv": csv_rows,
     "tsv": _relation_tsv_rows,
     "brat": brat_rows,
+    "parquet": parquet_rows,
 }
