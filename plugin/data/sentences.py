@@ -14,13 +14,7 @@ from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
 from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_columns, text_columns
-from msattn.data.files.arrow_tables import (
-    Located,
-    located_rows,
-    parquet_dataset,
-    rows_to_dataset,
-    without_empty,
-)
+from msattn.data.files.arrow_tables import Located, located_rows, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line
@@ -72,8 +66,6 @@ def read_sentences(
         rows = sentiment_tree_rows(path, phrases=True) if phrases else corpus(path)
         return _renamed(_by_rows(rows, name, None, "label", published=True), columns, name)
     file_format = guess_format(path)
-    if file_format == "parquet":
-        return to_sentences(parquet_dataset(path), name, columns, label_column, labelled)
     if file_format is None:
         raise UserError(f"{name}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
     return _by_rows(READERS[file_format](path), name, columns, label_column, labelled)
@@ -134,8 +126,8 @@ def _by_rows(
         )
     rows = chain(first, rows)
     # A published corpus stays as it is: MTL-16 has empty reviews.
-    rows = rows if published else _with_text(rows, source, own, left_out=labelled)
-    examples = _examples(rows, dict(zip(columns, own, strict=True)), label or label_column)
+    empty = "kept" if published else "left out" if labelled else "wrong"
+    examples = _examples(rows, source, dict(zip(columns, own, strict=True)), label or label_column, empty)
     return without_empty(rows_to_dataset(examples, features, source, "label"), "label")
 
 
@@ -158,28 +150,24 @@ def _columns(source: str, where: str, rows: list, columns: Sequence[str] | None,
     return [name for name in own if name is not None]
 
 
-def _with_text(rows: Located, source: str, columns: Sequence[str], left_out: bool) -> Located:
-    """The rows with a text in each of the columns; a warning counts the others, or the first of them is an error."""
-    empty = []
+def _examples(rows: Located, source: str, columns: Mapping[str, str], label_column: str, empty: str) -> Located:
+    """The texts and labels of rows. Empty texts are `"kept"`, `"wrong"`, or `"left out"`, with a warning."""
+    left_out = []
     for where, row in rows:
-        missing = [name for name in columns if isinstance(row, dict) and not str(row.get(name) or "").strip()]
-        if missing and not left_out:
-            raise UserError(f"{where}: the row has no text in {missing[0]!r}.")
-        if missing:
-            empty.append(where)
-        else:
-            yield where, row
-    if empty:
-        logger.warning(f"{source}: {len(empty)} rows have no text and are left out, the first of them {empty[0]}.")
-
-
-def _examples(rows: Located, columns: Mapping[str, str], label_column: str) -> Located:
-    for where, row in rows:
-        texts = {name: row.get(own) if isinstance(row, dict) else None for name, own in columns.items()}
+        texts = {name: row.get(own) if isinstance(row, dict) else False for name, own in columns.items()}
         for name, text in texts.items():
-            if not isinstance(text, str):
+            blank = text is None or not str(text).strip()
+            if blank and empty == "left out":
+                left_out.append(where)
+                break
+            if not isinstance(text, str) or (blank and empty == "wrong"):
                 raise UserError(f"{where}: the row has no text in {columns[name]!r}.")
-        yield where, {**texts, "label": _label(row.get(label_column), where)}
+        else:
+            yield where, {**texts, "label": _label(row.get(label_column), where)}
+    if left_out:
+        logger.warning(
+            f"{source}: {len(left_out)} rows have no text and are left out, the first of them {left_out[0]}."
+        )
 
 
 def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:
