@@ -24,55 +24,11 @@ READINGS: dict[str, Callable[[str, Span], Span]] = {
 }
 
 
-class RowChecks:
-    """
-    Warns, once a file, of spans that cut words and of pairs with several labels.
-
-    Args:
-        source (`str`): The name of the file.
-        several (`bool`, *optional*, defaults to `False`): Whether pairs may have several labels.
-    """
-
-    def __init__(self, source: str, several: bool = False):
-        self.source, self.several = source, several
-        self.rows = 0
-        self.cut: list[str] = []
-        self.whole = dict.fromkeys(READINGS, True)
-        self.labels: dict[int, Any] = {}
-        self.other: list[str] = []
-
-    def see(self, where: str, text: str, head: Span, tail: Span, label: str | None, tagged: bool = False) -> None:
-        """Looks at an example. Tags may cut words, as they are written into them."""
-        self.rows += 1
-        if not self.several and self.labels.setdefault(hash((text, *head, *tail)), label) != label:
-            self.other.append(where)
-        if tagged:
-            return
-        if _cut(text, head) or _cut(text, tail):
-            self.cut.append(f"{where}, {text[slice(*(head if _cut(text, head) else tail))]!r}")
-        for name, read in READINGS.items():
-            self.whole[name] = self.whole[name] and all(_whole(text, read(text, span)) for span in (head, tail))
-
-    def warn(self) -> None:
-        if self.cut:
-            cause = next((name for name, whole in self.whole.items() if whole), "count their characters again")
-            logger.warning(
-                f"{self.source}: the spans of {len(self.cut)} of {self.rows} rows cut words; {cause}. The first: "
-                f"{self.cut[0]}."
-            )
-        if self.other:
-            logger.warning(
-                f"{self.source}: {len(self.other)} of {self.rows} rows give their pair of entities another label than "
-                f"a row before. Each is an example of its own; --multi_label trains all labels of a pair. The first: "
-                f"{self.other[0]}."
-            )
-
-
 def checked_rows(
     rows: Iterator[tuple[str, Any]], source: str, span_ends: str | None, several: bool = False
 ) -> Located:
     """
-    The examples of rows, with the warnings of [`RowChecks`] behind the last one.
+    The examples of rows. Behind the last one, warns of spans that cut words and of pairs with several labels.
 
     Args:
         rows (`Iterator`): Locations and rows of [`~msattn.data.relation_rows.relation_row`].
@@ -83,7 +39,8 @@ def checked_rows(
     Raises:
         UserError: A row is invalid. If its ends are inclusive, the message says whether all further ones are, too.
     """
-    checks = RowChecks(source, several)
+    count, cutting, relabelled = 0, [], []
+    causes, labels = [*READINGS], dict[int, Any]()
     for where, row in rows:
         try:
             example = relation_row(row, where, span_ends)
@@ -91,10 +48,28 @@ def checked_rows(
             if span_ends is None and all(_is_inclusive(further) for further in [(where, row), *rows]):
                 raise UserError(f"{error} So it is in all rows from here on: give --span_ends inclusive.") from None
             raise
-        tagged = not isinstance(row.get("tokens", row.get("token")), list) and TAG.search(str(row)) is not None
-        checks.see(where, example["text"], example["head"], example["tail"], example["label"], tagged)
+        text, spans = example["text"], (example["head"], example["tail"])
+        count += 1
+        pair = hash((text, *spans[0], *spans[1]))
+        if not several and labels.setdefault(pair, example["label"]) != example["label"]:
+            relabelled.append(where)
+        # Tags may cut words, as they are written into them.
+        if isinstance(row.get("tokens", row.get("token")), list) or not TAG.search(str(row)):
+            if cut := [span for span in spans if _cut(text, span)]:
+                cutting.append(f"{where}, {text[slice(*cut[0])]!r}")
+            causes = [name for name in causes if all(_whole(text, READINGS[name](text, span)) for span in spans)]
         yield where, example
-    checks.warn()
+    if cutting:
+        logger.warning(
+            f"{source}: the spans of {len(cutting)} of {count} rows cut words; "
+            f"{next(iter(causes), 'count their characters again')}. The first: {cutting[0]}."
+        )
+    if relabelled:
+        logger.warning(
+            f"{source}: {len(relabelled)} of {count} rows give their pair of entities another label than a row "
+            "before. Each is an example of its own; --multi_label trains all labels of a pair. The first: "
+            f"{relabelled[0]}."
+        )
 
 
 def _is_inclusive(located: tuple[str, Any]) -> bool:
