@@ -99,16 +99,14 @@ class RelationAnswers:
         """
         probabilities = self.probabilities(prediction.predictions)
         chosen = self.chosen(probabilities)
-        score = self._several if self.several else self._one
-        percent = score(probabilities, chosen, prediction.label_ids)
+        if self.several:
+            percent = score_multi_label(chosen, prediction.label_ids, probabilities)
+        else:
+            percent = self._one(probabilities, chosen, prediction.label_ids)
         if self.temperature != 1 or self.threshold is not None:
             plain = RelationAnswers(self.labels, self.negative, self.several).metrics(prediction)
             percent |= {f"uncalibrated_{name}": plain[name] for name in ("f1", "ece")}
         return percent
-
-    @staticmethod
-    def _several(probabilities: np.ndarray, chosen: np.ndarray, references: np.ndarray) -> dict[str, float]:
-        return score_multi_label(chosen, references, probabilities)
 
     def _one(self, probabilities: np.ndarray, chosen: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
         answers, references = self.names(chosen), self.names(numbers)

@@ -117,22 +117,21 @@ class Evaluation:
             for label in self.labels
         }
 
+    def _sums(self, *names: str) -> list[Any]:
+        """The sums of some fields over the relations of the key but Other."""
+        relations = [scores for label, scores in self.relations.items() if label != OTHER]
+        return [sum(getattr(scores, name) for scores in relations) for name in names]
+
     @property
     def micro(self) -> Scores:
         """Micro-averaged scores: the counts of all relations but Other."""
-        relations = [scores for label, scores in self.relations.items() if label != OTHER]
-        return Scores(*(sum(counts) for counts in zip(*relations, strict=True))) if relations else Scores(0, 0, 0, 0)
+        return Scores(*self._sums(*Scores._fields))
 
     @property
     def macro(self) -> tuple[float, float, float]:
         """Macro-averaged precision, recall and F1 over the relations of the key but Other, in percent."""
-        relations = [scores for label, scores in self.relations.items() if label != OTHER]
-        if not relations:
-            return 0.0, 0.0, 0.0
-        precision, recall, f1 = (
-            sum(getattr(scores, name) for scores in relations) / len(relations)
-            for name in ("precision", "recall", "f1")
-        )
+        count = len({*self.actual} - {OTHER})
+        precision, recall, f1 = (total / max(count, 1) for total in self._sums("precision", "recall", "f1"))
         return precision, recall, f1
 
     def as_dict(self) -> dict[str, float]:
