@@ -131,28 +131,8 @@ def _best_cut(scores: np.ndarray, right: np.ndarray, gold: int, hits: int = 0, a
     return float((above + below) / 2)
 
 
-def fit_threshold(probabilities: np.ndarray, references: np.ndarray, negative: int) -> float | None:
-    """
-    The decision threshold with the highest micro-F1 over the relations, without the negative class.
-
-    It lies half-way between two probabilities that occur.
-
-    Args:
-        probabilities (`np.ndarray` of shape `(examples, classes)`): Probabilities on development data.
-        references (`np.ndarray` of shape `(examples,)`): The right class of each example.
-        negative (`int`): The class that stands for no relation.
-
-    Returns:
-        `float` or `None`: The threshold for [`decide`]; `None` if none has a higher micro-F1 than the most probable
-        class.
-    """
-    candidates = relation_candidates(probabilities, references, negative)
-    threshold = candidates.best_threshold()
-    return threshold if candidates.f1(threshold) > _plain_f1(probabilities, references, negative) else None
-
-
 def relation_candidates(probabilities: np.ndarray, references: np.ndarray, negative: int) -> Candidates:
-    """The best relation of each example; see [`fit_threshold`]."""
+    """The best relation of each example."""
     best, scores = _best_relation(probabilities, negative)
     gold = np.bincount(references, minlength=probabilities.shape[1])
     gold[negative] = 0

@@ -11,7 +11,7 @@ from msattn.metrics.calibration import (
     expected_calibration_error,
     fit_relation_answers,
     fit_temperature,
-    fit_threshold,
+    relation_candidates,
 )
 
 
@@ -54,15 +54,19 @@ def test_the_threshold_has_the_highest_f1_of_all(sample):
     def f1(threshold):
         return f1_score(labels, decide(probabilities, 0, threshold), labels=[1, 2, 3], average="micro")
 
-    best = fit_threshold(probabilities, labels, 0)
+    best = relation_candidates(probabilities, labels, 0).best_threshold()
     assert f1(best) == max(f1(threshold) for threshold in np.unique(probabilities)) > f1(None)
 
 
 def test_no_threshold_where_none_helps():
-    probabilities = np.array([[0.9, 0.1], [0.1, 0.9]])
-    assert fit_threshold(probabilities, np.array([0, 1]), 0) is None
-    assert fit_threshold(probabilities, np.array([0, 0]), 0) is None
-    assert fit_threshold(np.array([[0.6, 0.4], [0.9, 0.1]]), np.array([1, 0]), 0) == pytest.approx(0.25)
+    def threshold(*probabilities, references):
+        return fit_relation_answers(np.log(probabilities), np.array(references), ["none", "x"], "none")[
+            "decision_threshold"
+        ]
+
+    assert threshold([0.9, 0.1], [0.1, 0.9], references=[0, 1]) is None
+    assert threshold([0.9, 0.1], [0.1, 0.9], references=[0, 0]) is None
+    assert 0.1 < threshold([0.6, 0.4], [0.9, 0.1], references=[1, 0]) < 0.5
 
 
 @pytest.mark.parametrize("several", [False, True])
