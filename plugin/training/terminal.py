@@ -7,50 +7,38 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from transformers import ProgressCallback
+from transformers import ProgressCallback, TrainerCallback
 
 # What ends the names of figures that are no scores of the model.
 NO_SCORES = ("epoch", "_loss", "_mse", "_runtime", "_samples", "_per_second", "_model_preparation_time")
 # What only the JSON files have.
 UNSEEN = ("total_flos", "_per_second", "_runtime", "_model_preparation_time")
-
-
 # What is not in percent.
 PLAIN = ("loss", "_mse", "grad_norm", "learning_rate")
 
 
-class TerminalCallback(ProgressCallback):
-    """The bar of Transformers with the loss in it, or a line for each logged loss (`--disable_tqdm`)."""
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not args.disable_tqdm:
-            super().on_train_begin(args, state, control, **kwargs)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.training_bar is not None:
-            super().on_step_end(args, state, control, **kwargs)
-
-    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not args.disable_tqdm:
-            super().on_prediction_step(args, state, control, **kwargs)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.training_bar is not None:
-            super().on_train_end(args, state, control, **kwargs)
+class LineCallback(TrainerCallback):
+    """A line for each logged loss (`--disable_tqdm`)."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not state.is_world_process_zero:
-            return
-        if "loss" in logs and self.training_bar is not None:
+        if state.is_world_process_zero:
+            print(log_line(state, logs))
+
+
+class BarCallback(ProgressCallback):
+    """The bar of Transformers with the loss in it. Lines of other figures are above it."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self.training_bar is not None and "loss" in logs:
             self.training_bar.set_postfix({name: f"{logs[name]:.4g}" for name in logs if name.endswith("loss")})
-            return
-        line = closing_line(state, logs) if "train_runtime" in logs else step_line(state, logs)
-        # Above the bar, if there is one.
-        (print if self.training_bar is None else self.training_bar.write)(line)
+        elif state.is_world_process_zero:
+            (print if self.training_bar is None else self.training_bar.write)(log_line(state, logs))
 
 
-def step_line(state: Any, logs: Mapping[str, Any]) -> str:
+def log_line(state: Any, logs: Mapping[str, Any]) -> str:
     """A line of logged figures, such as those of an evaluation during training."""
+    if "train_runtime" in logs:
+        return closing_line(state, logs)
     where = f"step {state.global_step} of {state.max_steps}, epoch {state.epoch or 0:.3g}"
     return f"{where}: {', '.join(_figures(logs, 'eval_', but=('epoch',)))}"
 

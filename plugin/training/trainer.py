@@ -30,7 +30,7 @@ from msattn.training.length_samplers import (
     rows_by_text,
     token_counts,
 )
-from msattn.training.terminal import NO_SCORES, TerminalCallback, scores_text
+from msattn.training.terminal import NO_SCORES, BarCallback, LineCallback, scores_text
 
 logger = logging.get_logger(__name__)
 
@@ -81,8 +81,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if "://" in (args.hub_model_id or ""):
             raise UserError("--hub_model_id is NAME or OWNER/NAME, not an address, which may hold a token.")
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
-        if self.pop_callback(ProgressCallback) or self.pop_callback(PrinterCallback):  # a notebook has another one
-            self.add_callback(TerminalCallback)
+        for stock, ours in ((ProgressCallback, BarCallback), (PrinterCallback, LineCallback)):
+            if self.pop_callback(stock):  # a notebook has another one
+                self.add_callback(ours)
         self.new_layers_learning_rate = read_rate(new_layers_learning_rate)
         self.output_layers_learning_rate: float | None = None  # which "auto" chooses
         self.embedding_learning_rate = embedding_learning_rate

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from msattn.training.terminal import TerminalCallback, scores_text
+from msattn.training.terminal import BarCallback, LineCallback, scores_text
 
 LOGS = [
     {"loss": 0.69314, "grad_norm": 2.0, "learning_rate": 5e-5, "epoch": 0.5},
@@ -22,7 +22,7 @@ LINES = [
 
 @pytest.mark.parametrize("bars", [False, True])
 def test_a_training(bars, capsys):
-    callback, args = TerminalCallback(), SimpleNamespace(disable_tqdm=not bars)
+    callback, args = BarCallback() if bars else LineCallback(), None
     state = SimpleNamespace(is_world_process_zero=True, global_step=6, max_steps=12, epoch=0.0, log_history=LOGS[:1])
     callback.on_train_begin(args, state, None)
     callback.on_step_end(args, state, None)
