@@ -109,11 +109,6 @@ class Models(tuple):
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
-    @property
-    def __name__(self) -> str:
-        # Early releases of Transformers 5 read it of every sequence classifier. A tuple has none.
-        return super().__getitem__(0).partition(".")[2]
-
 
 class Family(NamedTuple):
     """

@@ -21,7 +21,7 @@ def unknown_share(dataset: Dataset, tokenizer: PreTrainedTokenizerBase) -> float
         dataset (`datasets.Dataset`): Model inputs with the column `input_ids`.
         tokenizer (`PreTrainedTokenizerBase`): What made them; 0 if it has no unknown token.
     """
-    if tokenizer.unk_token_id is None or "input_ids" not in dataset.column_names:
+    if tokenizer.unk_token_id is None:
         return 0.0
     ids = pc.list_flatten(dataset.select_columns("input_ids").with_format("arrow")[:]["input_ids"], recursive=True)
     counts = {pair["values"]: pair["counts"] for pair in pc.value_counts(ids).to_pylist()}
