@@ -74,10 +74,6 @@ class SentenceModelArguments(ModelArguments):
             "choices": list(sentences.HEADS),
         },
     )
-    ignore_mismatched_sizes: bool = field(
-        default=False,
-        metadata={"help": "Make a new classification head if that of the checkpoint has another number of labels."},
-    )
 
 
 @dataclass
@@ -210,7 +206,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             model_class = AutoModelForSequenceClassification
             if ours:
                 model_class = checkpoint_class(config, MultiScaleForSequenceClassification)
-            fields["ignore_mismatched_sizes"] = model_args.ignore_mismatched_sizes
             model = load_model(model_class, model_args, tokenizer, refuse_new_weights=not args.do_train, **fields)
             if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
                 model.config.pad_token_id = tokenizer.pad_token_id

@@ -50,16 +50,6 @@ logger = logging.get_logger(__name__)
 
 
 @dataclass
-class RankingModelArguments(ModelArguments):
-    """The cross-encoder: any model with a classifier of one label."""
-
-    ignore_mismatched_sizes: bool = field(
-        default=False,
-        metadata={"help": "Make a new classification head if that of the checkpoint has another number of labels."},
-    )
-
-
-@dataclass
 class RankingDataArguments(DataArguments):
     """Queries with candidates as JSON lines or Parquet, or TREC runs, queries, collection and qrels."""
 
@@ -107,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, data_args, guiding, args = parse_arguments(
-            (RankingModelArguments, RankingDataArguments, GuidingArguments, FineTuningArguments), argv
+            (ModelArguments, RankingDataArguments, GuidingArguments, FineTuningArguments), argv
         )
         set_up_logging(args)
 
@@ -148,7 +138,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             model_args,
             tokenizer,
             refuse_new_weights=not args.do_train,
-            ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             problem_type="multi_label_classification",
             **label_fields(["relevant"]),
         )

@@ -51,16 +51,6 @@ logger = logging.get_logger(__name__)
 
 
 @dataclass
-class TaggingModelArguments(ModelArguments):
-    """The encoder."""
-
-    ignore_mismatched_sizes: bool = field(
-        default=False,
-        metadata={"help": "Make a new classification head if that of the checkpoint has another number of tags."},
-    )
-
-
-@dataclass
 class TaggingDataArguments(HubDataArguments):
     """Tagging data: CoNLL columns, CoNLL-U, or a dataset on the Hub."""
 
@@ -98,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Whatever goes wrong before the first step is a mistake in the arguments, the data or the checkpoint.
     with user_mistakes():
         model_args, scratch, data_args, guiding, args = parse_arguments(
-            (TaggingModelArguments, ScratchArguments, TaggingDataArguments, GuidingArguments, FineTuningArguments),
+            (ModelArguments, ScratchArguments, TaggingDataArguments, GuidingArguments, FineTuningArguments),
             argv,
         )
         set_up_logging(args)
@@ -153,7 +143,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                 tokenizer,
                 refuse_new_weights=not args.do_train,
                 **label_fields(tags),
-                ignore_mismatched_sizes=model_args.ignore_mismatched_sizes,
             )
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:

@@ -35,6 +35,10 @@ class ModelArguments:
             "mask_mode=ste. Default: those of the checkpoint."
         },
     )
+    ignore_mismatched_sizes: bool = field(
+        default=False,
+        metadata={"help": "Make a new classification head if that of the checkpoint has another number of labels."},
+    )
     new_layers_learning_rate: str = field(
         default="auto",
         metadata={

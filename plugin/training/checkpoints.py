@@ -27,6 +27,7 @@ from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction,
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE, BertForMultiScaleSequenceClassification
 from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
 from msattn.training.arguments import ModelArguments
+from msattn.training.learning_rates import is_new
 
 logger = logging.get_logger(__name__)
 
@@ -129,13 +130,11 @@ def load_model(
             args.model_name_or_path,
             attn_implementation=args.attn_implementation,
             output_loading_info=True,
+            ignore_mismatched_sizes=args.ignore_mismatched_sizes,
             **hub_options(args),
             **(given | fields),
         )
-    encoder = f"{getattr(model, '_encoder_path', model.base_model_prefix)}."
-    fresh = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
-    found = (name for name in loading["missing_keys"] if name.startswith(encoder) and not name.startswith(fresh))
-    if lost := sorted(found):
+    if lost := sorted(name for name in loading["missing_keys"] if not is_new(name, model)):
         logger.warning(
             f"{args.model_name_or_path}: {len(lost)} weights of the encoder are missing and start at random: "
             f"{', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}."

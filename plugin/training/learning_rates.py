@@ -68,6 +68,13 @@ def read_rate(given: str | float | None) -> str | float | None:
     raise UserError(f"--new_layers_learning_rate {given}: expected auto or a number such as 1e-3.")
 
 
+def is_new(name: str, model: PreTrainedModel) -> bool:
+    """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
+    encoder = getattr(model, "_encoder_path", model.base_model_prefix)
+    declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
+    return not name.startswith(f"{encoder}.") or name.startswith(declared)
+
+
 def new_output_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
     """
     The linear layers that give the scores of the labels and whose weights are new, by name.

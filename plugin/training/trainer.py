@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, send_to_device
 from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
@@ -22,7 +22,7 @@ from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
 from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
-from msattn.training.learning_rates import AUTO, encoder_rate, new_output_layers, output_rate, read_rate
+from msattn.training.learning_rates import AUTO, encoder_rate, is_new, new_output_layers, output_rate, read_rate
 from msattn.training.length_samplers import (
     LongestFirstSampler,
     RepeatableLengthGroupedSampler,
@@ -102,7 +102,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         optimizer = super().create_optimizer(*args)
         if fresh:
             model = args[0] if args else self.model
-            new: tuple[Any, Any] = (_is_new, self.new_layers_learning_rate)
+            new: tuple[Any, Any] = (is_new, self.new_layers_learning_rate)
             if self.new_layers_learning_rate == AUTO:
                 new = (_is_new_output, self.output_layers_learning_rate)
             for belongs, rate in (new, (_is_embedding, self.embedding_learning_rate)):
@@ -259,7 +259,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if self.is_world_process_zero():
             data: Any = self.train_dataset
             collate = self._get_collator_with_removed_columns(self.data_collator)
-            batch = collate([data[row] for row in range(min(MEASURED, len(data)))]).to(self.model.device)
+            rows = [data[row] for row in range(min(MEASURED, len(data)))]
+            batch = send_to_device(collate(rows), self.model.device)
             batch.pop("pattern_targets", None)  # for guiding, not for the model
             chosen = [output_rate(self.model, batch)]
         (self.output_layers_learning_rate,) = broadcast_object_list(chosen)
@@ -308,13 +309,6 @@ def _blocks(model: Any) -> list[str]:
     found = {type(module).__name__: module for module in model.modules()}
     named = found.keys() & set(model._no_split_modules or ())
     return sorted(name for name in named if all(part is not embeddings for part in found[name].modules()))
-
-
-def _is_new(name: str, model: torch.nn.Module) -> bool:
-    """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
-    encoder = getattr(model, "_encoder_path", model.base_model_prefix)
-    declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
-    return not name.startswith(f"{encoder}.") or name.startswith(declared)
 
 
 def _is_new_output(name: str, model: Any) -> bool:

@@ -182,6 +182,10 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     run(arguments(demo, tmp_path / "model", "do_train", label_file=file, max_steps=1, max_train_samples=8))
     model = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model")
     assert [model.config.id2label[number] for number in range(11)] == labels
+    # A run without them takes a new classification head.
+    again = {"model_name_or_path": tmp_path / "model", "max_steps": 1, "max_train_samples": 8}
+    run(arguments(demo, tmp_path / "again", "do_train", "ignore_mismatched_sizes", **again))
+    assert AutoModelForRelationExtraction.from_pretrained(tmp_path / "again").config.num_labels < 11
 
 
 @pytest.mark.parametrize(

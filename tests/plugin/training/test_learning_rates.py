@@ -7,7 +7,13 @@ import re
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification, BertConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    BertConfig,
+    default_data_collator,
+)
 
 from msattn import MultiScaleForRelationExtraction, PairwiseForRelationClassification, UserError
 from msattn.training.arguments import ModelArguments
@@ -105,22 +111,11 @@ def rates(tmp_path, model, **given):
     """Learning rates by parameter after a training without steps."""
     args = FineTuningArguments(str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True, max_steps=1)
     rows = [{"input_ids": [2, 21, 5, 22, 6, 23, 7, 24, 3], "entity_starts": [1, 5], "labels": 1}] * 4
-    trainer = FineTuningTrainer(model, args, train_dataset=rows, data_collator=collate, **given)
+    trainer = FineTuningTrainer(model, args, train_dataset=rows, data_collator=default_data_collator, **given)
     trainer.train()
     names = {parameter: name for name, parameter in model.named_parameters()}
     groups = trainer.optimizer.param_groups
     return trainer, {names[weight]: group["initial_lr"] for group in groups for weight in group["params"]}
-
-
-def collate(rows):
-    return Batch({name: torch.tensor([row[name] for row in rows]) for name in rows[0]})
-
-
-class Batch(dict):
-    """What a tokenizer's padding gives."""
-
-    def to(self, device):
-        return Batch({name: value.to(device) for name, value in self.items()})
 
 
 def test_only_new_output_layers_learn_at_the_chosen_rate(encoder, tmp_path, capsys):
