@@ -47,7 +47,6 @@ from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import split_names
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
@@ -273,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             relations.write_relation_predictions(args.output_dir, prefix, pairs, answers)
 
     if args.do_train and trainer.is_world_process_zero():
-        facts = relations.relation_card(model.config, data_args.source, labels, negative, split_names(data_args))
+        facts = relations.relation_card(model.config, data_args, labels, negative)
         write_model_card(trainer, facts, results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()

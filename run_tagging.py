@@ -33,7 +33,6 @@ from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
 from msattn.training.from_scratch import (
     ScratchArguments,
-    scratch_card_fields,
     scratch_config,
     scratch_model,
     scratch_tokenizer,
@@ -42,7 +41,7 @@ from msattn.training.from_scratch import (
 from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, split_names, warn_of_repeats
+from msattn.training.splits import hold_out_and_limit, warn_of_repeats
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
@@ -185,16 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
 
     if args.do_train and trainer.is_world_process_zero():
-        facts = tagging.tagging_card(
-            model.config,
-            tokenizer,
-            source=data_args.source,
-            dataset_config=data_args.dataset_config_name,
-            tags=tags,
-            config_fields=scratch_card_fields(model.config) if fresh else ["model_type"],
-            splits=split_names(data_args),
-        )
-        write_model_card(trainer, facts, results)
+        write_model_card(trainer, tagging.tagging_card(model.config, tokenizer, data_args, tags, fresh), results)
     if args.do_train and args.push_to_hub:
         trainer.push_to_hub()
 

@@ -282,10 +282,7 @@ def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
     source = _file_names(data_args.train_file)
     language = re.match("([a-z]{2,3})_[a-z0-9]+-ud-", source)  # of a treebank of Universal Dependencies
     return ModelCardFacts(
-        # No pipeline_tag: the Hub has no tag for dependency parsing.
         task_type="dependency-parsing",
-        task_name="Dependency Parsing",
-        dataset_type=source,
         dataset_name=source,
         splits=split_names(data_args),
         scored_data={prefix: _file_names(files) for prefix, files in scored.items() if files},
@@ -313,9 +310,7 @@ def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str
 
 
 def _usage(name: str) -> str:
-    return f'''from transformers import pipeline
-
-parse = pipeline("dependency-parsing", model="{name}", trust_remote_code=True)
+    return f'''parse = pipeline("dependency-parsing", model="{name}", trust_remote_code=True)
 for sentence in parse("Dogs sleep. Cats eat mice."):
     for word in sentence:
         print(word["word"], word["head"], word["relation"])'''

@@ -30,42 +30,36 @@ class ModelCardFacts:
 
     Args:
         task_type (`str`): The task identifier in the `model-index`, such as `"text-classification"`.
-        task_name (`str`): The display name of the task.
-        dataset_type (`str`): The dataset's identifier on the Hub, or a short name.
         dataset_name (`str`): The display name of the dataset.
         metrics (`Mapping[str, str]`): Display names by metric key without prefix, such as `"f1"`.
         usage (`Callable[[str], str]`):
-            Maps the path or name of the model, escaped for double quotes, to Python code that uses it.
+            Maps the path or name of the model, escaped for double quotes, to Python code that uses it by `pipeline`.
         description (`str`): One or two sentences on the model.
         tags (`list[str]`, *optional*, defaults to `[]`): Tags for the Hub.
-        pipeline_tag (`str`, *optional*): The Hub's pipeline tag, such as `"text-classification"`.
+        dataset_type (`str`, *optional*): The dataset's identifier on the Hub. Default: `dataset_name`.
         dataset_config (`str`, *optional*): The dataset's configuration on the Hub.
         splits (`Mapping[str, str]`, *optional*): Names of the splits by metric prefix.
         scored_data (`Mapping[str, str]`, *optional*):
             The display name of the data of each split by metric prefix, where it is not `dataset_name`.
         config_fields (`Sequence[str]`, *optional*, defaults to `()`):
             Configuration fields to list, if the model uses them.
-        carries_code (`bool`, *optional*, defaults to `True`):
-            Whether the model class is defined by msattn, so that the checkpoint ships its code.
         carries_pipeline (`bool`, *optional*, defaults to `False`):
-            Whether the checkpoint ships its pipeline, too, so that `usage` does without msattn.
+            Whether the task is one of msattn and not of Transformers or the Hub, so that the checkpoint ships its
+            pipeline, and `usage` does without msattn.
         language (`str`, *optional*): The language of the data, as a code, if it is known.
     """
 
     task_type: str
-    task_name: str
-    dataset_type: str
     dataset_name: str
     metrics: Mapping[str, str]
     usage: Callable[[str], str]
     description: str
     tags: list[str] = field(default_factory=list)
-    pipeline_tag: str | None = None
+    dataset_type: str | None = None
     dataset_config: str | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: {"eval": "validation", "test": "test"})
     scored_data: Mapping[str, str] = field(default_factory=dict)
     config_fields: Sequence[str] = ()
-    carries_code: bool = True
     carries_pipeline: bool = False
     language: str | None = None
 
@@ -83,7 +77,9 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         `Path`: The path of the card.
     """
     folder, config = Path(trainer.args.output_dir), trainer.model.config
-    base_model = config._name_or_path
+    base_model, dataset_type = config._name_or_path, facts.dataset_type or facts.dataset_name
+    # True for model classes of msattn, installed or loaded from the checkpoint's code.
+    carries_code = not type(config).__module__.startswith("transformers.")
     rows = [
         (prefix, key, name, value)
         for key, name in facts.metrics.items()
@@ -94,15 +90,16 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         language=facts.language,
         library_name="transformers",
         tags=["msattn", *facts.tags],
-        datasets=[facts.dataset_type] if "/" in facts.dataset_type else None,
+        datasets=[dataset_type] if "/" in dataset_type else None,
         base_model=base_model if base_model and not os.path.isdir(base_model) else None,
-        pipeline_tag=facts.pipeline_tag,
+        # The Hub has none for our tasks, and other widgets cannot mark entities.
+        pipeline_tag=None if facts.carries_pipeline else facts.task_type,
         model_name=folder.resolve().name,
         eval_results=[
             EvalResult(
                 task_type=facts.task_type,
-                task_name=facts.task_name,
-                dataset_type=facts.scored_data.get(prefix, facts.dataset_type),
+                task_name=facts.task_type.replace("-", " ").title(),
+                dataset_type=facts.scored_data.get(prefix, dataset_type),
                 dataset_name=facts.scored_data.get(prefix, facts.dataset_name),
                 dataset_config=facts.dataset_config,
                 dataset_split=facts.splits[prefix],
@@ -116,8 +113,11 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         or None,
     )
     used = trainer.hub_model_id or trainer.args.hub_model_id or str(folder)
-    usage = facts.usage(json.dumps(used, ensure_ascii=False)[1:-1])
-    history = [{key: value for key, value in line.items() if value is not None} for line in trainer_history(trainer)]
+    usage = "from transformers import pipeline\n\n" + facts.usage(json.dumps(used, ensure_ascii=False)[1:-1])
+    if carries_code and not facts.carries_pipeline:
+        usage = f"import msattn\n{usage}"
+    evaluations = parse_log_history(trainer.state.log_history)[1] or []
+    history = [{key: value for key, value in line.items() if value is not None} for line in evaluations]
     hyperparameters = {
         **{name: value for name in facts.config_fields if (value := getattr(config, name)) not in (None, "")},
         **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),
@@ -131,7 +131,7 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
         name=markdown_text(folder.resolve().name),
         description=markdown_text(facts.description),
         dataset_name=markdown_text(facts.dataset_name),
-        carries_code=facts.carries_code,
+        carries_code=carries_code,
         carries_pipeline=facts.carries_pipeline,
         usage=code_block(usage, "python"),
         rows=[(_split(facts, prefix), name, f"{value:.4g}") for prefix, _, name, value in rows],
@@ -168,8 +168,3 @@ def _split(facts: ModelCardFacts, prefix: str) -> str:
 def command_line() -> str:
     """The shell command of this process, with the values of `--token`, `--hub_token` and the like masked."""
     return re.sub(r"(--[\w-]*token[ =])\S+", r"\1...", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
-
-
-def trainer_history(trainer: Trainer) -> list[dict[str, Any]]:
-    """The evaluations during training, one dictionary of metrics each."""
-    return parse_log_history(trainer.state.log_history)[1] or []

@@ -115,9 +115,6 @@ def ranking_card(data_args: Any) -> ModelCardFacts:
     name = Path(str(data_args.train_file)).name
     return ModelCardFacts(
         task_type="text-ranking",
-        pipeline_tag="text-ranking",
-        task_name="Text Ranking",
-        dataset_type=name,
         dataset_name=name,
         splits=split_names(data_args),
         metrics=METRIC_NAMES,
@@ -127,14 +124,11 @@ def ranking_card(data_args: Any) -> ModelCardFacts:
         ),
         usage=_usage,
         tags=["cross-encoder", "reranker"],
-        carries_code=False,
     )
 
 
 def _usage(name: str) -> str:
-    return f'''from transformers import pipeline
-
-relevance = pipeline("text-classification", model="{name}")
+    return f'''relevance = pipeline("text-classification", model="{name}")
 query, candidates = "A man is eating.", ["Someone has a meal.", "A cat sleeps."]
 scores = relevance([{{"text": query, "text_pair": candidate}} for candidate in candidates])
 ranking = sorted(zip(candidates, scores), key=lambda pair: pair[1]["score"], reverse=True)'''

@@ -32,6 +32,7 @@ from msattn.training.splits import (
     hold_out_and_limit,
     load_hub_dataset,
     read_splits,
+    split_names,
     warn_of_absent,
     warn_of_repeats,
 )
@@ -494,30 +495,24 @@ def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, ans
     print(f"{scored}\n{shown}")
 
 
-def relation_card(
-    config: Any, source: str, labels: Sequence[str], negative: str | None, splits: Mapping[str, str]
-) -> ModelCardFacts:
+def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: str | None) -> ModelCardFacts:
     """
     The facts for the model card of a relation extractor.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the model.
-        source (`str`): The name of the training data.
+        data_args (`RelationDataArguments`): Names the data.
         labels (`Sequence[str]`): All labels.
         negative (`str` or `None`): The label that stands for no relation.
-        splits (`Mapping[str, str]`): The names of the scored splits by prefix.
     """
     official = set(labels) <= set(SEMEVAL_LABELS)
     without = "" if negative is None else f" without {negative}"
     reads, tag = _description(config)
     fields = PAIRWISE_FIELDS if hasattr(config, "features") else (*fusion_card_fields(config), "entity_markers")
     return ModelCardFacts(
-        # No pipeline_tag: the Hub has none for relation extraction, and other widgets cannot mark entities.
         task_type="relation-extraction",
-        task_name="Relation Extraction",
-        dataset_type=source,
-        dataset_name=source,
-        splits=splits,
+        dataset_name=data_args.source,
+        splits=split_names(data_args),
         metrics={
             "f1": "Official macro-F1" if official else f"Micro-F1{without}",
             **({"micro_f1": f"Micro-F1{without}"} if official else {}),
@@ -576,7 +571,5 @@ def _description(config: Any) -> tuple[str, list[str]]:
 
 
 def _usage(name: str) -> str:
-    return f'''from transformers import pipeline
-
-extract = pipeline("relation-extraction", model="{name}", trust_remote_code=True)
+    return f'''extract = pipeline("relation-extraction", model="{name}", trust_remote_code=True)
 extract("The <e1>storm</e1> caused heavy <e2>damage</e2>.")'''

@@ -261,33 +261,26 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
     classes = "sentence pairs" if pairs else "sentences"
     if data_args.distill_from:
         classes += f", which learned the answers of {data_args.distill_from}"
-    carries_code = not type(config).__module__.startswith("transformers.")
     several = getattr(config, "fusion_layers", 1) and getattr(config, "scales", ())
     return ModelCardFacts(
         task_type="text-classification",
-        pipeline_tag="text-classification",
-        task_name="Text Classification",
-        dataset_type="nyu-mll/glue" if task else name,
+        dataset_type="nyu-mll/glue" if task else None,
         dataset_name=name,
         dataset_config=task or data_args.dataset_config_name,
         splits=splits,
         metrics=METRIC_NAMES,
         description=f"A model for {name}: {reads} under a classifier of {classes}.",
-        usage=partial(_usage, pair=pairs, carries_code=carries_code),
+        usage=partial(_usage, pair=pairs),
         tags=[*(["multi-scale-attention"] if several else []), *(["glue"] if task else [])],
         config_fields=fields,
-        carries_code=carries_code,
         language="en" if task else None,
     )
 
 
-def _usage(name: str, pair: bool, carries_code: bool) -> str:
+def _usage(name: str, pair: bool) -> str:
     example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
-    return f'''{"import msattn" if carries_code else ""}
-from transformers import pipeline
-
-classify = pipeline("text-classification", model="{name}")
-classify({example})'''.lstrip()
+    return f'''classify = pipeline("text-classification", model="{name}")
+classify({example})'''
 
 
 def _is_number(label: str) -> bool:

@@ -20,8 +20,9 @@ from msattn.data.tagged_words import read_tagged_words, to_tagged_words
 from msattn.errors import UserError
 from msattn.metrics.baselines import most_frequent
 from msattn.metrics.tagging import ENTITY_TAG, marks_entities, score_tags, tagging_report
+from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.splits import load_hub_dataset, read_splits, warn_of_absent
+from msattn.training.splits import load_hub_dataset, read_splits, split_names, warn_of_absent
 
 logger = logging.get_logger(__name__)
 
@@ -169,11 +170,9 @@ def write_tagging_predictions(
 def tagging_card(
     config: PreTrainedConfig,
     tokenizer: PreTrainedTokenizerBase,
-    source: str,
-    dataset_config: str | None,
+    data_args: Any,
     tags: Sequence[str],
-    config_fields: Sequence[str],
-    splits: Mapping[str, str],
+    fresh: bool,
 ) -> ModelCardFacts:
     """
     The facts for the model card of a tagger.
@@ -181,15 +180,11 @@ def tagging_card(
     Args:
         config (`PreTrainedConfig`): The configuration of the model.
         tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
-        source (`str`): The name of the training data.
-        dataset_config (`str` or `None`): The configuration of a dataset on the Hub.
+        data_args (`TaggingDataArguments`): Names the data.
         tags (`Sequence[str]`): All tags.
-        config_fields (`Sequence[str]`): Configuration fields to list.
-        splits (`Mapping[str, str]`): The names of the scored splits by prefix.
+        fresh (`bool`): Whether it was trained from scratch.
     """
     entities = marks_entities(tags)
-    # True for model classes of msattn, installed or loaded from the checkpoint's code.
-    carries_code = not type(config).__module__.startswith("transformers.")
     what = "named entities" if entities else "words"
     description = f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words."
     if getattr(config, "crf", False):
@@ -199,23 +194,17 @@ def tagging_card(
     strategy = "none" if not entities else "simple" if whole_words else "first"
     return ModelCardFacts(
         task_type="token-classification",
-        pipeline_tag="token-classification",
-        task_name="Token Classification",
-        dataset_type=source,
-        dataset_name=source,
-        dataset_config=dataset_config,
-        splits=splits,
+        dataset_name=data_args.source,
+        dataset_config=data_args.dataset_config_name,
+        splits=split_names(data_args),
         metrics=METRIC_NAMES,
         description=description,
-        usage=partial(_usage, strategy=strategy, carries_code=carries_code),
+        usage=partial(_usage, strategy=strategy),
         tags=["named-entity-recognition" if entities else "part-of-speech"],
-        config_fields=config_fields,
-        carries_code=carries_code,
+        config_fields=scratch_card_fields(config) if fresh else ("model_type",),
     )
 
 
-def _usage(name: str, strategy: str, carries_code: bool) -> str:
-    return f'''{"import msattn  # noqa: F401" + chr(10) if carries_code else ""}from transformers import pipeline
-
-tag = pipeline("token-classification", model="{name}", aggregation_strategy="{strategy}")
+def _usage(name: str, strategy: str) -> str:
+    return f'''tag = pipeline("token-classification", model="{name}", aggregation_strategy="{strategy}")
 print(tag("My name is Sarah and I live in London."))'''

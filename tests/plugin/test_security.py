@@ -94,8 +94,6 @@ def test_a_card_shows_evil_text_as_text(tmp_path):
     trainer = FineTuningTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True))
     facts = ModelCardFacts(
         "relation-extraction",
-        "Relations",
-        EVIL,
         EVIL,
         {"f1": "F1"},
         lambda name: f"use({name!r})",

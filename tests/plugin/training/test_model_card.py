@@ -20,7 +20,6 @@ RESULTS = {"eval_f1": 81.234567, "test_f1": 80.5, "test_accuracy": 84, "test_los
 def facts() -> ModelCardFacts:
     return ModelCardFacts(
         task_type="relation-extraction",
-        task_name="Relation Extraction",
         dataset_type="someone/relations",
         dataset_name="Relations",
         metrics={"f1": "Micro-F1", "accuracy": "Accuracy"},
@@ -28,6 +27,7 @@ def facts() -> ModelCardFacts:
         description="A relation extractor.",
         tags=["relation-extraction"],
         config_fields=["scales", "mask_mode"],
+        carries_pipeline=True,
     )
 
 
@@ -56,7 +56,7 @@ def test_results_are_a_model_index(tmp_path, facts):
     assert {result.dataset_type for result in card.data.eval_results} == {"someone/relations"}
     assert card.data.datasets == ["someone/relations"]
     assert card.data.tags == ["msattn", "relation-extraction"]
-    assert "pipeline_tag" not in card.content
+    assert "pipeline_tag" not in card.content and card.data.language is None
 
 
 def test_text_tells_how_it_was_trained(tmp_path, facts):
@@ -85,36 +85,28 @@ def test_names_may_hold_anything(name, tmp_path, facts):
     card = card_of(tmp_path / name, named)
     assert card.data.model_name.split() == name.split()
     assert all(result.dataset_name.split() == name.split() for result in card.data.eval_results)
-    (code,) = re.findall("```python\n(.*)\n```", card.text)
-    assert ast.parse(code).body[0].value.keywords[0].value.value == str(tmp_path / name)
+    (code,) = re.findall("```python\n(.*?)\n```", card.text, re.S)
+    assert ast.parse(code).body[-1].value.keywords[0].value.value == str(tmp_path / name)
 
 
 def test_nothing_in_a_text_is_a_link():
     assert markdown_text(r"[a](b) [a\](b)") == r"[a\](b) [a\\\](b)"
 
 
-def test_the_language_is_that_of_the_data_or_none(tmp_path, facts):
-    assert card_of(tmp_path / "unknown", facts).data.language is None
-    assert card_of(tmp_path / "known", replace(facts, language="he")).data.language == "he"
-
-
-def test_a_pipeline_that_travels(tmp_path, facts):
-    assert "With msattn installed:" in card_of(tmp_path / "model", facts).text
-    text = card_of(tmp_path / "pipeline", replace(facts, carries_pipeline=True)).text
+def test_a_pipeline_that_travels_and_one_of_transformers(tmp_path, facts):
+    text = card_of(tmp_path / "pipeline", facts).text
     assert "With Transformers alone:" in text and "The model and its pipeline load from the code" in text
+    card = card_of(tmp_path / "model", replace(facts, carries_pipeline=False, language="he"))
+    assert (
+        "With msattn installed:" in card.text and "import msattn\nfrom transformers import pipeline\n\n" in card.text
+    )
+    assert (card.data.pipeline_tag, card.data.language) == ("relation-extraction", "he")
 
 
-def test_names_the_repository_on_the_hub(tmp_path, facts):
-    assert 'model="me/extractor"' in card_of(tmp_path / "extractor", facts, hub_model_id="me/extractor").text
-
-
-@pytest.mark.parametrize("base, named", [("google-bert/bert-base-uncased", True), ("", False)])
-def test_base_model_is_one_of_the_hub(base, named, tmp_path, facts):
-    assert card_of(tmp_path / "extractor", facts, base=base).data.base_model == (base if named else None)
-
-
-def test_a_folder_is_no_base_model(tmp_path, facts):
-    assert card_of(tmp_path / "extractor", facts, base=str(tmp_path)).data.base_model is None
+@pytest.mark.parametrize("base", ["google-bert/bert-base-uncased", "", "."])
+def test_base_model_is_one_of_the_hub(base, tmp_path, facts):
+    card = card_of(tmp_path / "extractor", facts, base=base, hub_model_id="me/extractor")
+    assert card.data.base_model == (base if "/" in base else None) and 'model="me/extractor"' in card.text
 
 
 def test_without_results_there_is_no_model_index(tmp_path, facts):
