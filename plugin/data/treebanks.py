@@ -71,9 +71,7 @@ def treebank_rows(path: str | os.PathLike, split: TextSplitter | None = None) ->
     Raises:
         UserError: As for [`read_treebank`], when the reading comes to the line.
     """
-    if not is_text_file(path):
-        return _conllu_rows(path)
-    return _sentence_rows(path) if split is None else _text_rows(path, split)
+    return _text_rows(path, split) if is_text_file(path) else _conllu_rows(path)
 
 
 def rows_to_parse(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
@@ -115,21 +113,18 @@ def is_text_file(path: str | os.PathLike) -> bool:
     return os.fspath(path).lower().removesuffix(".gz").endswith(".txt")
 
 
-def _text_rows(path: str | os.PathLike, split: TextSplitter) -> Iterator[dict[str, Any]]:
+def _text_rows(path: str | os.PathLike, split: TextSplitter | None) -> Iterator[dict[str, Any]]:
     for number, (where, line) in enumerate(text_lines(path), start=1):
         refuse_conllu_row(line, where)
-        for place, words in enumerate(split(line.rstrip()), start=1):
-            lines = conllu_lines_of_text([word.columns for word in words], f"{number}-{place}")
-            yield {"words": [word.text for word in words], "lines": lines, "where": where}
-
-
-def _sentence_rows(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
-    for number, (where, line) in enumerate(text_lines(path), start=1):
-        refuse_conllu_row(line, where)
-        # Splits at the white space of the format only: a no-break space may be part of a word.
-        words = [word for word in re.split("[ \t\n]+", line) if word]
-        if words:
-            yield {"words": words, "lines": conllu_lines(words, number), "where": where}
+        if split is None:
+            # Splits at the white space of the format only: a no-break space may be part of a word.
+            words = [word for word in re.split("[ \t\n]+", line) if word]
+            if words:
+                yield {"words": words, "lines": conllu_lines(words, number), "where": where}
+            continue
+        for place, sentence in enumerate(split(line.rstrip()), start=1):
+            lines = conllu_lines_of_text([word.columns for word in sentence], f"{number}-{place}")
+            yield {"words": [word.text for word in sentence], "lines": lines, "where": where}
 
 
 def _conllu_rows(path: str | os.PathLike, whole: bool = True) -> Iterator[dict[str, Any]]:
