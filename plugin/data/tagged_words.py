@@ -25,14 +25,13 @@ from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.records import READERS, csv_rows, guess_format
 from msattn.data.files.text_lines import first_line, text_lines
 from msattn.data.formats.brat import brat_rows
-from msattn.data.tag_records import tag_records, tag_table
+from msattn.data.tag_records import WORDS, tag_records, tag_table
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
 FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
-WORD_COLUMNS = ("tokens", "words")
 # Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
 COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
 # The source of a sentence in GermEval 2014: its words are in column 2, and nested tags in column 4.
@@ -119,7 +118,7 @@ def to_tagged_words(
         UserError: A column is missing, `tag_column` is ambiguous, or words and tags of a row differ in number.
     """
     features = dataset.features or {}
-    word_column = word_column or next((name for name in WORD_COLUMNS if name in features), WORD_COLUMNS[0])
+    word_column = word_column or next((name for name in WORDS if name in features), WORDS[0])
     if tag_column is None:
         classes = [name for name, feature in features.items() if class_names(feature) and isinstance(feature, List)]
         if len(classes) > 1:

@@ -58,7 +58,8 @@ def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tu
     Raises:
         UserError: An id is not one of a class.
     """
-    names_of = _classes(dataset)
+    features = (dataset.features or {}).items()
+    names_of = {name: names for name, feature in features if (names := class_names(feature))}
     batches = dataset.with_format("arrow").iter(BATCH)
     rows = (row for table in batches for row in table.to_pylist())
     for number, row in enumerate(tqdm(rows, desc=f"Reading {source}", delay=2, leave=False), start=1):
@@ -66,12 +67,6 @@ def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tu
         for name, names in names_of.items():
             row[name] = _named(row[name], names, where)
         yield where, row
-
-
-def _classes(dataset: Dataset | IterableDataset) -> dict[str, list[str]]:
-    """The names of classes by column of a `ClassLabel`, or of lists of them."""
-    features = (dataset.features or {}).items()
-    return {name: names for name, feature in features if (names := class_names(feature))}
 
 
 def class_names(feature: Any) -> list[str] | None:
