@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, permutations
+from itertools import groupby, islice, permutations
 from typing import Any
 
 from datasets import Dataset
@@ -131,27 +131,33 @@ def capped(rows: Dataset, negatives: Negatives) -> Dataset:
     return rows.select(sorted(kept))
 
 
-def random_pair(
-    example: Mapping[str, Any], entities: Sequence[Sequence[int]], draw: random.Random
-) -> dict[str, Any] | None:
+def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:
     """
-    Draws a pair of spans of two words each that share nothing with the entities of a sentence: pairs which no training
-    data hold, for measuring how often a model sees a relation where there is none.
+    Draws pairs of spans of two words each that share nothing with the entities of their sentence: pairs which no
+    training data hold, for measuring how often a model sees a relation where there is none.
 
     Args:
-        example (`Mapping[str, Any]`): An output of [`~msattn.data.relation_rows.relation_row`].
-        entities (`Sequence[Sequence[int]]`): The entities of the sentence; see [`entities_of`].
-        draw (`random.Random`): The random numbers.
+        dataset (`datasets.Dataset`): As of [`~msattn.data.relations.read_relations`].
+        seed (`int`): The random seed.
+        most (`int`, *optional*, defaults to 1000): The largest number of pairs.
 
     Returns:
-        `dict[str, Any]` or `None`: The example with `head` and `tail` replaced, and no label; `None` if the sentence
-        is too short.
+        `datasets.Dataset` or `None`: Pairs without labels, one for each of the first examples whose sentence is long
+        enough; `None` if no sentence is.
     """
-    apart = _apart([list(words.span()) for words in TWO_WORDS.finditer(example["text"])], entities)
-    if len(apart) < 2:
-        return None
-    head, tail = draw.sample(apart, 2)
-    return {**example, "head": head, "tail": tail, "label": None}
+    draw = random.Random(seed)
+    marked = dataset.select_columns([name for name in dataset.column_names if name != "labels"])
+
+    def drawn() -> Iterator[dict[str, Any]]:
+        for text, group in groupby(marked, key=lambda example: example["text"]):
+            examples = list(group)
+            apart = _apart([list(words.span()) for words in TWO_WORDS.finditer(text)], entities_of(examples))
+            for example in examples if len(apart) > 1 else ():
+                head, tail = draw.sample(apart, 2)
+                yield {**example, "head": head, "tail": tail, "label": None}
+
+    pairs = list(islice(drawn(), most))
+    return Dataset.from_list(pairs, marked.features) if pairs else None
 
 
 def entities_of(examples: Sequence[Mapping[str, Any]]) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -78,10 +78,6 @@ class PairRules:
         if head_type in known and tail_type in known and tail_type not in known[str(head_type)]:
             return False
         return self.sentences is None or sentences_between(text, head, tail) <= self.sentences
-
-    def as_fields(self) -> dict[str, Any]:
-        """The rules as a configuration stores them."""
-        return asdict(self)
 
 
 def sentences_between(text: str, head: Sequence[int], tail: Sequence[int]) -> int:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers.utils import logging
@@ -20,7 +18,7 @@ from msattn.data.files.text_lines import first_line
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.negatives import Negatives, entities_of, random_pair
+from msattn.data.negatives import Negatives
 from msattn.data.row_checks import checked_rows
 from msattn.errors import UserError
 
@@ -160,32 +158,6 @@ def labels_in(rows: Dataset) -> set[str]:
     """The labels of a dataset, also those of pairs with several."""
     several = chain.from_iterable(rows["labels"]) if "labels" in rows.column_names else ()
     return {*rows.unique("label"), *several} - {None}
-
-
-def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | None:
-    """
-    A dataset of pairs without a relation, one for each of the first examples whose sentence is long enough.
-
-    Args:
-        dataset (`datasets.Dataset`): As of [`read_relations`].
-        seed (`int`): The random seed.
-        most (`int`, *optional*, defaults to 1000): The largest number of pairs.
-
-    Returns:
-        `datasets.Dataset` or `None`: The pairs, without labels, see
-        [`~msattn.data.negatives.random_pair`]; `None` if no sentence is long enough.
-    """
-    draw = random.Random(seed)
-
-    def each() -> Iterator[dict[str, Any] | None]:
-        marked = dataset.select_columns([*RELATION_FEATURES])  # without all labels of a pair
-        for _, group in groupby(marked, key=lambda example: example["text"]):
-            examples = list(group)
-            entities = entities_of(examples)
-            yield from (random_pair(example, entities, draw) for example in examples)
-
-    pairs = list(islice((pair for pair in each() if pair is not None), most))
-    return Dataset.from_list(pairs, RELATION_FEATURES) if pairs else None
 
 
 def _by_rows(

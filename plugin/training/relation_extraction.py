@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +18,9 @@ from transformers.utils import logging
 
 from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
-from msattn.data.negatives import DRAWN, Negatives, capped, with_entity_pairs
+from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import LISTED, labels_in, random_pairs, read_relations, relation_labels, to_relations
+from msattn.data.relations import LISTED, labels_in, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.multi_label import multi_label_report
@@ -362,7 +363,7 @@ def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict
     ends = zip(rows["head"], rows["tail"], rows["head_type"], rows["tail_type"], strict=True)
     rules = PairRules.learned(rows["text"], ends, [label != negative for label in rows["label"]])
     lengths = [len(ids) for ids in encoded["input_ids"]]
-    return {**rules.as_fields(), "max_length": int(np.quantile(lengths, 0.99, method="higher"))}
+    return {**asdict(rules), "max_length": int(np.quantile(lengths, 0.99, method="higher"))}
 
 
 def label_rates(encoded: Dataset) -> torch.Tensor:

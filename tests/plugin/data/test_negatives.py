@@ -8,9 +8,9 @@ import pytest
 from datasets import Dataset
 
 from msattn.data import read_relations
-from msattn.data.negatives import Negatives, with_entity_pairs
+from msattn.data.negatives import Negatives, random_pairs, with_entity_pairs
 from msattn.data.relation_rows import relation_row
-from msattn.data.relations import RELATION_FEATURES, random_pairs
+from msattn.data.relations import RELATION_FEATURES
 from msattn.errors import UserError
 
 TACRED = {

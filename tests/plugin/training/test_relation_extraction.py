@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,8 @@ import pytest
 from datasets import Dataset
 from transformers import EvalPrediction
 
-from msattn.data.negatives import Negatives
+from msattn.data.negatives import Negatives, random_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import random_pairs
 from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
@@ -159,7 +159,7 @@ def test_rules_are_learned_from_pairs_with_a_relation():
     far = PairRules.learned([text] * 2, pairs[1:3], [True, True])
     assert far == PairRules(both_orders=True, sentences=1, types={"LOC": [], "PER": ["LOC", "PER"]})
     assert PairRules.learned([text], pairs[:1], [False]) == PairRules()
-    assert PairRules.of(far.as_fields()) == far and PairRules.of(None) == PairRules()
+    assert PairRules.of(asdict(far)) == far and PairRules.of(None) == PairRules()
 
 
 def test_false_positives_are_counted_on_sentences_without_training_examples():
