@@ -99,10 +99,9 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         loaded = super().from_pretrained(
             pretrained_model_name_or_path, *model_args, config=config, key_mapping=key_mapping, **kwargs
         )
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
         if foreign:
+            model = loaded[0] if isinstance(loaded, tuple) else loaded
             model._weight_conversions = None  # otherwise saving would give the weights their foreign names back
-        model._after_loading()
         return loaded
 
     def train(self, mode: bool = True):
@@ -121,9 +120,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         # Encoders name blocks that not all of their models have; FSDP looks for every one.
         present = {type(module).__name__ for module in self.modules()}
         self._no_split_modules = {name for name in self._no_split_modules or () if name in present}
-
-    def _after_loading(self) -> None:
-        """Called after `from_pretrained`, which replaces the parameters and so undoes `requires_grad_`."""
 
     def add_encoder(self, config: AnyEncoderConfig) -> None:
         """Build `self.encoder`, without a pooler, in the precision that is the default now."""

@@ -139,7 +139,11 @@ class HubExportMixin:
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)  # type: ignore[misc]
         model._random_weights = tuple(sorted(info["missing_keys"]))
+        model._after_loading()
         return (model, info) if output_loading_info else model
+
+    def _after_loading(self) -> None:
+        """Called by `from_pretrained`, which replaces the parameters and so undoes `requires_grad_`."""
 
     def train(self, mode: bool = True) -> Any:
         self._random_weights = () if mode else self._random_weights

@@ -22,12 +22,6 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
     _encoder_name = "bert"
 
-    @classmethod
-    def from_pretrained(cls, *args, **kwargs):
-        loaded = super().from_pretrained(*args, **kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._freeze()  # loading replaces the parameters
-        return loaded
-
     @staticmethod
     def _encoder_class(config: BertPairwiseConfig) -> type[BertModel]:
         return BertModel

@@ -29,12 +29,8 @@ class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
 
-    @classmethod
-    def from_pretrained(cls, *args, **kwargs):
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        model.base_model.fusion.freeze_unreachable()  # loading replaces the parameters
-        return loaded
+    def _after_loading(self) -> None:
+        self.base_model.fusion.freeze_unreachable()
 
 
 class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):

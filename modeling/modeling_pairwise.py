@@ -27,9 +27,6 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
     def _add_encoder(self, config: PairwiseConfig) -> None:
         self.add_encoder(config)
 
-    def _after_loading(self) -> None:
-        self._freeze()
-
 
 class PairwiseParser(PairwisePreTrainedModel, PairwiseParsing):
     r"""

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .attention import gives_attentions
-from .attention_reader import AttentionReader
+from .attention_reader import AttentionReader, ask_for_maps
 from .hub_export import HubExportMixin
 from .layer_mix import LayerMix
 from .new_layers import classifier_dropout
@@ -22,6 +22,10 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
     An encoder, frozen or not, and scores that read its states and attention.
 
     A family derives from its `PreTrainedModel` class first, then from [`PairwiseParsing`] or [`PairwiseRelations`].
+
+    Raises:
+        ValueError: `config.features` includes the attention, and an attention implementation without maps was
+            requested.
     """
 
     # A family defines how an encoder is built (its class, and without a pooler) and called, and where it is.
@@ -33,12 +37,14 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
     accepts_loss_kwargs = False
 
     def __init__(self, config: Any):
+        if "att" in config.features:
+            ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         self.num_labels = config.num_labels
         self._add_encoder(config)
         self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
         self._reader = AttentionReader(self._encoder, config)
-        self._freeze()
+        self._after_loading()
 
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
@@ -52,7 +58,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
             self._encoder.eval()
         return self
 
-    def _freeze(self) -> None:
+    def _after_loading(self) -> None:
         if self.config.freeze_encoder:
             self._encoder.requires_grad_(False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -12,7 +12,6 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .attention_reader import ask_for_maps
 from .new_layers import classifier_dropout
 from .pairwise_models import PairwiseModel
 from .pairwise_scores import relations_of_arcs
@@ -26,6 +25,8 @@ NO_ARC = -1e4
 # The target without a loss.
 IGNORED = -100
 ChooseHeads = Callable[[torch.Tensor], torch.Tensor]
+# The first arguments of `PairwiseScores`: hidden states, attention maps and the word of each piece.
+PairFeatures = tuple[torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor]
 
 
 @dataclass
@@ -56,22 +57,8 @@ class PairwiseParserOutput(ModelOutput):
     tag_logits: dict[str, torch.Tensor] | None = None
 
 
-class _PairFeatures(NamedTuple):
-    """The first arguments of [`PairwiseScores`]."""
-
-    hidden_states: torch.Tensor
-    attentions: tuple[torch.Tensor, ...]
-    word_index: torch.Tensor
-
-
 class PairwiseParsing(PairwiseModel):
-    """
-    Dependency parsing from pairwise scores.
-
-    Raises:
-        ValueError: `config.features` includes the attention, and an attention implementation without maps was
-            requested.
-    """
+    """Dependency parsing from pairwise scores."""
 
     _hub_auto_classes = ("AutoModel", "AutoModelForDependencyParsing")
     _hub_pipelines = {
@@ -79,8 +66,6 @@ class PairwiseParsing(PairwiseModel):
     }
 
     def __init__(self, config: Any):
-        if "att" in config.features:
-            ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         learned_root = config.root == "learned"
         if config.objective == "head_select":
@@ -159,7 +144,7 @@ class PairwiseParsing(PairwiseModel):
             **kwargs,
         )
         word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
-        features = _PairFeatures(states, self._reader.maps(outputs) if reads_attention else (), word_index)
+        features = states, self._reader.maps(outputs) if reads_attention else (), word_index
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)
@@ -180,7 +165,7 @@ class PairwiseParsing(PairwiseModel):
 
     def _score_pairs(
         self,
-        features: _PairFeatures,
+        features: PairFeatures,
         possible: torch.Tensor,
         heads: torch.Tensor | None,
         relations: torch.Tensor | None,
@@ -202,7 +187,7 @@ class PairwiseParsing(PairwiseModel):
 
     def _select_heads(
         self,
-        features: _PairFeatures,
+        features: PairFeatures,
         possible: torch.Tensor,
         heads: torch.Tensor | None,
         relations: torch.Tensor | None,

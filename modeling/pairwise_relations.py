@@ -10,7 +10,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .attention_reader import ask_for_maps
 from .pairwise_models import PairwiseModel
 from .real_tokens import checked_mask
 
@@ -27,8 +26,6 @@ class PairwiseRelations(PairwiseModel):
     }
 
     def __init__(self, config: Any):
-        if "att" in config.features:
-            ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         self.loss_type = "ForSequenceClassification"
         self.classifier = self._scores(config.num_labels, config.relation_size)
