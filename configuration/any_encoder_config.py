@@ -13,10 +13,10 @@ from .own_fields import OwnFields
 COMPOSED_FAMILIES = ("multiscale", "multiscale_bert", "pairwise", "bert_pairwise")
 
 
-def _of_encoder(name: str) -> Any:
-    """A property of the encoder's configuration; `None` where its family has none."""
+def _of_encoder(name: str, default: Any = None) -> Any:
+    """A property of the encoder's configuration, and what it is where its family has none."""
     return property(
-        lambda self: getattr(self.encoder, name, None), lambda self, value: setattr(self.encoder, name, value)
+        lambda self: getattr(self.encoder, name, default), lambda self, value: setattr(self.encoder, name, value)
     )
 
 
@@ -47,6 +47,7 @@ class AnyEncoderConfig(OwnFields, PreTrainedConfig):
     num_attention_heads = _of_encoder("num_attention_heads")
     max_position_embeddings = _of_encoder("max_position_embeddings")
     pad_token_id = _of_encoder("pad_token_id")
+    initializer_range = _of_encoder("initializer_range", 0.02)  # T5 names none
 
     def __post_init__(self, **kwargs):
         encoder = self.encoder if isinstance(self.encoder, PreTrainedConfig) else _encoder_config(self.encoder or {})
@@ -57,15 +58,6 @@ class AnyEncoderConfig(OwnFields, PreTrainedConfig):
             )
         self.encoder = encoder
         super().__post_init__(**kwargs)
-
-    @property
-    def initializer_range(self) -> float:
-        """Standard deviation of fresh weights: the encoder's, or 0.02 where its family has none (T5)."""
-        return getattr(self.encoder, "initializer_range", 0.02)
-
-    @initializer_range.setter
-    def initializer_range(self, value: float) -> None:
-        self.encoder.initializer_range = value  # type: ignore[union-attr]
 
     @property
     def hidden_dropout_prob(self) -> float:
