@@ -57,20 +57,17 @@ class WordEmbeddings(nn.Module):
         # Counted from the first real token, so that padding on the left moves nothing.
         positions = (attention_mask.long().cumsum(dim=-1) - 1).clamp_min(0)
         if self.positions == "learned":
-            states = states + self._learned(positions)
+            most = self.position_embeddings.num_embeddings
+            if positions.shape[1] > most:
+                raise ValueError(
+                    f"{positions.shape[1]} tokens are more than the {most} learned positions (max_position_embeddings)"
+                )
+            states = states + self.position_embeddings(positions)
         elif self.positions == "sinusoidal":
             # Scaled as in "Attention Is All You Need": unscaled, initial word vectors are too small beside the waves.
             width = states.shape[-1]
             states = states * width**0.5 + sinusoids(positions, width).to(states.dtype)
         return self.dropout(states)
-
-    def _learned(self, positions: torch.Tensor) -> torch.Tensor:
-        most = self.position_embeddings.num_embeddings
-        if positions.shape[1] > most:
-            raise ValueError(
-                f"{positions.shape[1]} tokens are more than the {most} learned positions (max_position_embeddings)"
-            )
-        return self.position_embeddings(positions)
 
 
 def sinusoids(positions: torch.Tensor, width: int) -> torch.Tensor:
