@@ -148,9 +148,8 @@ def greedy_heads(scores: np.ndarray | torch.Tensor, lengths: Any = None) -> np.n
         ValueError: The scores are not a batch of square matrices, or a score is not finite.
     """
     scores = as_array(scores)
-    check_shape(scores)
-    size = scores.shape[1]
     lengths = _lengths(scores, lengths)
+    size = scores.shape[1]
     numbers = np.arange(size)
     real = numbers <= lengths[:, None]
     arcs = real[:, :, None] & real[:, None, :] & (numbers != 0) & ~np.eye(size, dtype=bool)
@@ -250,17 +249,10 @@ def no_tree_error(sentence: str, kind: str, single_root: bool) -> UserError:
     )
 
 
-def check_shape(scores: np.ndarray) -> None:
-    """
-    Raises:
-        ValueError: The scores of a batch, `(batch, words + 1, words + 1)`, have another shape.
-    """
+def _lengths(scores: np.ndarray, lengths: Any) -> np.ndarray:
+    """The checked numbers of words of each sentence, by default as many as the scores `(batch, size, size)` have."""
     if scores.ndim != 3 or scores.shape[1] != scores.shape[2] or not scores.shape[1]:
         raise ValueError(f"scores have as many heads as dependents, the root being one; these are {scores.shape}.")
-
-
-def _lengths(scores: np.ndarray, lengths: Any) -> np.ndarray:
-    check_shape(scores)
     batch, size, _ = scores.shape
     if lengths is None:
         return np.full(batch, size - 1)
