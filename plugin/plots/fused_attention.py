@@ -34,9 +34,6 @@ class FusedAttention:
         tail (`tuple[int, int]`, *optional*): The span of the tail entity.
         label (`str`, *optional*): The predicted label of the sentence.
 
-    Raises:
-        UserError: The weights are not of as many tokens.
-
     Example:
 
     ```python
@@ -54,11 +51,6 @@ class FusedAttention:
     head: Span | None = None
     tail: Span | None = None
     label: str | None = None
-
-    def __post_init__(self) -> None:
-        for weights in (self.words, *self.phrases.values()):
-            if weights.shape != (len(self.tokens),) * 2:
-                raise UserError(f"weights of {len(self.tokens)} tokens cannot have the shape {weights.shape}.")
 
     @classmethod
     def from_model(
