@@ -153,9 +153,13 @@ class FusionForRelationExtraction(_FusionClassifier):
             entity_ends (`torch.LongTensor` of shape `(batch, 2)`, *optional*):
                 Positions of the end markers. Required with `pooling="r_bert"`, ignored without.
 
+        Returns:
+            `logits` of shape `(batch, num_labels)`.
+
         Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`, or the pooling needs `entity_starts` or
-                `entity_ends` and it is missing or not `(batch, 2)`.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, `attention_mask` is not
+                `(batch, tokens)`, or the pooling needs `entity_starts` or `entity_ends` and it is missing or not
+                `(batch, 2)`.
         """
         return self._classify(
             attention_mask,
@@ -197,8 +201,12 @@ class FusionForSequenceClassification(_FusionClassifier):
             labels (`torch.Tensor` of shape `(batch,)` or `(batch, num_labels)`, *optional*):
                 Class indices, or floats for regression and multi-label classification (`config.problem_type`).
 
+        Returns:
+            `logits` of shape `(batch, num_labels)`.
+
         Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+                `(batch, tokens)`.
         """
         return self._classify(
             attention_mask,

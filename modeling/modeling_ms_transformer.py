@@ -180,8 +180,9 @@ class MSTransformerPreTrainedModel(HubExportMixin, PreTrainedModel):
 
 class MSTransformerModel(MSTransformerPreTrainedModel):
     r"""
-    The encoder. Without position embeddings, only the windows depend on the order of the words: a reversed sentence
-    has the same states, reversed.
+    A stack of layers whose heads attend within windows of different scales ("Multi-Scale Self-Attention for Text
+    Classification", AAAI 2020). Without position embeddings, only the windows depend on the order of the words: a
+    reversed sentence has the same states, reversed.
 
     ```python
     >>> model = MSTransformerModel(MSTransformerConfig(vocab_size=20000))
@@ -241,7 +242,8 @@ class MSTransformerModel(MSTransformerPreTrainedModel):
 
 class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel, EncoderForSequenceClassification):
     r"""
-    Classification of sentences or pairs, see [`EncoderForSequenceClassification`].
+    Classification of sentences: two linear layers on the first token's state and the maximum over the others. With
+    `config.sentence_pairs`, both sentences of a pair are encoded separately and compared as [u; v; |u - v|; u * v].
 
     ```python
     >>> model = MSTransformerForSequenceClassification(MSTransformerConfig(sentence_pairs=True, num_labels=3))
@@ -253,7 +255,7 @@ class MSTransformerForSequenceClassification(MSTransformerPreTrainedModel, Encod
 
 class MSTransformerForTokenClassification(MSTransformerPreTrainedModel, EncoderForTokenClassification):
     r"""
-    Tagging, see [`EncoderForTokenClassification`].
+    Tagging: a linear layer on the state of each token and, with `config.crf`, a conditional random field.
 
     ```python
     >>> config = MSTransformerConfig(scales=[1, 3, 5, 7, 9], alpha=1.0, num_labels=17)

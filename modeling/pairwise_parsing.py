@@ -118,12 +118,18 @@ class PairwiseParsing(PairwiseModel):
                 The label of each word in a column of `config.word_tags`. -100 for padding and unknown labels, which
                 have no loss.
 
+        Returns:
+            `arc_scores` of shape `(batch, W + 1, W + 1)`: rows are heads, columns are dependents, 0 is ROOT; -10,000
+            where no arc is possible. `relation_logits` of shape `(batch, W + 1, W + 1, K)`, or `(batch, W, K)` with
+            `choose_heads`, and with `"head_select"` in training; `relations_of_arcs` selects those of a tree.
+            `tag_logits`, a dictionary of tensors `(batch, W, labels)`. `loss`, if there is something to learn.
+
         Raises:
-            ValueError: `attention_mask` is not `(batch, pieces)`, `word_index` is missing or not `(batch, pieces)`,
-                a sentence has no piece for ROOT though `config.root` is `"token"`, or one though it is `"learned"`,
-                `heads` has fewer words than `word_index`, only one of `heads` and `relations` is given, there are
-                labels of a column that is not in `config.word_tags`, or the encoder returns no attention between all
-                pieces.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given; `attention_mask` or `word_index`
+                is not `(batch, pieces)`, or the latter is missing; a sentence has no piece for ROOT with
+                `config.root="token"`, or has one with `"learned"`; `heads` has fewer words than `word_index`; only one
+                of `heads` and `relations` is given; `config.word_tags` lacks the column of some labels; or the encoder
+                returns no attention between all pieces.
         """
         columns = {"upos": upos, "xpos": xpos, "feats": feats, "lemma": lemma}
         tags = {name: labels for name, labels in columns.items() if labels is not None}

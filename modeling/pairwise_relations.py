@@ -65,8 +65,12 @@ class PairwiseRelations(PairwiseModel):
                 Number of the text of each pair. `entity_pairs` is then `(pairs, 2)`, and the logits are `(pairs,
                 num_labels)`: those of all pairs of a batch, whose texts are encoded once.
 
+        Returns:
+            `logits` of shape `(batch, num_labels)`, or as above.
+
         Raises:
-            ValueError: `attention_mask` is not `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, `attention_mask` is not
+                `(batch, tokens)`, or `entity_pieces` is missing or of another shape.
         """
         batch, tokens = checked_mask(input_ids, inputs_embeds, attention_mask).shape
         sizes = None if entity_pieces is None else (entity_pieces.dim(), entity_pieces.shape[0])

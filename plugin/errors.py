@@ -20,8 +20,7 @@ class UserError(ValueError):
 
     Args:
         message (`str`):
-            The message. It becomes one line; the middle of a long one is left out, which keeps 500 characters beside
-            its paths.
+            The message, which becomes one line. Long ones are cut in the middle, to 500 characters besides paths.
     """
 
     def __init__(self, message: str = ""):

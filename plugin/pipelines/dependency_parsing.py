@@ -91,48 +91,47 @@ class DependencyParsingPipeline(TextPipeline):
         Args:
             inputs (`Any`): One input or many; see [`DependencyParsingPipeline`].
             decode (`str`, *optional*, defaults to `config.tree_decoder`, or `"mst"`):
-                The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the most right
-                heads to be expected (`"mbr"`, or `"mbr_eisner"` without crossing arcs), or the best head of each word,
-                which may be no tree (`"greedy"`).
+                The best tree (`"mst"`), the best one without crossing arcs (`"eisner"`), the one with the highest
+                expected number of correct heads (`"mbr"`, or `"mbr_eisner"` without crossing arcs), or the best head
+                of each word, which may be no tree (`"greedy"`).
             word_tokenizer (`Callable` or `str`, *optional*):
-                What splits texts into words and sentences: a `Language` of spaCy, a pipeline of Stanza, the `process`
-                of UDPipe, or any callable that returns words or lists of words; see
-                [`~msattn.data.inputs.outside_tokenizers.outside_words`]. Or `"spacy:fr"`, `"stanza:fr"`,
-                `"udpipe:FILE"`. Default: our own rules.
+                What splits texts into words and sentences: `"spacy:fr"`, `"stanza:fr"`, `"udpipe:FILE"`, a `Language`
+                of spaCy, a pipeline of Stanza, the `process` of UDPipe, or any callable that returns words or lists of
+                words. Default: built-in rules.
             lang (`str`, *optional*):
-                The language of our rules, such as `"en"`, which takes "don't" as two words. Default: rules for all,
-                which split no contraction.
-            max_length (`int`, *optional*): Most tokens the model reads at a time; the model's own limit if not given.
+                The language of the built-in rules, such as `"en"`, which splits "don't" into two words. Default: rules
+                for all languages, which split no contractions.
+            max_length (`int`, *optional*): Most tokens that the model reads at a time. Default: the model's limit.
             long_sentences (`str`, *optional*, defaults to `"window"`):
                 What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
             k (`int`, *optional*):
-                Return the best trees, as many as these, each with its probability. They may have crossing arcs,
-                whatever the decoder of the checkpoint.
+                Return the k best trees, each with its probability. They may have crossing arcs, whatever the decoder
+                of the checkpoint.
             marginals (`bool`, *optional*, defaults to `False`): Give each word the probability of its head.
             fixed (`Mapping[int, int]`, *optional*):
-                Heads that are known: dependent to head, words counted from 1. Where they need crossing arcs, a decoder
-                without them gives way to `"mst"` or `"mbr"`, with a warning.
+                Known heads: dependent to head, words counted from 1. If they need crossing arcs, a decoder without
+                these is replaced by `"mst"` or `"mbr"`, with a warning.
             batch_size (`int`, *optional*, defaults to 1):
                 Inputs whose sentences go through the model at once. Batches also have a budget of word pieces.
 
         Returns:
             A list of sentences for a text, a sentence for words, and a list or an iterator of them for many inputs.
 
-            A sentence is a `list[dict]`: of each word `index`, from 1 on, `word`, `head`, 0 for the root, `relation`,
-            and `score`, how probable both are by the scores of the arcs into the word. A parser that tags adds `upos`,
-            `xpos`, `feats` and `lemma`, or some of them, as they are in CoNLL-U. With `marginals`, there is also
-            `marginal`, how probable the head is over all trees. In a text, also `start` and `end`, its characters
-            `[start, end)`, and `space_after`, the white space behind it; of the first word `space_before`, if there is
-            some. The words of a multi-word token such as "don't" have those of the token, and its form as `token`.
-            Probabilities are calibrated by `config.calibration_temperature`.
+            A sentence is a `list[dict]`. Each word has `index`, from 1 on; `word`; `head`, 0 for the root; `relation`;
+            and `score`, the probability of both by the scores of the arcs into the word. A parser that tags adds
+            `upos`, `xpos`, `feats` or `lemma`, as in CoNLL-U. `marginals` adds `marginal`, the probability of the head
+            over all trees. Words of a text also have `start` and `end`, their characters `[start, end)`, and
+            `space_after`, the white space behind them; the first may have `space_before`. The words of a multi-word
+            token such as "don't" have the span of the token, and its form as `token`. Probabilities are calibrated by
+            `config.calibration_temperature`.
 
             With `k`, a sentence is a list of `{"words": list[dict], "probability": float}`, best first; the
             probability is that of the heads.
 
         Raises:
-            UserError: What was given is no sentence; or it is longer than the model reads, and `long_sentences` is
-                `"error"` or one of `k`, `marginals` and `fixed` is given; or no tree has the fixed heads, or the text
-                has several sentences to fix heads in; or the `word_tokenizer` does not return the words of the text.
+            UserError: The input is not a sentence or text; it is longer than the model reads, and `long_sentences` is
+                `"error"` or one of `k`, `marginals` and `fixed` is given; no tree has the fixed heads, or heads are
+                fixed in a text of several sentences; or `word_tokenizer` does not return the words of the text.
         """
         if isinstance(inputs, (list, tuple)) and len(inputs) > 1 and all(_is_one_word(item) for item in inputs):
             logger.warning(

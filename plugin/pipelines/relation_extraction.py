@@ -81,17 +81,16 @@ class RelationExtractionPipeline(TextPipeline):
     - a spaCy `Doc` or `Span`, with its `ents`; offsets count from its start;
     - a plain text, if `entities=` gives a model that finds them.
 
-    The first three mark one pair, and their result is that of one relation. The others have any number of entities,
-    and their result is a list of relations. Entities may overlap. Models with entity markers read a copy of the text
-    for each pair, pairwise models score all pairs of a text in one pass. Texts may be longer than the model takes:
-    each pair is read in a window around it.
+    The first three mark one pair, and give one relation. The others have any number of entities, and give a list of
+    relations. Entities may overlap. Models with entity markers read a copy of the text for each pair; pairwise models
+    score all pairs of a text in one pass. Each pair of a long text is read in a window around it.
 
-    What training saw (`config.trained_pairs`) is the default: windows are as long as its texts, and heads come before
-    tails if its related pairs did. Of several entities, pairs that do not fit in such a window have no relation.
-    `max_length` and `order` widen it. Checkpoints that do not say what training saw pair all entities both ways.
+    Defaults are what training saw (`config.trained_pairs`): windows as long as its texts, and heads before tails if
+    its related pairs had that order. Of several entities, pairs that do not fit into such a window have no relation.
+    `max_length` and `order` widen this. Checkpoints without `trained_pairs` pair all entities both ways.
 
-    Lists, datasets and generators of inputs work too. With `batch_size`, texts of similar length are batched together.
-    Results have the order of the inputs.
+    Lists, datasets and generators of inputs work, too. With `batch_size`, texts of similar length are batched
+    together; results have the order of the inputs.
 
     Example:
 
@@ -163,33 +162,32 @@ class RelationExtractionPipeline(TextPipeline):
                 A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, or a
                 pipeline.
             pairs (`Sequence` or `str`, *optional*):
-                Which of the entities to pair: numbers, `[(0, 2), ...]`, or types, `[("PER", "ORG"), ...]`; head first.
-                Default: pairs of types that have relations in training; `"all"` for all.
+                The entities to pair, head first, by number, `[(0, 2), ...]`, or by type, `[("PER", "ORG"), ...]`.
+                Default: the types that have relations in training; `"all"`: any types.
             order (`str`, *optional*):
                 `"text"` for pairs whose head comes first, `"both"` for both orders. Default: that of training. Pairs
-                of numbers are taken in any order and from any sentences.
+                given by number may have any order and be in any sentences.
             same_sentence (`bool`, *optional*):
                 `True` for pairs in one sentence, `False` for pairs of any sentences. Default: as far apart as those of
                 training.
             merge (`bool`, *optional*, defaults to `False`):
-                Whether two entities have relations in one direction only: that of the most probable one.
+                Whether to keep only one direction between two entities: that of the most probable relation.
             top_k (`int`, *optional*, defaults to 1):
-                Number of relations a pair, best first; all of them for `None`. For one marked pair, the result is then
-                a list, which has the negative label, too. Default for a model with several relations a pair: all that
-                reach their thresholds; the result of one marked pair is a list.
+                Number of relations a pair, best first; `None` for all. With another value than 1, one marked pair
+                gives a list that includes the negative label. Default for a model with several relations a pair: all
+                that reach their thresholds, also as a list.
             threshold (`float`, *optional*):
                 Lowest probability of a relation. Default, if `top_k` is 1: that of the model
-                (`config.relation_thresholds`, `config.decision_threshold`), or else the relation has to be the most
+                (`config.relation_thresholds`, `config.decision_threshold`); without one, a relation must be the most
                 probable label.
             negative (`str`, *optional*, defaults to `"drop"`):
-                Whether to `"keep"` pairs without a relation, with the label that stands for it, or to `"drop"` them.
-                With `top_k` above 1, that label is one of those that are kept. One marked pair has a result in any
-                case.
+                Whether to `"keep"` pairs without a relation, with the negative label, or to `"drop"` them. With
+                `top_k` above 1, that label counts as one of the `top_k`. One marked pair always has a result.
             on_error (`str`, *optional*, defaults to `"raise"`):
-                What a bad input is: an error (`"raise"`), no relation (`"skip"`), or the result `{"error": message}`
-                (`"return"`). If an entity cannot be read, the model does not know its type, or two entities
-                are too far apart for `max_length`, that concerns these pairs alone, and their items of the list have
-                `head`, `tail` and `error`.
+                What to do with a bad input: raise (`"raise"`), return no relation (`"skip"`), or return
+                `{"error": message}` (`"return"`). An entity that cannot be read or has an unknown type, and entities
+                too far apart for `max_length`, concern only their own pairs, whose items have `head`, `tail` and
+                `error`.
             max_length (`int`, *optional*):
                 Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
                 the model for one marked pair, else the length that covers 99 % of the training examples.
@@ -202,9 +200,9 @@ class RelationExtractionPipeline(TextPipeline):
             first. For many inputs, a list or an iterator of results.
 
         Raises:
-            UserError: A span is out of range, empty or splits a word, a mark is missing or repeated, a pair names no
-                two entities, the entities and the text between them exceed `max_length`, or an argument has no such
-                value.
+            UserError: A span is out of range, empty or splits a word; a mark is missing or repeated; a pair does not
+                name two entities; both entities and the text between them exceed `max_length`; or an argument has an
+                unknown value.
         """
         if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # spaCy's `Doc` and `Span` are sequences, too
             return super().__call__([inputs], **kwargs)[0]
