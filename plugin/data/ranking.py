@@ -259,23 +259,20 @@ def _field(row: Mapping, names: Iterable[str]) -> Any:
 
 
 def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int] | None = None) -> Located:
-    places: dict[str, str] = {}
-    numbers: dict[str, str] = {}  # of the queries of pairs
+    asked: dict[str, tuple[str, str]] = {}
+    numbers: dict[str, str] = {}  # of queries
     pairs: dict[tuple[str, str], dict[str, Any]] = {}
-    for number, (where, row) in enumerate(rows, start=1):
+    for where, row in rows:
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
         names = ", ".join(map(str, row))
         query = filled_text(_field(row, QUERIES), where, f'the row has no text in "query"; there are {names}')
         of_pair = _query_of_pair(row)
-        if of_pair is None:
-            query_id = _identifier(row.get("id"), where) or str(number)
-            if places.setdefault(query_id, where) != where:
-                raise UserError(f"{where}: the query id {query_id!r} is also that of {places[query_id]}.")
-        else:
-            query_id = _identifier(_field(row, ("query_id",)), where) or numbers.setdefault(
-                of_pair, str(len(numbers) + 1)
-            )
+        number = numbers.setdefault(of_pair or where, str(len(numbers) + 1))
+        query_id = _identifier(row.get("id") if of_pair is None else _field(row, ("query_id",)), where) or number
+        first, first_query = asked.setdefault(query_id, (where, query))
+        if first_query != query or (of_pair is None and first != where):
+            raise UserError(f"{where}: the query id {query_id!r} is also that of {first}.")
         known = {} if of_pair is None else pairs
         for position, candidate in enumerate(_candidates(row, where), start=1):
             if not isinstance(candidate, Mapping):

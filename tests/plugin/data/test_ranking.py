@@ -208,3 +208,11 @@ def test_tables(write, name, content, caplog):
 def test_pairs_with_ids(write):
     pairs = "query_id,query,document_id,document,label\nq7,q,d1,a,1\nq8,q,d1,a,0\nq7,q,d2,b,0\n"
     assert [row[:2] for row in rows(read_ranking(write(pairs, "a.csv")))] == [("q7", "d1"), ("q8", "d1"), ("q7", "d2")]
+    with pytest.raises(UserError, match=r":5: the query id 'q7' is also that of .*:2\."):
+        read_ranking(write(f"{pairs}q7,r,d3,c,0\n", "a.csv"))
+
+
+def test_lists_and_pairs_in_one_file(write):
+    pairs = [{"query": query, "document": "b", "label": 0} for query in ("q", "r")]
+    data = read_ranking(write([pairs[0], ROW, pairs[1]], "a.jsonl"))
+    assert [row[::2][:2] for row in rows(data)] == [("1", "q"), *[("2", "a cat")] * 2, ("3", "r")]
