@@ -16,7 +16,7 @@ from tests.plugin.trees.every_tree import all_trees, hard_scores, sums
 @pytest.mark.parametrize("single_root", [True, False])
 def test_the_best_of_all_trees(words, single_root):
     trees = all_trees(words, single_root)
-    for k, scores in zip([1, 7, 20, 40] * 12, hard_scores(words, 48), strict=True):
+    for k, scores in zip([1, 7, 20, 200] * 12, hard_scores(words, 48), strict=True):
         totals = sums(scores, trees)
         expected = np.sort(totals[~np.isneginf(totals)])[::-1][:k]
         if not len(expected):
@@ -49,13 +49,3 @@ def test_what_cannot_be_ranked():
         msattn.k_best_trees(np.full((3, 3), np.nan), 1)
     heads, totals = msattn.k_best_trees(np.zeros((1, 1)), 3)
     assert heads.shape == (1, 0) and totals.tolist() == [0]
-
-
-@pytest.mark.parametrize("single_root", [True, False])
-def test_every_tree_is_found_once(single_root):
-    trees = all_trees(4, single_root)
-    for scores in [np.zeros((5, 5)), *hard_scores(4, 8)]:
-        possible = ~np.isneginf(sums(scores, trees))
-        if possible.any():
-            heads, _ = msattn.k_best_trees(scores, 1000, single_root)
-            assert sorted(heads.tolist()) == sorted(trees[possible].tolist())
