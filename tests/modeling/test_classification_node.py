@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
-from msattn.modeling.classification_node import classification_node, pair_features, split_pairs
+from msattn.modeling.classification_node import classification_node, split_pairs
 
 
 def test_node_reads_real_tokens_only():
@@ -26,13 +25,3 @@ def test_split():
     assert real.tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
     none, vectors, same = split_pairs(None, input_ids.unsqueeze(-1), mask, types)
     assert none is None and torch.equal(vectors.squeeze(-1), ids) and torch.equal(same, real)
-
-
-def test_split_needs_token_types():
-    with pytest.raises(ValueError, match="sentence_pairs=True needs token_type_ids, 0 in the first"):
-        split_pairs(torch.ones(1, 4, dtype=torch.long), None, None, None)
-
-
-def test_pair_features():
-    nodes = torch.tensor([[1.0, 2.0], [3.0, -1.0], [0.0, 4.0], [2.0, 2.0]])
-    assert pair_features(nodes).tolist() == [[1, 2, 3, -1, 2, 3, 3, -2], [0, 4, 2, 2, 2, 2, 0, 8]]

@@ -27,7 +27,6 @@ from msattn import (
     MultiScaleModel,
 )
 from msattn.modeling.any_encoder import encoder_class
-from msattn.modeling.fusion_classifiers import pool
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, assert_fresh
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
 
@@ -253,19 +252,6 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
     def test_dropout_before_the_classifier(self):
         assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
         assert self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
-
-
-def test_pooling_reads_real_tokens_only():
-    states = torch.arange(12.0).view(1, 6, 2) - 20
-    mask, starts = torch.tensor([[0, 0, 1, 1, 1, 0]]), torch.tensor([[3, 2]])
-    expected = {
-        "cls": [-16, -15],
-        "last": [-12, -11],
-        "mean": [-14, -13],
-        "max": [-12, -11],
-        "entity_start": [-14, -13, -16, -15],
-    }
-    assert {name: pool(states, mask, name, starts)[0].tolist() for name in expected} == expected
 
 
 def test_tagging():

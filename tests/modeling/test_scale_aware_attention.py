@@ -93,18 +93,6 @@ def test_gradient(method, windows, mask):
 
 
 @pytest.mark.parametrize("method", SCALE_METHODS)
-def test_padding_gets_and_gives_nothing(method):
-    real = real_tokens()
-    tensors = [tensor.requires_grad_() for tensor in heads(torch.float32)]
-    output = scale_aware_attention(*tensors, [0, 1, 3, None], real, method=method)
-    assert not output.transpose(1, 2)[~real].any()
-    output.square().sum().backward()
-    for tensor in tensors:
-        assert tensor.grad.isfinite().all() and not tensor.grad.transpose(1, 2)[~real].any()
-        assert tensor.grad.transpose(1, 2)[real].any()
-
-
-@pytest.mark.parametrize("method", SCALE_METHODS)
 def test_dropout(method):
     """Each weight is zero at the rate that was asked for, and larger by as much otherwise."""
     query, key = torch.zeros(2, 4, 3, 60, 8).unbind()

@@ -39,23 +39,6 @@ def test_attention_from_the_definition(num_words):
             np.testing.assert_allclose(found[sentence, head].numpy(), expected, atol=1e-15)
 
 
-def test_rows_sum_to_one_but_for_what_no_word_gets():
-    pieces = attention()[:1]
-    lost = pieces[..., -1]
-    rows = word_attention(pieces, WORD_INDEX[:1]).sum(dim=-1)
-    expected = [1 - lost[..., group].mean(dim=-1) for group in ([0], [1], [2, 3, 4], [5, 6])]
-    torch.testing.assert_close(rows, torch.stack(expected, dim=-1))
-
-
-def test_one_piece_a_word_changes_nothing():
-    pieces = attention()
-    word_index = torch.arange(8).expand(2, -1)
-    assert torch.equal(word_attention(pieces, word_index), pieces)
-    states = torch.randn(2, 8, 4)
-    for mode in ("first", "mean"):
-        assert torch.equal(word_states(states, word_members(word_index), mode), states)
-
-
 def test_states():
     states = torch.arange(32.0).view(2, 8, 2)
     members = word_members(WORD_INDEX)
