@@ -119,26 +119,13 @@ def vectors(path: Path) -> None:
     assert np.isfinite(read_word_vectors(path, {"the": 0, "Dog": 1})).all()
 
 
-def relations(path: Path) -> None:
-    sound_relations(read_relations(path))
+def sound(check: Callable[[Any], None], read: Callable[[Path], Any]) -> Callable[[Path], None]:
+    return lambda path: check(read(path))
 
 
-def sentences(path: Path) -> None:
-    sound_sentences(read_sentences(path))
-
-
-def ranking(path: Path) -> None:
-    sound_ranking(read_ranking(path))
-
-
-def tags(path: Path) -> None:
-    sound_tags(read_tagged_words(path))
-
-
-def trees(path: Path) -> None:
-    sound_trees(read_treebank(path))
-
-
+relations, sentences = sound(sound_relations, read_relations), sound(sound_sentences, read_sentences)
+ranking = sound(sound_ranking, read_ranking)
+tags, trees = sound(sound_tags, read_tagged_words), sound(sound_trees, read_treebank)
 SNLI = {"sentence1": "a", "sentence2": "b", "gold_label": "neutral", "annotator_labels": ["neutral"]}
 # Name of the file; good contents; what reads it and checks what comes out.
 SHAPES: dict[str, tuple[str, list[bytes], Callable[[Path], None]]] = {

@@ -52,13 +52,8 @@ DOCRED = {
 
 
 @pytest.fixture
-def read(tmp_path):
-    def read(*rows, **options):
-        path = tmp_path / "data.json"
-        path.write_text(json.dumps(rows))
-        return read_relations(path, **options)
-
-    return read
+def read(write):
+    return lambda *rows, **options: read_relations(write(json.dumps(rows), "data.json"), **options)
 
 
 def triples(rows):

@@ -76,40 +76,23 @@ def test_token_spans_become_characters_by_position(write):
     assert rows["id"] == ["1"]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        SPANS,
-        {"text": "A cat naps.", "h": {"pos": [2, 5]}, "t": {"pos": [6, 10]}, "relation": "does"},
-        {"text": "A cat naps.", "head": {"start": 2.0, "end": 5.0}, "tail": {"start": 6, "end": 10}, "label": "does"},
-        {"text": "A cat naps.", "head": "[2, 5]", "tail": "(6.0,10.0)", "label": "does"},
-        {"text": "A cat naps.", "head_start": 2, "head_end": 5, "tail_start": 6, "tail_end": 10, "label": "does"},
-        {"sentence": "A <e1> cat</e1> <e2>naps </e2>.", "relation": "does"},
-        {"Text": "A cat naps.", "Head_Start": 2, "head_end ": 5, "Tail_start": 6, "tail_End": 10, "Label": "does"},
-        {
-            "tokens": ["A", "cat", "naps."],
-            **{"subj_start": 1.0, "subj_end": "1", "obj_start": 2.0, "obj_end": 2.0},
-            "relation": "does",
-        },
-        {
-            "tokens": ["A", "cat", "naps."],
-            "head": {"text": "cat", "indices": [[1], [2]]},
-            "tail": {"text": "naps", "indices": [[2]]},
-            "relation": "does",
-        },
-    ],
-    ids=[
-        "spans",
-        "opennre text",
-        "objects of floats",
-        "strings",
-        "flat",
-        "tags",
-        "other case",
-        "tacred of pandas",
-        "fewrel hub",
-    ],
-)
+TEXT = {"text": "A cat naps.", "label": "does"}
+TOKENS = {"tokens": ["A", "cat", "naps."], "relation": "does"}
+SHAPES = {
+    "spans": SPANS,
+    "opennre text": {**TEXT, "h": {"pos": [2, 5]}, "t": {"pos": [6, 10]}},
+    "objects of floats": {**TEXT, "head": {"start": 2.0, "end": 5.0}, "tail": {"start": 6, "end": 10}},
+    "strings": {**TEXT, "head": "[2, 5]", "tail": "(6.0,10.0)"},
+    "flat": {**TEXT, "head_start": 2, "head_end": 5, "tail_start": 6, "tail_end": 10},
+    "tags": {"sentence": "A <e1> cat</e1> <e2>naps </e2>.", "relation": "does"},
+    "other case": {"Text": "A cat naps.", "Head_Start": 2, "head_end ": 5, "Tail_start": 6, "tail_End": 10}
+    | {"Label": "does"},
+    "tacred of pandas": {**TOKENS, "subj_start": 1.0, "subj_end": "1", "obj_start": 2.0, "obj_end": 2.0},
+    "fewrel hub": {**TOKENS, "head": {"text": "cat", "indices": [[1], [2]]}, "tail": {"indices": [[2]]}},
+}
+
+
+@pytest.mark.parametrize("row", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("file_format", ["jsonl", "json", "parquet"])
 def test_row_shapes_in_every_container(write, tmp_path, row, file_format):
     path = tmp_path / f"data.{file_format}"

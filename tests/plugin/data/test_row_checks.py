@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from datasets import Dataset
 
@@ -19,19 +17,19 @@ def named(head, tail, **names):
 
 def test_names_say_that_ends_are_inclusive(write):
     inclusive = [named([0, 1], [3, 4], name="New York"), named([2, 2], [0, 1])]
-    path = write("".join(json.dumps(row) + "\n" for row in inclusive))
+    path = write(inclusive)
     with pytest.raises(UserError, match="behind, 2. So it is in all rows from here on: give --span_ends inclusive."):
         read_relations(path)
     rows = read_relations(path, span_ends="inclusive")
     assert [row["text"][slice(*row["head"])] for row in rows] == ["New York", "hired"]
-    path = write("".join(json.dumps(row) + "\n" for row in [*inclusive, named([0, 2], [3, 5], name="New York")]))
+    path = write([*inclusive, named([0, 2], [3, 5], name="New York")])
     with pytest.raises(UserError, match="behind, 2.$"):
         read_relations(path)
     text = {"text": "New York hired Ann", "tail": [15, 18], "label": "x"}
     rows = [{**text, "head": {"name": "New York", "start": 0, "end": end}} for end in (7, 8)]
     with pytest.raises(UserError, match="behind, 8.$"):  # of the second one, the inclusive end is a space
-        read_relations(write("".join(json.dumps(row) + "\n" for row in rows)))
-    path = write(json.dumps({"token": TOKENS, "subj_start": 0, "subj_end": 2, "obj_start": 3, "obj_end": 5}))
+        read_relations(write(rows))
+    path = write([{"token": TOKENS, "subj_start": 0, "subj_end": 2, "obj_start": 3, "obj_end": 5}])
     assert read_relations(path, span_ends="exclusive")[0]["head"] == [0, 8]
 
 
@@ -52,7 +50,7 @@ def test_spans_that_cut_words_are_counted(write, caplog, change, cause, columns)
     if columns:
         to_relations(Dataset.from_list([row, row]), "file")
     else:
-        read_relations(write("".join(json.dumps(row) + "\n" for _ in range(2))))
+        read_relations(write([row, row]))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == (cause is not None)
     assert all("the spans of 2 of 2 rows cut words; " in message and cause in message for message in messages)
@@ -65,7 +63,7 @@ def test_tags_may_cut_words(write, caplog):
 
 def test_a_pair_with_two_labels_is_a_warning(write, caplog):
     row = {"text": "Ann met Bob", "head": [0, 3], "tail": [8, 11]}
-    path = write("".join(json.dumps({**row, "label": label}) + "\n" for label in "xxy"))
+    path = write([{**row, "label": label} for label in "xxy"])
     assert len(read_relations(path)) == 3
     (message,) = [record.getMessage() for record in caplog.records]
     assert "1 of 3 rows give their pair of entities another label than a row before. " in message

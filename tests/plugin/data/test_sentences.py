@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pyarrow as pa
@@ -150,10 +149,8 @@ def test_further_columns_are_ignored_and_named(write, caplog):
     ],
 )
 @pytest.mark.parametrize("gzipped", [False, True])
-def test_dialects_of_csv(tmp_path, content, gzipped):
-    path = tmp_path / ("a.csv.gz" if gzipped else "a.csv")
-    path.write_bytes(gzip.compress(content.encode()) if gzipped else content.encode())
-    rows = read_sentences(path, ["text"])
+def test_dialects_of_csv(write, content, gzipped):
+    rows = read_sentences(write(content, "a.csv.gz" if gzipped else "a.csv"), ["text"])
     assert rows["text"] == ["A dog.", "A cat."] and rows["label"] == ["x", "y"]
 
 

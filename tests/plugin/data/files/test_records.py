@@ -35,15 +35,13 @@ def test_a_pair_of_surrogates_is_a_character():
 
 
 @pytest.mark.parametrize(("suffix", "sign"), [("csv", ","), ("tsv", "\t")])
-def test_tables(suffix, sign, tmp_path):
-    path = tmp_path / f"a.{suffix}"
-    path.write_text(f"text{sign}label{sign}label\na{sign}b{sign}c\n")
+def test_tables(suffix, sign, write):
+    name = f"a.{suffix}"
     with pytest.raises(UserError, match=rf"a\.{suffix}:1: two columns have the name 'label'"):
-        read_sentences(path)
+        read_sentences(write(f"text{sign}label{sign}label\na{sign}b{sign}c\n", name))
     # The csv module reads 131,072 characters by itself.
     text = "word " * 100_000
-    path.write_text(f"text{sign}label\n{text}{sign}x\n")
-    assert read_sentences(path)["text"] == [text]
+    assert read_sentences(write(f"text{sign}label\n{text}{sign}x\n", name))["text"] == [text]
 
 
 @pytest.mark.parametrize("damage", ["first page", "last page", "footer"])
@@ -74,9 +72,8 @@ def test_parquet_that_no_dataset_can_hold(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("reader", [read_sentences, read_relations, read_tagged_words, read_treebank, read_ranking])
-def test_utf_16(encoding, reader, tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_bytes("sentence\tlabel\ngood\tx\nbad\ty\n".encode(encoding))
+def test_utf_16(encoding, reader, write):
+    path = write("sentence\tlabel\ngood\tx\nbad\ty\n".encode(encoding), "a.tsv")
     with pytest.raises(UserError, match=r"a\.tsv:1: .*--encoding utf-16"):
         reader(path)
 
@@ -97,11 +94,9 @@ def test_utf_16(encoding, reader, tmp_path):
 )
 @pytest.mark.parametrize("reader", [read_ranking, read_relations, read_sentences, read_tagged_words, read_treebank])
 @pytest.mark.parametrize("suffix", ["csv", "txt"])
-def test_what_holds_no_lines_is_named(content, kind, reader, suffix, tmp_path):
-    path = tmp_path / f"a.{suffix}"
-    path.write_bytes(content)
+def test_what_holds_no_lines_is_named(content, kind, reader, suffix, write):
     with pytest.raises(UserError, match=rf"a\.{suffix}:1: the file is {kind}"):
-        reader(path)
+        reader(write(content, f"a.{suffix}"))
 
 
 TABLE = "text,label\nCaf\xe9 \u2013 good.,x\nbad,y\n"
@@ -112,11 +107,9 @@ JSONL = '{"text": "Caf\xe9 \u2013 good.", "label": "x"}\n{"text": "bad", "label"
 @pytest.mark.parametrize(
     ("name", "content"), [("a.csv", TABLE), ("a.tsv.gz", TABLE.replace(",", "\t")), ("a.jsonl", JSONL)]
 )
-def test_encodings(name, content, encoding, tmp_path):
-    data = content.encode(encoding)
-    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+def test_encodings(name, content, encoding, write):
     with files_in(encoding):
-        assert read_sentences(tmp_path / name)["text"] == ["Caf\xe9 \u2013 good.", "bad"]
+        assert read_sentences(write(content.encode(encoding), name))["text"] == ["Caf\xe9 \u2013 good.", "bad"]
 
 
 @pytest.mark.parametrize(
@@ -129,15 +122,13 @@ def test_encodings(name, content, encoding, tmp_path):
         (b"text,label\n", "base64", "--encoding base64: there is no such encoding"),
     ],
 )
-def test_wrong_encodings(content, encoding, message, tmp_path):
-    (tmp_path / "a.csv").write_bytes(content)
+def test_wrong_encodings(content, encoding, message, write):
     with pytest.raises(UserError, match=message), files_in(encoding):
-        read_sentences(tmp_path / "a.csv")
+        read_sentences(write(content, "a.csv"))
 
 
-def test_text_lines(tmp_path):
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress("\ufeffone\r\ntwo\x85\u2028\rthree".encode()))
+def test_text_lines(write):
+    path = write("\ufeffone\r\ntwo\x85\u2028\rthree", "a.txt.gz")
     assert [*text_lines(path)] == [(f"{path}:1", "one\n"), (f"{path}:2", "two\x85\u2028\n"), (f"{path}:3", "three")]
     assert [line for _, line in text_lines(path, newline="")] == ["one\r\n", "two\x85\u2028\r", "three"]
     for content in (gzip.compress(b"text " * 1000)[:-20], b"no gzip"):

@@ -21,6 +21,11 @@ def region(span, label):
     return {"value": value, "id": str(span), "from_name": "label", "to_name": "text", "type": "labels"}
 
 
+def arc(start, end, direction, label):
+    ends = {"from_id": str(start), "to_id": str(end)}
+    return {**ends, "type": "relation", "direction": direction, "labels": [label]}
+
+
 def token_span(span, label):
     numbers = {(0, 7): (0, 1), (17, 21): (4, 4), (23, 27): (6, 6), (34, 37): (8, 8)}[span]
     ends = {"token_start": numbers[0], "token_end": numbers[1]}
@@ -47,20 +52,8 @@ LABEL_STUDIO = {
             "ground_truth": False,
             "result": [
                 *(region(span, of) for span, of in SPANS.items()),
-                {
-                    "from_id": str((0, 7)),
-                    "to_id": str((17, 21)),
-                    "type": "relation",
-                    "direction": "right",
-                    "labels": ["lives in"],
-                },
-                {
-                    "from_id": str((34, 37)),
-                    "to_id": str((23, 27)),
-                    "type": "relation",
-                    "direction": "left",
-                    "labels": ["hired"],
-                },
+                arc((0, 7), (17, 21), "right", "lives in"),
+                arc((34, 37), (23, 27), "left", "hired"),
             ],
         },
     ],
@@ -175,25 +168,25 @@ def test_names_of_exports_are_checked(write):
         read_relations(write(json.dumps(moved)))
 
 
-def test_brat(tmp_path, caplog):
+def test_brat(write, tmp_path, caplog):
     for name in ("a", "b"):
-        (tmp_path / f"{name}.txt").write_text(TEXT, encoding="utf-8")
-        (tmp_path / f"{name}.ann").write_text(BRAT, encoding="utf-8")
+        write(TEXT, f"{name}.txt")
+        write(BRAT, f"{name}.ann")
     expected = [(*each[:2], each[2].replace(" ", "_"), *each[3:]) for each in EXPECTED]
     rows = read_relations(tmp_path)
     assert triples(rows) == expected * 2 and rows["id"][0] == "a:0-1"
     counts = "2 entities of several parts, 2 events, 2 equivalences, 2 relations of such."
     assert f"left out are {counts}" in caplog.text
     assert triples(read_relations(tmp_path / "a.ann")) == expected
-    (tmp_path / "a.ann").write_text("T1\tPER 0 3;4 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tx Arg2:T2 Arg1:T1\n", "utf-8")
-    assert triples(read_relations(tmp_path / "a.ann")) == [("Ann Lee", "PER", "x", "Rome", "LOC")]
+    split = write("T1\tPER 0 3;4 7\tAnn Lee\nT2\tLOC 17 21\tRome\nR1\tx Arg2:T2 Arg1:T1\n", "a.ann")
+    assert triples(read_relations(split)) == [("Ann Lee", "PER", "x", "Rome", "LOC")]
     for line, message in [
         ("T1\tPER 0\tAnn", "the line is neither `T1"),
         ("R1\tx Arg1:T1 Arg2:T2 Arg3:T3", "the line is neither `T1"),
         ("T2\tPER 0 3\tAnn\nT2\tPER 4 7\tLee", "T2 is there twice"),
         ("T2\tPER 0 3\tAnn\nR1\tx Arg1:T2 Arg2:T9", "the relation names T9, which is not in the file"),
     ]:
-        (tmp_path / "a.ann").write_text(line, encoding="utf-8")
+        write(line, "a.ann")
         with pytest.raises(UserError, match=rf"a.ann:[12]: {message}"):
             read_relations(tmp_path)
     (tmp_path / "empty").mkdir()

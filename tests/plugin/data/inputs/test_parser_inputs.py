@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
-from msattn.data.inputs.parser_windows import ParserCollator, has_root, parser_inputs
+from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from tests.tiny_models import tiny_tokenizer
@@ -80,13 +80,6 @@ def test_a_word_longer_than_a_window_is_read_as_far_as_it_goes(tokenizer):
     ]
     with pytest.raises(UserError, match="2 tokens leave no room for a word"):
         parser_inputs(tokenizer, [["dog"]], 2)
-
-
-def test_a_tokenizer_without_a_token_for_the_root(tokenizer):
-    bare = tiny_tokenizer()
-    bare._tokenizer.post_processor = None
-    ((window,),) = parser_inputs(bare, [["dog", "unpayers"]])
-    assert window.inputs["word_index"] == [1, 2, 2, 2] and not has_root(bare) and has_root(tokenizer)
 
 
 def test_encoded_trees(tokenizer):

@@ -67,10 +67,9 @@ VOCABULARY = {"[PAD]": 0, "dog": 1, "cat": 2, ". .": 3, "taxi": 4}
 VECTORS = "dog 1 2 3\ncat -1e-1 0 .5\nhouse 0 0 0\n. . 4 5 6\n"
 
 
-def test_word_vectors(tmp_path, caplog):
-    path = tmp_path / "vectors.txt"
+def test_word_vectors(write, caplog):
     # A word with spaces, a repeated one, and the spaces with which word2vec ends its lines.
-    path.write_text(VECTORS.replace(".5\n", ".5 \n") + "dog 9 9 9\n\n", encoding="utf-8")
+    path = write(VECTORS.replace(".5\n", ".5 \n") + "dog 9 9 9\n\n", "vectors.txt")
     matrix = read_word_vectors(path, VOCABULARY)
     assert matrix.shape == (5, 3) and matrix.dtype == np.float32
     assert np.allclose(matrix[1:4], [[1, 2, 3], [-0.1, 0, 0.5], [4, 5, 6]])
@@ -79,9 +78,10 @@ def test_word_vectors(tmp_path, caplog):
     assert not np.allclose(matrix[0], read_word_vectors(path, VOCABULARY, seed=1)[0])
 
 
-def test_a_word_that_is_missing_has_the_vector_of_its_lower_case(tmp_path, caplog):
-    (tmp_path / "vectors.txt").write_text(VECTORS + "Cat 7 8 9\n")
-    matrix = read_word_vectors(tmp_path / "vectors.txt", {"Dog": 0, "DOG": 1, "Cat": 2, "cat": 3, "Fish": 4})
+def test_a_word_that_is_missing_has_the_vector_of_its_lower_case(write, caplog):
+    matrix = read_word_vectors(
+        write(VECTORS + "Cat 7 8 9\n", "vectors.txt"), {"Dog": 0, "DOG": 1, "Cat": 2, "cat": 3, "Fish": 4}
+    )
     assert np.allclose(matrix[:4], [[1, 2, 3], [1, 2, 3], [7, 8, 9], [-0.1, 0, 0.5]])
     assert "4 of 5 words (80.0%), 2 of them those of the lower case;" in caplog.text
     assert "repeated" not in caplog.text
@@ -98,11 +98,9 @@ def test_a_word_that_is_missing_has_the_vector_of_its_lower_case(tmp_path, caplo
         ("cat -1e-1 0 .5", "cat -1e-1 0 nan", ":2: the vector has a number that is not finite"),
     ],
 )
-def test_malformed_vectors(tmp_path, old, new, message):
-    path = tmp_path / "vectors.txt"
-    path.write_bytes(VECTORS.replace(old, new).encode(errors="surrogateescape"))
+def test_malformed_vectors(write, old, new, message):
     with pytest.raises(UserError, match=f"vectors.txt{message}"):
-        read_word_vectors(path, VOCABULARY)
+        read_word_vectors(write(VECTORS.replace(old, new), "vectors.txt"), VOCABULARY)
 
 
 def test_more_words():
