@@ -49,7 +49,7 @@ def _row(axes, place: float, verdict: Verdict) -> None:
     color = SHADES[verdict.word]
     beside = axes.get_yaxis_transform()
     axes.text(-0.02, place, verdict.claim["short"], ha="right", va="center", color=INK, transform=beside)
-    axes.text(1.02, place, verdict.word.lower(), va="center", color=color, transform=beside)
+    axes.text(1.04, place, verdict.word.lower(), va="center", color=color, transform=beside)
     mean = verdict.lead
     half = verdict.difference.half_width() if verdict.difference else 0.0
     low, high = max(mean - half, -WIDEST), min(mean + half, WIDEST)

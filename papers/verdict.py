@@ -175,8 +175,8 @@ def advice(found: Sequence[Verdict]) -> str:
     """What to take: A where it holds, and what is simpler for the rest."""
     uses = dict.fromkeys(one.claim["use"] for one in found if one.word == HOLDS)
     simpler = dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS)
-    parts = [f"**Take** {'; '.join(uses)}."] if uses else []
-    parts += [f"**{'Elsewhere' if uses else 'Take'} the simpler**: {', '.join(simpler)}."] if simpler else []
+    parts = [f"**Use** {'; '.join(uses)}."] if uses else []
+    parts += [f"**{'Elsewhere, use' if uses else 'Use'} the simpler**: {', '.join(simpler)}."] if simpler else []
     return " ".join(parts)
 
 
