@@ -8,11 +8,25 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from msattn import BertForMultiScaleRE, MultiScaleBertConfig
+from msattn import BertForMultiScaleRE, BertPairwiseConfig, BertPairwiseParser, MultiScaleBertConfig
 from msattn.data.inputs.entity_markers import add_entity_markers
 
 WORDS = "the author book of a in house dog cat taxi wrote . , ##s ##payer un".split()
 LABELS = ("Other", "Product-Producer(e2,e1)", "Content-Container(e1,e2)")
+RELATIONS = ("det", "nsubj", "punct", "root")
+SIZES = {
+    "vocab_size": 25,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+
+
+def labelled(*names: str) -> dict[str, dict]:
+    """The fields of a configuration that name its labels."""
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
 
 
 def tiny_tokenizer() -> BertTokenizerFast:
@@ -28,26 +42,23 @@ def tiny_tokenizer() -> BertTokenizerFast:
 
 def saved_encoder(folder: Path, layers: int) -> Path:
     """Saves an untrained BERT, the same every time, and its tokenizer."""
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    BertModel(BertConfig(**SIZES | {"num_hidden_layers": layers})).save_pretrained(folder)
     return folder
 
 
 def tiny_relation_extractor(**config) -> tuple[BertForMultiScaleRE, BertTokenizerFast]:
     """An untrained model, the same every time, and its tokenizer."""
-    tokenizer = tiny_tokenizer()
-    sizes = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-        "id2label": dict(enumerate(LABELS)),
-        "label2id": {label: number for number, label in enumerate(LABELS)},
-    }
     torch.manual_seed(0)
-    return BertForMultiScaleRE(MultiScaleBertConfig(**{**sizes, **config})).eval(), tokenizer
+    return BertForMultiScaleRE(
+        MultiScaleBertConfig(**{**SIZES, **labelled(*LABELS), **config})
+    ).eval(), tiny_tokenizer()
+
+
+def tiny_parser(**config) -> tuple[BertPairwiseParser, BertTokenizerFast]:
+    """An untrained parser, the same every time, and its tokenizer."""
+    torch.manual_seed(0)
+    fields = {**SIZES, **labelled(*RELATIONS), "num_hidden_layers": 2, "initializer_range": 0.5}
+    config = {**fields, "objective": "head_select", **config}
+    return BertPairwiseParser(BertPairwiseConfig(**config)).eval(), tiny_tokenizer()

@@ -7,15 +7,14 @@ import re
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import pipeline
 
-from msattn import BertPairwiseConfig, BertPairwiseParser, UserError
+from msattn import UserError
 from tests.fuzz.limits import fuzz
 from tests.fuzz.mutations import TEXTS, VALUES
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import labelled, tiny_parser, tiny_relation_extractor
 
 MARKED = st.lists(
     st.one_of(st.sampled_from(["<e1>", "</e1>", "<e2>", "</e2>", "[E1]", "[/E1]", "dog", " in a ", "house"]), TEXTS),
@@ -32,17 +31,8 @@ def extract():
 
 @pytest.fixture(scope="module")
 def parse():
-    tokenizer = tiny_tokenizer()
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    config = BertPairwiseConfig(
-        **sizes,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=64,
-        id2label={0: "det", 1: "root"},
-        label2id={"det": 0, "root": 1},
-    )
-    return pipeline("dependency-parsing", model=BertPairwiseParser(config).eval(), tokenizer=tokenizer)
+    model, tokenizer = tiny_parser(num_hidden_layers=1, **labelled("det", "root"))
+    return pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
 
 
 def outcome(run, *inputs: Any) -> Any:

@@ -20,31 +20,23 @@ from transformers import (
 from msattn import PairwiseConfig, PairwiseParser
 from msattn.errors import UserError
 from msattn.predict import main
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 CONLLU = (
     "# sent_id = a\n1\tThe\tthe\tDET\t_\t_\t0\troot\t_\tX=1\n2-3\tdogcat\t_\t_\t_\t_\t_\t_\t_\t_\n"
     "2\tdog\t_\t_\t_\t_\t1\tdep\t_\t_\n3\tcat\t_\t_\t_\t_\t1\tdep\t_\t_\n\n1\twrote\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 )
 
 
-def labelled(*names: str) -> dict:
-    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-
-
 def build(model_class, *labels: str, **config):
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **labelled(*labels), **config
-    )
-    return model_class(config).eval()
+    return model_class(BertConfig(pad_token_id=0, **SIZES, **labelled(*labels), **config)).eval()
 
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory):
     torch.manual_seed(0)
-    encoder = BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES)
+    encoder = BertConfig(**SIZES)
     models = {
         "relations": tiny_relation_extractor()[0],
         "parser": PairwiseParser(

@@ -16,14 +16,11 @@ from msattn import (
     PairwiseParser,
 )
 from msattn.app.checkpoints import load_checkpoints
-from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
-
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
 
 
 def bert(*labels: str) -> BertConfig:
-    names = {"id2label": dict(enumerate(labels)), "label2id": {name: n for n, name in enumerate(labels)}}
-    return BertConfig(vocab_size=25, max_position_embeddings=64, **SIZES, **(names if labels else {}))
+    return BertConfig(**SIZES, **(labelled(*labels) if labels else {}))
 
 
 def pairs(*labels: str) -> PairwiseConfig:

@@ -31,25 +31,20 @@ from msattn.export import main
 from msattn.onnx import exporter
 from msattn.onnx.exporter import _compare
 from msattn.predict import main as predict
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TEXT = {
     "text": "a dog in the house .",
     "entities": [{"start": 2, "end": 5}, {"start": 13, "end": 18}, {"start": 0, "end": 1}],
 }
 
 
-def labelled(*names: str) -> dict:
-    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-
-
 def encoder(**labels) -> BertConfig:
-    return BertConfig(vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **labels)
+    return BertConfig(pad_token_id=0, **SIZES, **labels)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +94,7 @@ def parser(within: PreTrainedConfig | None = None, **tags) -> PairwiseParser:
 
 def adapted(family: str, **sizes) -> PreTrainedConfig:
     """An encoder that is not on the attention interface by itself."""
-    return AutoConfig.for_model(family, vocab_size=25, max_position_embeddings=64, pad_token_id=0, **SIZES, **sizes)
+    return AutoConfig.for_model(family, pad_token_id=0, **SIZES, **sizes)
 
 
 DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8, "type_vocab_size": 0}

@@ -9,29 +9,16 @@ import torch
 from datasets import Dataset
 from transformers import pipeline
 
-from msattn import BertPairwiseConfig, BertPairwiseParser, DependencyParsingPipeline, UserError
+from msattn import DependencyParsingPipeline, UserError
 from msattn.data.files.conllu_lines import conllu_lines
 from msattn.trees.tree_decoding import are_trees, has_crossing_arcs
-from tests.tiny_models import WORDS, tiny_tokenizer
-
-RELATIONS = ("det", "nsubj", "punct", "root")
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+from tests.tiny_models import RELATIONS, WORDS, tiny_parser
 
 
 @pytest.fixture(scope="module")
 def parse():
-    tokenizer = tiny_tokenizer()
-    torch.manual_seed(0)
-    config = BertPairwiseConfig(
-        **SIZES,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=64,
-        objective="head_select",
-        id2label=dict(enumerate(RELATIONS)),
-        label2id={name: number for number, name in enumerate(RELATIONS)},
-        initializer_range=0.5,
-    )
-    return pipeline("dependency-parsing", model=BertPairwiseParser(config).eval(), tokenizer=tokenizer)
+    model, tokenizer = tiny_parser()
+    return pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
 
 
 @pytest.fixture(scope="module")

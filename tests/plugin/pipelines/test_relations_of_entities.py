@@ -19,7 +19,8 @@ from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationEx
 from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
 from msattn.data.inputs.entity_pieces import window_start
 from msattn.pipelines.relation_triples import write_triples
-from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
+from tests.plugin.pipelines.test_relation_extraction import same
+from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
 
 TEXT = "The author wrote a book in the house."
 ENTITIES = [
@@ -47,11 +48,8 @@ def extractor():
 def pairwise():
     """A model that scores all pairs of a text in one pass."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    encoder = BertConfig(vocab_size=30, max_position_embeddings=64, **sizes)
-    names = {label: number for number, label in enumerate(LABELS)}
-    config = PairwiseConfig(encoder=encoder, id2label=dict(enumerate(LABELS)), label2id=names)
-    model = PairwiseForRelationClassification(config).eval()
+    encoder = BertConfig(**SIZES | {"num_hidden_layers": 2})
+    model = PairwiseForRelationClassification(PairwiseConfig(encoder=encoder, **labelled(*LABELS))).eval()
     return RelationExtractionPipeline(model=model, tokenizer=tiny_tokenizer())
 
 
@@ -65,13 +63,6 @@ def answering(monkeypatch, extractor, *rows):
     monkeypatch.setattr(extractor.model, "forward", forward)
 
 
-def near(results, expected):
-    assert len(results) == len(expected)
-    for result, other in zip(results, expected, strict=True):
-        assert result["score"] == pytest.approx(other["score"], abs=1e-6)
-        assert {**result, "score": 0} == {**other, "score": 0}
-
-
 def test_all_pairs_are_those_of_marked_pairs_best_first(extractor, pairwise):
     for extract in (extractor, pairwise):
         found = extract(INPUT, top_k=None, negative="keep")
@@ -80,8 +71,8 @@ def test_all_pairs_are_those_of_marked_pairs_best_first(extractor, pairwise):
             for first, second in permutations([AUTHOR, BOOK, HOUSE], 2)
             for result in extract({"text": TEXT, "head": first, "tail": second}, top_k=None)
         ]
-        near(found, sorted(alone, key=lambda result: -result["score"]))
-        near(extract(INPUT, top_k=None), [result for result in found if result["label"] != "Other"])
+        same(found, sorted(alone, key=lambda result: -result["score"]))
+        same(extract(INPUT, top_k=None), [result for result in found if result["label"] != "Other"])
 
 
 def test_batches_and_other_forms_change_nothing(extractor, pairwise):
@@ -93,7 +84,7 @@ def test_batches_and_other_forms_change_nothing(extractor, pairwise):
     for extract in (extractor, pairwise):
         alone = [extract(row, top_k=1, threshold=0) for row in inputs]
         for results, expected in zip(extract(inputs, top_k=1, threshold=0, batch_size=3), alone, strict=True):
-            near(results, expected)
+            same(results, expected)
         assert [one["score"] for one in alone[1]] == pytest.approx([one["score"] for one in alone[0]], abs=1e-6)
         assert {result["head"]["start"] for result in alone[1]} == {1, 4, 7} and alone[3] == []
 
@@ -104,18 +95,18 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
         {"entity_group": entity["label"], "score": 0.9, "word": "x", "start": entity["start"], "end": entity["end"]}
         for entity in ENTITIES
     ]
-    near(extractor({"text": TEXT, "entities": grouped}, threshold=0), expected)
+    same(extractor({"text": TEXT, "entities": grouped}, threshold=0), expected)
     pieces = [("B-PER", 2, 4, 8), ("I-PER", 3, 8, 10), ("B-WORK", 5, 19, 23), ("B-LOC", 8, 31, 36)]
     raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in pieces]
-    near(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
+    same(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
     triple = expected[0]
     again = extractor({"text": TEXT, **triple}, threshold=0)
-    near([again], [triple])
+    same([again], [triple])
 
 
 def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     expected = extractor(INPUT, threshold=0)
-    near(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
+    same(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
     calls = []
 
     def pipeline(task, model, **options):
@@ -124,7 +115,7 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
 
     monkeypatch.setattr("msattn.pipelines.relation_extraction.pipeline", pipeline)
     for results in extractor([TEXT, TEXT], entities="a/tagger", threshold=0):
-        near(results, expected)
+        same(results, expected)
     assert calls == [("token-classification", "a/tagger", "first")]
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
 
@@ -259,8 +250,8 @@ def test_what_training_saw_is_the_default(model, request, monkeypatch, caplog):
     assert "expect more" not in caplog.text
     in_order = [row for row in every if row["head"]["start"] < row["tail"]["start"]]
     assert len(every) == 6
-    near(found, in_order)
-    near(model(INPUT, threshold=0, order="both"), every)
+    same(found, in_order)
+    same(model(INPUT, threshold=0, order="both"), every)
     assert "order='both': the model answers pairs such as had no relation" in caplog.text
     (named,) = model(INPUT, threshold=0, pairs=[(2, 0)])
     assert named["head"] == HOUSE  # a pair of numbers is taken in any order
@@ -272,7 +263,7 @@ def test_what_training_saw_is_the_default(model, request, monkeypatch, caplog):
         (row["head"]["text"], row["tail"]["text"]) for row in every
     }
     assert near_pairs and "farther apart than those of training" in caplog.text
-    near(model(INPUT, **everything), every)
+    same(model(INPUT, **everything), every)
     assert model({"text": TEXT, "head": [4, 10], "tail": [31, 36]})["tail"]["text"] == "house"
 
 
@@ -306,9 +297,8 @@ def test_many_relations_and_old_checkpoints_are_warned_of(caplog):
 
 
 def test_a_tagger_reads_to_the_end_of_a_long_text(extractor):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=30, max_position_embeddings=24, id2label={0: "PER", 1: "LOC"}, **sizes)
+    config = BertConfig(**SIZES | {"max_position_embeddings": 24}, **labelled("PER", "LOC"))
     tagger = pipeline(
         "token-classification",
         model=BertForTokenClassification(config).eval(),
@@ -332,7 +322,7 @@ def test_all_pairs_of_a_text_take_one_pass(pairwise, monkeypatch):
     whole = pairwise(given, threshold=0)
     assert len(pairwise([given, INPUT], threshold=0, batch_size=2)) == 2 and seen == [(1, 12), (2, 12)]
     monkeypatch.setattr("msattn.modeling.pairwise_relations.PAIRS", 8)  # scored in blocks, in the same pass
-    near(pairwise(given, threshold=0), whole)
+    same(pairwise(given, threshold=0), whole)
     assert seen[2:] == [(1, 12)]
 
 
@@ -344,8 +334,8 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         extractor(inputs)
     for batch_size in (1, 4):
         first, second, third, fourth, far = extractor(inputs, threshold=0, on_error="return", batch_size=batch_size)
-        near(first, expected)
-        near(fourth, expected)
+        same(first, expected)
+        same(fourth, expected)
         assert ["cuts a word" in pair["error"] for pair in second] == [True] * 2 and "<e1> is missing" in third[
             "error"
         ]
@@ -357,7 +347,7 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
     # An entity that cannot be read costs its own pairs only.
     for entity in (bad["entities"][0], {**ENTITIES[0], "label": ["PER"]}, {**ENTITIES[0], "word": "book"}, None):
         (beside,) = extractor([{"text": TEXT, "entities": [entity, *ENTITIES[1:]]}], threshold=0, on_error="skip")
-        near(beside, [row for row in expected if AUTHOR not in (row["head"], row["tail"])])
+        same(beside, [row for row in expected if AUTHOR not in (row["head"], row["tail"])])
     for problem in ("the entity 0 span [5, 10) cuts a word", "the entity 0 span [4, 10) is 'author', but its name is"):
         assert f"4 of 6 pairs were skipped; the first: the input: {problem}" in caplog.text
     assert "An input was skipped: the input: the tag <e1> is missing" in caplog.text
@@ -402,7 +392,7 @@ def test_many_pairs_come_in_blocks(extractor, monkeypatch):
 
     monkeypatch.setattr(extractor.model, "forward", watched)
     monkeypatch.setattr("msattn.pipelines.relation_extraction.COPIES", 5)
-    near(extractor(given, threshold=0), alone)
+    same(extractor(given, threshold=0), alone)
     assert shapes == [5, 5, 2]
 
 
@@ -509,8 +499,7 @@ def test_models_that_read_the_pieces_of_each_pair(pairwise, monkeypatch):
     monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 4)
     monkeypatch.setattr(pairwise.model, "forward", old)
     monkeypatch.setattr(pairwise, "parameters", inspect.signature(old).parameters)
-    for one, other in zip(pairwise(INPUT, threshold=0), expected, strict=True):
-        assert one == {**other, "score": pytest.approx(other["score"], abs=1e-6)}
+    same(pairwise(INPUT, threshold=0), expected)
 
 
 def test_triples_are_written(pairwise, tmp_path):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from msattn import BertPairwiseConfig, BertPairwiseParser
-from tests.tiny_models import tiny_tokenizer
+from tests.tiny_models import tiny_parser
 
 spacy = pytest.importorskip("spacy")
-RELATIONS = ("det", "nsubj", "punct", "root")
 TAGS = {
     "upos": ["NOUN", "VERB", "no UPOS"],
     "xpos": ["NN", "VB"],
@@ -19,22 +16,8 @@ TAGS = {
 
 
 def saved(folder, **options):
-    tokenizer = tiny_tokenizer()
-    torch.manual_seed(0)
-    config = BertPairwiseConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=64,
-        id2label=dict(enumerate(RELATIONS)),
-        label2id={name: number for number, name in enumerate(RELATIONS)},
-        initializer_range=0.5,
-        **options,
-    )
-    BertPairwiseParser(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    for part in tiny_parser(objective="pairs", **options):
+        part.save_pretrained(folder)
     return str(folder)
 
 

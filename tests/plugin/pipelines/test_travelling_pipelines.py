@@ -13,7 +13,6 @@ from transformers import BertConfig, PreTrainedModel, pipeline
 from msattn import (
     BertPairwiseConfig,
     BertPairwiseForRelationClassification,
-    BertPairwiseParser,
     DependencyParsingPipeline,
     MultiScaleConfig,
     MultiScaleForRelationExtraction,
@@ -23,10 +22,9 @@ from msattn import (
 )
 from msattn.data.inputs.edit_scripts import edit_script
 from tests.light_site import run_code
-from tests.tiny_models import LABELS, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import LABELS, SIZES, labelled, tiny_parser, tiny_relation_extractor, tiny_tokenizer
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-NAMES = ("det", "nsubj", "punct", "root")
+WIDE = {**SIZES, "num_hidden_layers": 2, "initializer_range": 0.5}
 # The checkpoint is saved once more.
 STRANGER = """
 import json, sys
@@ -42,37 +40,25 @@ print(json.dumps([run(inputs, **options) for run in (first, second)]))
 PARSING, RELATIONS = "dependency-parsing", "relation-extraction"
 
 
-def parser(tokenizer) -> PreTrainedModel:
+def parser() -> PreTrainedModel:
     tags = {"upos": ["NOUN", "VERB"], "lemma": [edit_script("Dogs", "dog"), edit_script("a", "a")]}
-    return BertPairwiseParser(BertPairwiseConfig(**sizes(tokenizer), **labels(NAMES), word_tags=tags))
+    return tiny_parser(objective="pairs", word_tags=tags)[0]
 
 
-def bert_member(tokenizer) -> PreTrainedModel:
+def bert_member() -> PreTrainedModel:
     return tiny_relation_extractor(initializer_range=0.5)[0]
 
 
-def marker_model(tokenizer) -> PreTrainedModel:
-    return MultiScaleForRelationExtraction(MultiScaleConfig(encoder=encoder(tokenizer), **labels()))
+def marker_model() -> PreTrainedModel:
+    return MultiScaleForRelationExtraction(MultiScaleConfig(encoder=BertConfig(**WIDE), **labelled(*LABELS)))
 
 
-def bert_pairwise(tokenizer) -> PreTrainedModel:
-    return BertPairwiseForRelationClassification(BertPairwiseConfig(**sizes(tokenizer), **labels()))
+def bert_pairwise() -> PreTrainedModel:
+    return BertPairwiseForRelationClassification(BertPairwiseConfig(**WIDE, **labelled(*LABELS)))
 
 
-def pairwise_model(tokenizer) -> PreTrainedModel:
-    return PairwiseForRelationClassification(PairwiseConfig(encoder=encoder(tokenizer), **labels()))
-
-
-def encoder(tokenizer) -> BertConfig:
-    return BertConfig(**sizes(tokenizer))
-
-
-def sizes(tokenizer) -> dict:
-    return {**SIZES, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "initializer_range": 0.5}
-
-
-def labels(names=LABELS) -> dict:
-    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+def pairwise_model() -> PreTrainedModel:
+    return PairwiseForRelationClassification(PairwiseConfig(encoder=BertConfig(**WIDE), **labelled(*LABELS)))
 
 
 MODELS = {
@@ -95,11 +81,10 @@ CALLS = {
 @pytest.fixture(scope="module", params=[*MODELS])
 def saved(request, tmp_path_factory):
     """The task of a model, and its folder."""
-    tokenizer = tiny_tokenizer()
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp(request.param)
-    MODELS[request.param](tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    MODELS[request.param]().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
     return TASKS[request.param], folder
 
 

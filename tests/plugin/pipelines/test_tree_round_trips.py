@@ -7,12 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import BertConfig, pipeline
+from transformers import pipeline
 
-from msattn import PairwiseConfig, PairwiseParser
 from msattn.data.treebanks import read_treebank
-from tests.tiny_models import tiny_tokenizer
+from tests.tiny_models import labelled, tiny_parser
 
 # Tokens between spaces: ~ where the text has none, = and + for the words of a token, ^ for a word that is not there.
 TEXTS = {
@@ -53,13 +51,8 @@ def conllu(marked: str) -> str:
 
 @pytest.fixture(scope="module")
 def parse():
-    torch.manual_seed(0)
-    encoder = BertConfig(
-        vocab_size=25, max_position_embeddings=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
-    )
-    names = {"id2label": {0: "root", 1: "dep"}, "label2id": {"root": 0, "dep": 1}}
-    config = PairwiseConfig(encoder=encoder, objective="head_select", initializer_range=0.5, **names)
-    return pipeline("dependency-parsing", model=PairwiseParser(config).eval(), tokenizer=tiny_tokenizer())
+    model, tokenizer = tiny_parser(num_hidden_layers=1, **labelled("root", "dep"))
+    return pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
 
 
 def invalid(text: str, path: Path) -> set[str]:

@@ -5,36 +5,22 @@ from __future__ import annotations
 import logging
 
 import pytest
-import torch
-from transformers import BertConfig, pipeline
+from transformers import pipeline
 
-from msattn import PairwiseConfig, PairwiseParser
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.plots import Doubt, doubts, most_doubtful
 from msattn.plots.command import doubt as main
 from msattn.plots.doubt import annotation
-from tests.tiny_models import WORDS, tiny_tokenizer
-
-RELATIONS = ("det", "nsubj", "punct", "root")
+from tests.tiny_models import WORDS, tiny_parser
 
 
 @pytest.fixture(scope="module")
 def parser(tmp_path_factory) -> str:
-    folder, tokenizer = str(tmp_path_factory.mktemp("parser")), tiny_tokenizer()
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    encoder = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5, **sizes)
-    config = PairwiseConfig(
-        encoder=encoder,
-        objective="head_select",
-        initializer_range=0.5,
-        id2label=dict(enumerate(RELATIONS)),
-        label2id={name: number for number, name in enumerate(RELATIONS)},
-    )
-    PairwiseParser(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    folder = str(tmp_path_factory.mktemp("parser"))
+    for part in tiny_parser():
+        part.save_pretrained(folder)
     return folder
 
 
