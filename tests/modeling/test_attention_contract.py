@@ -22,6 +22,7 @@ from tests.attention_contract import (
 SAMPLE = (
     "albert",  # layers that are shared
     "bart",  # cross-attention
+    "bert",
     "deberta-v2",  # an adapter, with a position bias that depends on queries and keys
     "deepseek_v3",  # values of another width
     "distilbert",

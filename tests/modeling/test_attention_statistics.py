@@ -150,16 +150,6 @@ def test_half_precision_is_computed_in_float32(dtype, tolerance):
         torch.testing.assert_close(statistic.double(), exact[name], rtol=tolerance, atol=tolerance, msg=name)
 
 
-def test_padding_changes_nothing():
-    query, key = queries_and_keys()
-    options = {"statistics": STATISTICS, "bands": BANDS}
-    padded = attention_statistics(query, key, real_tokens(), **options)
-    alone = attention_statistics(query[1:2, :, :4], key[1:2, :, :4], **options)
-    for name, statistic in alone.items():
-        torch.testing.assert_close(padded[name][1:2, :, :4], statistic, msg=name)
-        assert not padded[name][1:2, :, 4:].any()
-
-
 def test_keeps_no_matrix_for_the_backward_pass():
     query, key = queries_and_keys(dim=2)
     kept: list[int] = []

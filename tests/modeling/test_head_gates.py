@@ -3,37 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import (
-    AlbertConfig,
-    AutoModel,
-    BertConfig,
-    DebertaConfig,
-    DistilBertConfig,
-    LlamaConfig,
-    PreTrainedModel,
-    T5Config,
-)
+from transformers import PreTrainedModel
 
 from msattn import head_gates
 from msattn.modeling.attention_call import AttentionRefused
 from tests.attention_contract import inputs_of, text_models, tiny_model
 
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-    "pad_token_id": 0,
-}
-CONFIGS = {
-    "bert": BertConfig(**SIZES),
-    "albert": AlbertConfig(**SIZES, embedding_size=8),
-    "distilbert": DistilBertConfig(vocab_size=60, dim=16, n_layers=2, n_heads=4, hidden_dim=24),
-    "llama": LlamaConfig(**SIZES, num_key_value_heads=2),
-    "t5": T5Config(vocab_size=60, d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, decoder_start_token_id=0),
-}
 # The output projections of the attention layers, in the order of the rows.
 PROJECTIONS = {
     "bert": "attention.output.dense",
@@ -45,23 +20,15 @@ PROJECTIONS = {
 ROWS = {"albert": 1, "t5": 6}  # shared layers; encoder, decoder, and cross-attention
 
 
-def build(name: str, implementation: str = "sdpa") -> PreTrainedModel:
-    torch.manual_seed(0)
-    model = AutoModel.from_config(CONFIGS[name], attn_implementation=implementation)
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.3)
-    return model.eval()
-
-
 def states(model: PreTrainedModel) -> torch.Tensor:
     return model(**inputs_of(model)).last_hidden_state
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager", "received"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", PROJECTIONS)
 def test_gates_stand_for_columns_of_the_output_projection(name, implementation):
-    model = build(name, implementation)
+    model = tiny_model(name)
+    model.set_attn_implementation(implementation)
     plain = states(model)
     with head_gates(model) as gates:
         assert gates.shape == (ROWS.get(name, 2), 4) and torch.equal(gates, torch.ones_like(gates))
@@ -75,13 +42,13 @@ def test_gates_stand_for_columns_of_the_output_projection(name, implementation):
     found_layers = [module for path, module in model.named_modules() if path.endswith(PROJECTIONS[name])]
     assert len(found_layers) == len(gates)
     with torch.no_grad():
-        found_layers[-1].weight[:, 8:12] = 0
-        found_layers[0].weight[:, 4:8] *= 0.5
+        found_layers[-1].weight[:, 16:24] = 0
+        found_layers[0].weight[:, 8:16] *= 0.5
     torch.testing.assert_close(found, states(model))
 
 
 def test_gradient_is_the_slope():
-    model = build("bert").double()
+    model = tiny_model("bert").double()
     with head_gates(model) as gates:
         gradient = torch.autograd.grad(states(model).pow(3).sum(), gates)[0]
         with torch.no_grad():
@@ -98,12 +65,11 @@ def test_refused(monkeypatch):
         head_gates(nn.Linear(1, 1)),
     ):
         pass
-    deberta = AutoModel.from_config(DebertaConfig(**SIZES))
-    with pytest.raises(AttentionRefused, match="DebertaModel has no layer"), head_gates(deberta):
+    with pytest.raises(AttentionRefused, match="DebertaModel has no layer"), head_gates(tiny_model("deberta")):
         pass
-    with pytest.raises(AttentionRefused, match="is compiled"), head_gates(torch.compile(build("bert"))):
+    with pytest.raises(AttentionRefused, match="is compiled"), head_gates(torch.compile(tiny_model("bert"))):
         pass
-    model = build("bert")
+    model = tiny_model("bert")
     monkeypatch.setattr("msattn.modeling.head_gates.heads_of", lambda layer: 3)
     with pytest.raises(AttentionRefused, match="BertSelfAttention has 4 heads, and names 3"), head_gates(model):
         states(model)

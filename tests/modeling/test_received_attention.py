@@ -4,47 +4,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import (
-    AlbertConfig,
-    AutoModel,
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-    LlamaConfig,
-    ModernBertConfig,
-    PreTrainedConfig,
-    RobertaConfig,
-)
 
-from msattn import MultiScaleBertConfig
 from msattn.modeling import attention_call
 from msattn.modeling.attention import attention_forward
 from msattn.modeling.attention_blocks import BlockedAttention, Dropout, Scores, Settings
 from msattn.modeling.attention_statistics import METHODS, received_attention
+from tests.attention_contract import inputs_of, tiny_model
 
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "max_position_embeddings": 40,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-DISTILBERT_SIZES = {"vocab_size": 60, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24}
-CONFIGS: dict[str, PreTrainedConfig] = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**SIZES),
-    "albert": AlbertConfig(**SIZES, embedding_size=8),
-    "electra": ElectraConfig(**SIZES, embedding_size=8),
-    "distilbert": DistilBertConfig(**DISTILBERT_SIZES),
-    # A layer with a window of 4 tokens on either side, and one without.
-    "modernbert": ModernBertConfig(**SIZES, local_attention=8, cls_token_id=1, sep_token_id=2),
-    "llama": LlamaConfig(**SIZES, num_key_value_heads=2),
-    "multiscale_bert": MultiScaleBertConfig(**SIZES),
-}
 LENGTHS = (11, 4, 1)
 
 
@@ -328,62 +294,40 @@ def test_second_derivatives():
     assert torch.autograd.gradgradcheck(lambda *both: received_attention(*both, method="materialized"), (query, key))
 
 
-def build(name: str, implementation: str) -> nn.Module:
-    torch.manual_seed(0)
-    model = AutoModel.from_config(CONFIGS[name], attn_implementation=implementation)
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            nn.init.normal_(parameter, std=0.3)
-    return model.eval()
+def returned(model: nn.Module) -> tuple[torch.Tensor, ...]:
+    """The column sums of every layer."""
+    return model(**inputs_of(model), output_attentions=True).attentions
 
 
-def batch() -> dict[str, torch.Tensor]:
-    real = real_tokens().long()
-    input_ids = torch.randint(5, 60, real.shape, generator=torch.Generator().manual_seed(1)) * real
-    return {"input_ids": input_ids, "attention_mask": real}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-class TestAttentionImplementation:
-    def test_attentions_are_column_sums(self, name):
-        inputs = batch()
-        real = inputs["attention_mask"][:, None]
-        expected = build(name, "eager")(**inputs, output_attentions=True)
-        outputs = build(name, "received")(**inputs, output_attentions=True)
-        assert len(outputs.attentions) == 2
-        for received, attention in zip(outputs.attentions, expected.attentions, strict=True):
-            torch.testing.assert_close(received, (attention * real.unsqueeze(-1)).sum(-2) * real)
-        states = real[:, 0, :, None]
-        torch.testing.assert_close(outputs.last_hidden_state * states, expected.last_hidden_state * states)
-
-    def test_gradients_are_those_of_column_sums(self, name):
-        inputs = batch()
-        real = inputs["attention_mask"][:, None]
-        gradients = []
-        for implementation in ("eager", "received"):
-            model = build(name, implementation)
-            model.train()
-            for dropout in (child for child in model.modules() if isinstance(child, nn.Dropout)):
-                dropout.p = 0.0
-            attentions = model(**inputs, output_attentions=True).attentions
-            if implementation == "eager":
-                attentions = [(attention * real.unsqueeze(-1)).sum(-2) * real for attention in attentions]
-            sum(received.square().mean() for received in attentions).backward()
-            gradients.append({key: value.grad for key, value in model.named_parameters()})
-        for key, expected in gradients[0].items():
-            if expected is not None:
-                torch.testing.assert_close(gradients[1][key], expected, rtol=1e-3, atol=1e-5, msg=key)
+@pytest.mark.parametrize("name", ["bert", "albert", "distilbert", "modernbert", "llama", "multiscale_bert"])
+def test_gradients_are_those_of_column_sums(name):
+    gradients = []
+    for implementation in ("eager", "received"):
+        model = tiny_model(name).train()
+        model.set_attn_implementation(implementation)
+        for dropout in (child for child in model.modules() if isinstance(child, nn.Dropout)):
+            dropout.p = 0.0
+        attentions = returned(model)
+        if implementation == "eager":
+            real = inputs_of(model)["attention_mask"][:, None, :, None]
+            attentions = [(attention * real).sum(-2) for attention in attentions]
+        sum(received.square().mean() for received in attentions).backward()
+        gradients.append({key: value.grad for key, value in model.named_parameters()})
+    for key, expected in gradients[0].items():
+        if expected is not None:
+            torch.testing.assert_close(gradients[1][key], expected, rtol=1e-3, atol=1e-5, msg=key)
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
 def test_checkpointing_changes_nothing(name):
     gradients = []
     for checkpointing in (False, True):
-        model = build(name, "received").train()
+        model = tiny_model(name).train()
+        model.set_attn_implementation("received")
         if checkpointing:
             model.gradient_checkpointing_enable()
         torch.manual_seed(2)
-        attentions = model(**batch(), output_attentions=True).attentions
+        attentions = returned(model)
         assert len(attentions) == 2
         sum(received.square().sum() for received in attentions).backward()
         gradients.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
@@ -393,13 +337,13 @@ def test_checkpointing_changes_nothing(name):
 
 
 def test_dropout_comes_after_the_sums():
-    model = build("bert", "received").train()
+    model = tiny_model("bert").train()
+    model.set_attn_implementation("received")
     for name, child in model.named_modules():
         if isinstance(child, nn.Dropout) and not name.endswith("self.dropout"):
             child.p = 0.0
-    first = model(**batch(), output_attentions=True)
-    assert first.attentions[0].sum(-1).flatten().tolist() == pytest.approx(np.repeat(LENGTHS, 4).tolist())
-    second = model(**batch(), output_attentions=True)
+    first, second = (model(**inputs_of(model), output_attentions=True) for _ in range(2))
+    assert first.attentions[0].sum(-1).flatten().tolist() == pytest.approx([9] * 4 + [6] * 4)
     torch.testing.assert_close(first.attentions[0], second.attentions[0])
     assert not torch.equal(first.last_hidden_state, second.last_hidden_state)
 
@@ -407,12 +351,13 @@ def test_dropout_comes_after_the_sums():
 @pytest.mark.slow
 @pytest.mark.heavy
 def test_compiles_to_one_graph():
-    model = build("bert", "received").train(False)
+    model = tiny_model("bert")
+    model.set_attn_implementation("received")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     gradients = []
     for call in (model, compiled):
         model.zero_grad()
-        attentions = call(**batch(), output_attentions=True).attentions
+        attentions = call(**inputs_of(model), output_attentions=True).attentions
         sum(received.square().sum() for received in attentions).backward()
         gradients.append(model.encoder.layer[0].attention.self.query.weight.grad.clone())
     torch.testing.assert_close(*gradients)
