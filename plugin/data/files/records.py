@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -107,16 +107,16 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
 
 def unfolded(rows: Located) -> Located:
     """
-    The rows of JSON that holds them in columns, as `{"text": [...], "label": [...]}` or pandas'
-    `{"text": {"0": ...}}`, or by their numbers, or in a field `data`; other values as they are. Those that an
+    The rows of one object that holds them in columns, as `{"text": [...], "label": [...]}` or pandas'
+    `{"text": {"0": ...}}`, or by their numbers, or in a field `data`; several values as they are. Those that an
     annotator rejected or ignored in Prodigy are left out.
     """
-    rejected, where = 0, ""
-    for where, value in rows:
-        found = _columns_to_rows(value) if isinstance(value, Mapping) else None
-        if found is not None:
-            yield from ((f"{where}, example {number}", row) for number, row in enumerate(found, start=1))
-        elif _is_rejected(value):
+    rows, rejected, where = iter(rows), 0, ""
+    first = list(islice(rows, 2))
+    if len(first) == 1 and (found := _columns_to_rows(first[0][1])) is not None:
+        first = [(f"{first[0][0]}, example {number}", row) for number, row in enumerate(found, start=1)]
+    for where, value in chain(first, rows):
+        if _is_rejected(value):
             rejected += 1
         else:
             yield where, value
@@ -129,8 +129,10 @@ def _is_rejected(row: Any) -> bool:
     return of_prodigy and row.get("answer") in ("reject", "ignore")
 
 
-def _columns_to_rows(value: Mapping[str, Any]) -> list | None:
+def _columns_to_rows(value: Any) -> list | None:
     """The rows of an object that holds several, or `None`."""
+    if not isinstance(value, Mapping):
+        return None
     if isinstance(value.get("data"), list):
         return value["data"]
     if _is_numbered(value) and all(isinstance(each, Mapping) for each in value.values()):

@@ -141,6 +141,11 @@ def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
 
 
+def test_named_fields_of_json_lines(write):
+    row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
+    assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2
+
+
 @pytest.mark.parametrize("row", ['{"text": "Sarah sleeps"}', '{"data": {"text": "Sarah sleeps"}, "annotations": []}'])
 def test_texts_that_nobody_annotated_have_no_tags(write, row):
     assert read_tagged_words(write(row, "a.jsonl")).to_list() == [{"words": ENTITY["words"]}]
