@@ -194,13 +194,13 @@ def _by_label(rows: Sequence[Mapping[str, Any]], label: str = "label", found: st
     worst = sorted((hits[name] / count, name, count) for name, count in counts.items() if count >= FEW)[:LISTED]
     cells = [(f"`{name}`", count, f"{100 * share:.1f} %") for share, name, count in worst]
     listed = markdown([label, "in the data", found], cells)
-    return f"The hardest, of those with at least {FEW} in the data:\n\n{listed}\n\n"
+    return f"The hardest with at least {FEW} examples:\n\n{listed}\n\n"
 
 
 def _surest(rows: Sequence[Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> str:
     """The mistakes with the highest probabilities."""
     wrong = sorted((row for row in rows if row["gold"] != row["prediction"]), key=lambda row: -row["probability"])
-    return "The surest mistakes:\n\n" + "\n".join(
+    return "The most confident mistakes:\n\n" + "\n".join(
         f"- {text(row)}: `{row['gold']}`, answered `{row['prediction']}` ({row['probability']:.3f})"
         for row in wrong[:LISTED]
     )
