@@ -9,30 +9,23 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import (
-    AlbertConfig,
     AutoModelForSequenceClassification,
     BartConfig,
-    BertConfig,
     BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
     BertModel,
-    DistilBertConfig,
     DistilBertForMaskedLM,
-    ElectraConfig,
     FNetConfig,
     MegatronBertConfig,
-    ModernBertConfig,
     PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2ForTokenClassification,
-    RobertaConfig,
     SwinConfig,
     SwinForImageClassification,
     Trainer,
-    TrainingArguments,
     Wav2Vec2Config,
     Wav2Vec2ForSequenceClassification,
 )
@@ -52,47 +45,13 @@ from msattn.guiding.guiding_arguments import PRESETS
 from msattn.modeling import attention, attention_call
 from msattn.modeling.attention_call import AttentionRefused
 from msattn.training.accumulation import AccumulationMixin
+from tests.plugin.training.guided_runs import logged, moves, one_step
+from tests.tiny_encoders import BERT, tiny_encoder
 
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "pad_token_id": 0,
-    "initializer_range": 0.3,
-}
-DISTILBERT = {
-    "vocab_size": 40,
-    "dim": 16,
-    "n_layers": 2,
-    "n_heads": 2,
-    "hidden_dim": 32,
-    "max_position_embeddings": 32,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "seq_classif_dropout": 0.0,
-    "initializer_range": 0.3,
-}
-MODERNBERT = {
-    **{name: value for name, value in SIZES.items() if "dropout" not in name},
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "cls_token_id": 1,
-    "sep_token_id": 2,
-    "local_attention": 4,
-    "global_attn_every_n_layers": 2,
-}
+SIZES = {**BERT, "initializer_range": 0.3, "pad_token_id": 0}
 FAMILIES = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**SIZES),
-    "albert": AlbertConfig(**SIZES, embedding_size=8, classifier_dropout_prob=0.0),
-    "electra": ElectraConfig(**SIZES, embedding_size=8),
-    "distilbert": DistilBertConfig(**DISTILBERT),
-    "modernbert": ModernBertConfig(**MODERNBERT),
+    name: tiny_encoder(name, initializer_range=0.3, classifier_dropout_prob=0.0, seq_classif_dropout=0.0)
+    for name in ("bert", "roberta", "albert", "electra", "distilbert", "modernbert")
 }
 GUIDED = GuidingArguments(mdg_weight=0.5, pdg_weight=0.01)
 QUERIES = ("query", "q_lin", "Wqkv", "in_proj")
@@ -124,39 +83,15 @@ class AccumulatingTrainer(AccumulationMixin, Trainer):
 
 
 def trainer_of(model, folder, guiding=GUIDED, kind=GuidedTrainer, data=None, loss=None, **args) -> AccumulatingTrainer:
-    values = {
-        "max_steps": 1,
-        "per_device_train_batch_size": 6,
-        "logging_steps": 1,
-        "learning_rate": 1e-3,
-        "max_grad_norm": 0.0,
-        "optim": "sgd",
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        **args,
-    }
-    options = {"guiding": guiding} if kind is GuidedTrainer else {}
+    options = {"guiding": guiding} if issubclass(kind, GuidingMixin) else {}
     return kind(
-        model,
-        TrainingArguments(str(folder), **values),
+        model if isinstance(model, torch.nn.Module) else None,
+        one_step(folder, **args),
         train_dataset=rows() if data is None else data,
         compute_loss_func=loss,
+        model_init=None if isinstance(model, torch.nn.Module) else model,
         **options,
     )
-
-
-def moves(trainer) -> dict[str, torch.Tensor]:
-    """By how much one step of SGD moved each weight, as multiples of the rate: the gradient."""
-    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
-    trainer.train()
-    rate = trainer.args.learning_rate
-    return {name: (before[name] - weight.detach()) / rate for name, weight in trainer.model.named_parameters()}
-
-
-def logged(trainer) -> list[dict[str, float]]:
-    return [line for line in trainer.state.log_history if "loss" in line]
 
 
 def test_presets_and_single_values():
@@ -426,22 +361,11 @@ def test_one_layer(tmp_path):
         trainer_of(build(FAMILIES["bert"]), tmp_path, GuidingArguments(mdg_weight=1.0, guided_layers=[2]))
 
 
-def test_model_init(tmp_path):
-    args = TrainingArguments(str(tmp_path), max_steps=1, logging_steps=1, report_to="none", use_cpu=True)
-    trainer = GuidedTrainer(
-        args=args, model_init=lambda: build(FAMILIES["bert"]), train_dataset=rows(), guiding=GUIDED
-    )
-    trainer.train()
-    assert "mdg_loss" in logged(trainer)[0]
-
-
-def test_a_model_that_was_taken_away(tmp_path):
-    """As Ray's search for hyperparameters does before each training."""
-    args = TrainingArguments(str(tmp_path), max_steps=1, logging_steps=1, report_to="none", use_cpu=True)
-    trainer = GuidedTrainer(
-        args=args, model_init=lambda: build(FAMILIES["bert"]), train_dataset=rows(), guiding=GUIDED
-    )
-    trainer.model = None
+@pytest.mark.parametrize("taken_away", [False, True])
+def test_model_init(taken_away, tmp_path):
+    trainer = trainer_of(lambda: build(FAMILIES["bert"]), tmp_path)
+    if taken_away:  # as Ray's search for hyperparameters does before each training
+        trainer.model = None
     trainer.train()
     assert "mdg_loss" in logged(trainer)[0] and trainer.model.config._attn_implementation == "sdpa"
 
@@ -460,13 +384,7 @@ def test_a_loss_without_guiding_is_refused(tmp_path):
             return model(**inputs).loss
 
     with pytest.raises(UserError, match="Weighted computes a loss without guiding: .* give the loss as compute_loss_"):
-        trainer = Weighted(
-            build(FAMILIES["bert"]),
-            TrainingArguments(str(tmp_path), max_steps=1, logging_steps=1, use_cpu=True, report_to="none"),
-            train_dataset=rows(),
-            guiding=GUIDED,
-        )
-        trainer.train()
+        trainer_of(build(FAMILIES["bert"]), tmp_path, kind=Weighted).train()
 
 
 def test_a_second_pass_without_a_gradient(tmp_path):
@@ -483,19 +401,7 @@ def test_a_second_pass_without_a_gradient(tmp_path):
         pass
 
     expected = moves(trainer_of(build(FAMILIES["bert"]), tmp_path))
-    args = TrainingArguments(
-        str(tmp_path),
-        max_steps=1,
-        per_device_train_batch_size=6,
-        logging_steps=1,
-        learning_rate=1e-3,
-        max_grad_norm=0.0,
-        optim="sgd",
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-    )
-    trainer = GuidedTwice(build(FAMILIES["bert"]), args, train_dataset=rows(), guiding=GUIDED)
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, kind=GuidedTwice)
     for name, gradient in moves(trainer).items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=2e-4, msg=name)
 
@@ -506,8 +412,7 @@ def test_a_subclass_that_logs_a_loss_of_its_own(tmp_path):
             self.log({"loss": 1.0, "mine": 2.0})
             return super().compute_loss(*args, **kwargs)
 
-    args = TrainingArguments(str(tmp_path), max_steps=2, logging_steps=1, use_cpu=True, report_to="none")
-    trainer = Logging(build(FAMILIES["bert"]), args, train_dataset=rows(), guiding=GUIDED)
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, kind=Logging, max_steps=2)
     trainer.train()
     assert sum("mine" in line for line in trainer.state.log_history) == 2
     assert any("mdg_loss" in line for line in logged(trainer))
@@ -730,14 +635,6 @@ def test_padding_one_token_and_a_batch_of_one(tmp_path):
     for example in (row, {**row, "attention_mask": [0]}):
         trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, data=Dataset.from_list([example]))
         assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
-
-
-def test_stock_classifiers_ignore_the_item_count():
-    """The reason for what `AccumulatingTrainer` does; without it, accumulated task losses would add up."""
-    model = build(FAMILIES["bert"])
-    assert isinstance(model, BertForSequenceClassification)
-    batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
-    torch.testing.assert_close(model(**batch, num_items_in_batch=1000).loss, model(**batch).loss)
 
 
 def test_words_alone_are_compared(tmp_path):

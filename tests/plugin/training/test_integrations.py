@@ -8,6 +8,7 @@ from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, BertModel, LlamaConfig, LlamaForCausalLM
 
 from msattn import GuidingArguments, GuidingMixin, guiding_loss, mdg_loss, read_attention, set_windows
+from tests.plugin.training.guided_runs import ONE_STEP, logged
 from tests.tiny_models import tiny_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -21,25 +22,8 @@ SIZES = {
 }
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 GUIDING = GuidingArguments(mdg_weight=0.5)
-ARGUMENTS = {
-    "max_steps": 1,
-    "per_device_train_batch_size": 4,
-    "logging_steps": 1,
-    "learning_rate": 1e-3,
-    "max_grad_norm": 0.0,
-    "optim": "sgd",
-    "save_strategy": "no",
-    "report_to": "none",
-    "disable_tqdm": True,
-    "use_cpu": True,
-}
 LEFT = ["a dog in a house", "the cat", "The author wrote a book.", "the book"]
 RIGHT = ["the dog", "a cat in the house", "a book", "the author wrote the book in a house"]
-
-
-def logged(trainer) -> dict[str, float]:
-    (line,) = (line for line in trainer.state.log_history if "mdg_loss" in line)
-    return line
 
 
 def mdg_of(model, batch) -> torch.Tensor:
@@ -70,7 +54,7 @@ def test_sentence_transformers(checkpointing, tmp_path):
     encoder = next(module for module in model.modules() if isinstance(module, BertModel))
     terms = [mdg_of(encoder, tokenizer(texts, padding=True, return_tensors="pt")) for texts in (LEFT, RIGHT)]
     arguments = package.SentenceTransformerTrainingArguments(
-        str(tmp_path), **ARGUMENTS, gradient_checkpointing=checkpointing
+        str(tmp_path), **ONE_STEP, gradient_checkpointing=checkpointing
     )
     trainer = Guided(
         model,
@@ -81,7 +65,7 @@ def test_sentence_transformers(checkpointing, tmp_path):
     )
     before = encoder.encoder.layer[0].attention.self.query.weight.detach().clone()
     trainer.train()
-    line = logged(trainer)
+    (line,) = logged(trainer)
     assert line["mdg_loss"] == pytest.approx((sum(terms) / 2).item(), rel=1e-4)
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
     assert not torch.equal(encoder.encoder.layer[0].attention.self.query.weight, before)
@@ -103,13 +87,13 @@ def test_trl(tmp_path):
     term = mdg_of(model, batch)
     trainer = Guided(
         model,
-        package.SFTConfig(str(tmp_path), **ARGUMENTS, max_length=32),
+        package.SFTConfig(str(tmp_path), **ONE_STEP, max_length=32),
         train_dataset=Dataset.from_dict({"text": RIGHT}),
         processing_class=tokenizer,
         guiding=GUIDING,
     )
     trainer.train()
-    line = logged(trainer)
+    (line,) = logged(trainer)
     assert line["mdg_loss"] == pytest.approx(term.item(), rel=1e-3)
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
 
@@ -148,10 +132,10 @@ def test_cross_encoder_trainer(tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     model = package.CrossEncoder(str(tmp_path / "model"), device="cpu", max_length=32)
     data = Dataset.from_dict({"left": LEFT, "right": RIGHT, "label": [1.0, 0.0, 1.0, 0.0]})
-    args = package.CrossEncoderTrainingArguments(str(tmp_path / "out"), **ARGUMENTS)
+    args = package.CrossEncoderTrainingArguments(str(tmp_path / "out"), **ONE_STEP)
     trainer = Guided(model, args, train_dataset=data, guiding=GUIDING)
     trainer.train()
-    line = logged(trainer)
+    (line,) = logged(trainer)
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
 
 

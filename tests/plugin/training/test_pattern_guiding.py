@@ -6,34 +6,18 @@ from dataclasses import replace
 import pytest
 import torch
 from datasets import Dataset
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    DataCollatorWithPadding,
-    DebertaV2Config,
-    DebertaV2ForSequenceClassification,
-    TrainingArguments,
-)
+from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
 from msattn import GuidedTrainer, GuidingArguments, UserError
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.guiding.pattern_sources import PATTERNS, PatternCollator, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
+from tests.plugin.training.guided_runs import logged, moves, one_step
+from tests.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 16,
-    "max_position_embeddings": 64,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.3,
-}
 SENTENCES = ["The unpayer wrote a book.", "a dog in a house.", "the cat", "the author wrote a book in the house"]
-RATE = 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +31,16 @@ def data(tokenizer) -> Dataset:
     return encode_sentences(rows, tokenizer, ["sentence"], words=True)[0]
 
 
-def build(tokenizer, family=(BertConfig, BertForSequenceClassification), attention=None):
-    config, model = family
+def build(tokenizer, family="bert", attention=None, **changes):
+    config = tiny_encoder(family, vocab_size=len(tokenizer), initializer_range=0.3, **changes)
     torch.manual_seed(0)
-    return model._from_config(config(**SIZES, vocab_size=len(tokenizer)), attn_implementation=attention)
+    return AutoModelForSequenceClassification.from_config(config, attn_implementation=attention)
 
 
 def trainer_of(tokenizer, data, folder, guiding, model=None, **args) -> GuidedTrainer:
-    values = {"max_steps": 1, "per_device_train_batch_size": 4, "logging_steps": 1, **args}
-    fixed = {"optim": "sgd", "max_grad_norm": 0.0, "learning_rate": RATE, "lr_scheduler_type": "constant"}
-    quiet = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
     return GuidedTrainer(
         build(tokenizer) if model is None else model,
-        TrainingArguments(str(folder), **values, **fixed, **quiet),
+        one_step(folder, lr_scheduler_type="constant", **args),
         train_dataset=data,
         eval_dataset=data.remove_columns(["words", "word_ids"]),
         processing_class=tokenizer,
@@ -103,14 +84,11 @@ def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, t
 
     args = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, **args)
-    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
-    trainer.train()
+    gradients = moves(trainer)
     for name, weight in model.named_parameters():
-        moved = (before[name] - dict(trainer.model.named_parameters())[name].detach()) / RATE
-        torch.testing.assert_close(
-            moved, torch.zeros_like(moved) if weight.grad is None else weight.grad, rtol=1e-3, atol=1e-3
-        )
-    (line,) = (line for line in trainer.state.log_history if "loss" in line)
+        expected_gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        torch.testing.assert_close(gradients[name], expected_gradient, rtol=1e-3, atol=1e-3)
+    (line,) = logged(trainer)
     assert line["pattern_loss"] == pytest.approx(term.item(), rel=1e-4)
     assert line["task_loss"] == pytest.approx(task.item(), rel=1e-4)
     assert line["loss"] == pytest.approx((task + 2 * term).item(), rel=1e-3)
@@ -135,14 +113,14 @@ def test_training_needs_no_maps_and_nothing_after(tokenizer, data, tmp_path):
     trainer.train()
     hook.remove()
     assert seen == {"received"} and trainer.model.config._attn_implementation == "sdpa"
-    lines = [line for line in trainer.state.log_history if "loss" in line]
+    lines = logged(trainer)
     assert set(lines[0]) >= {"task_loss", "mdg_loss", "pattern_loss"}
     assert lines[-1]["pattern_loss"] < lines[0]["pattern_loss"]
     assert "eval_loss" in trainer.evaluate()
 
 
 def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
-    model = build(tokenizer, (DebertaV2Config, DebertaV2ForSequenceClassification), "eager")
+    model = build(tokenizer, "deberta-v2", "eager")
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
     trainer.train()
     assert trainer.state.log_history[0]["pattern_loss"] > 0
@@ -152,9 +130,7 @@ def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0, guiding_kwargs={"pattern_heads": [1]})
     terms = []
     for dropout in (0.0, 0.5):
-        config = BertConfig(**{**SIZES, "attention_probs_dropout_prob": dropout}, vocab_size=len(tokenizer))
-        torch.manual_seed(0)
-        model = BertForSequenceClassification(config)
+        model = build(tokenizer, attention_probs_dropout_prob=dropout)
         trainer = trainer_of(tokenizer, data, tmp_path, replace(guiding, guided_layers=[0]), model)
         trainer.train()
         terms.append(trainer.state.log_history[0]["pattern_loss"])
@@ -184,8 +160,7 @@ def test_the_weight_decays(tokenizer, data, tmp_path):
     assert GuidingArguments(patterns=["first"], pattern_weight=1.0).pattern_schedule(5, 6) == 1
     trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=4)
     trainer.train()
-    lines = [line for line in trainer.state.log_history if "loss" in line]
-    for line, part in zip(lines, (1, 1, 1, 0.5), strict=True):
+    for line, part in zip(logged(trainer), (1, 1, 1, 0.5), strict=True):
         assert line["loss"] == pytest.approx(line["task_loss"] + 3 * part * line["pattern_loss"], rel=1e-3)
 
 
