@@ -41,9 +41,10 @@ def run(request, tmp_path, monkeypatch):
     Runs the `SCRIPT` of a test's module in this process and returns all its metrics: two steps with the module's
     fixture `encoder`, unless `options` say otherwise; None leaves one out.
     """
-    script, encoder = request.module.SCRIPT, request.getfixturevalue("encoder")
+    encoder = request.getfixturevalue("encoder")
 
-    def run(*flags: str, **options: Any) -> dict[str, Any]:
+    def run(*flags: str, script: Any = None, **options: Any) -> dict[str, Any]:
+        script = script or request.module.SCRIPT
         values = {
             "model_name_or_path": encoder,
             "output_dir": tmp_path / "out",
@@ -59,6 +60,17 @@ def run(request, tmp_path, monkeypatch):
         return json.loads((Path(values["output_dir"]) / "all_results.json").read_text(encoding="utf-8"))
 
     return run
+
+
+@pytest.fixture
+def run_into(run, tmp_path):
+    """As `run`, for tests of several scripts: runs one of them and returns the folder that it wrote."""
+
+    def run_into(script: Any, *flags: str, into: str = "out", **options: Any) -> Path:
+        run(*flags, script=script, output_dir=tmp_path / into, **options)
+        return tmp_path / into
+
+    return run_into
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -30,7 +29,6 @@ from msattn import (
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.modeling.any_encoder import encoder_class
-from tests.scripts.command_line import command_line
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
 from tests.tiny_tokenizers import KINDS, tiny_tokenizer_of
 
@@ -70,18 +68,6 @@ def encoder(family, tmp_path) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs a script in this process, for two steps, and returns its output folder."""
-
-    def run(script: Any, *flags: str, into: str = "out", **options: Any) -> Path:
-        values = {"output_dir": tmp_path / into, "max_steps": 2, "save_strategy": "no", "report_to": "none"}
-        script.main(command_line([*flags, "use_cpu"], {**values, "disable_tqdm": True, **options}))
-        return tmp_path / into
-
-    return run
-
-
-@pytest.fixture
 def treebank(write) -> Path:
     lines = []
     for words, heads in SENTENCES:
@@ -96,9 +82,9 @@ def relations(write) -> Path:
     return write("relations.jsonl", "".join(json.dumps(row) + "\n" for row in RELATIONS))
 
 
-def test_parsing(run, treebank, encoder, family):
+def test_parsing(run_into, treebank, encoder, family):
     data = {"train_file": treebank, "test_file": treebank}
-    out = run(run_parsing, "do_train", "do_predict", model_name_or_path=encoder, **data, max_seq_length=20)
+    out = run_into(run_parsing, "do_train", "do_predict", model_name_or_path=encoder, **data, max_seq_length=20)
     model = AutoModelForDependencyParsing.from_pretrained(out)
     assert type(model) is PairwiseParser and model.config.encoder.model_type == family
     kind = KIND_OF[family]
@@ -114,13 +100,13 @@ def test_parsing(run, treebank, encoder, family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["cls", "entity-start", "r-bert", "multiscale", "plain-attention", "pairwise"])
-def test_relations(run, relations, encoder, family, head):
+def test_relations(run_into, relations, encoder, family, head):
     options = {"model_name_or_path": encoder, "train_file": relations, "test_file": relations, "head": head}
     if head in ("cls", "r-bert") and family in CAUSAL_FAMILIES:
         with pytest.raises(UserError, match=f"causal encoder such as {family!r}"):
-            run(run_re, "do_train", **options)
+            run_into(run_re, "do_train", **options)
         return
-    out = run(run_re, "do_train", "do_predict", **options)
+    out = run_into(run_re, "do_train", "do_predict", **options)
     model = AutoModelForRelationExtraction.from_pretrained(out)
     expected = PairwiseForRelationClassification if head == "pairwise" else MultiScaleForRelationExtraction
     assert type(model) is expected and model.config.encoder.model_type == family
@@ -130,36 +116,36 @@ def test_relations(run, relations, encoder, family, head):
         alone = extract(row)
         assert found["score"] == pytest.approx(alone["score"], abs=1e-5) and found["head"] == alone["head"]
     # The checkpoint says which model it is of.
-    again = run(run_re, "do_predict", model_name_or_path=out, test_file=relations, into="again")
+    again = run_into(run_re, "do_predict", model_name_or_path=out, test_file=relations, into="again")
     assert (again / "test_predictions.tsv").read_text() == (out / "test_predictions.tsv").read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["plain", "cls", "plain-attention", "multiscale"])
-def test_sentences(run, write, encoder, family, head):
+def test_sentences(run_into, write, encoder, family, head):
     lines = (json.dumps({"text": row["text"], "label": row["relation"]}) + "\n" for row in RELATIONS)
     rows = write("texts.jsonl", "".join(lines))
     options = {"model_name_or_path": encoder, "train_file": rows, "test_file": rows, "head": head}
     has_classifier = type(AutoConfig.from_pretrained(encoder)) in AutoModelForSequenceClassification._model_mapping
     if (head == "cls" and family in CAUSAL_FAMILIES) or (head == "plain" and not has_classifier):
         with pytest.raises(UserError, match="causal encoder such as|Unrecognized configuration class"):
-            run(run_glue, "do_train", **options)
+            run_into(run_glue, "do_train", **options)
         return
-    out = run(run_glue, "do_train", "do_predict", **options)
+    out = run_into(run_glue, "do_train", "do_predict", **options)
     model = AutoModelForSequenceClassification.from_pretrained(out)
     assert (type(model) is MultiScaleForSequenceClassification) == (head != "plain")
-    again = run(run_glue, "do_predict", model_name_or_path=out, test_file=rows, into="again")
+    again = run_into(run_glue, "do_predict", model_name_or_path=out, test_file=rows, into="again")
     assert (again / "test_predictions.tsv").read_text() == (out / "test_predictions.tsv").read_text()
 
 
 @pytest.mark.slow
-def test_tags(run, treebank, encoder):
+def test_tags(run_into, treebank, encoder):
     files = {"train_file": treebank, "test_file": treebank}
     if type(AutoConfig.from_pretrained(encoder)) not in AutoModelForTokenClassification._model_mapping:
         with pytest.raises(UserError, match="Unrecognized configuration class"):  # as of Gemma-3
-            run(run_tagging, "do_train", model_name_or_path=encoder, **files)
+            run_into(run_tagging, "do_train", model_name_or_path=encoder, **files)
         return
-    out = run(run_tagging, "do_train", "do_predict", model_name_or_path=encoder, **files)
+    out = run_into(run_tagging, "do_train", "do_predict", model_name_or_path=encoder, **files)
     text = (out / "test_predictions.conll").read_text(encoding="utf-8")
     found = [[line.split("\t")[0] for line in block.split("\n")] for block in text.strip("\n").split("\n\n")]
     assert found == [words for words, _ in SENTENCES]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import pipeline
@@ -14,7 +14,6 @@ import run_tagging
 from msattn.data.tagged_words import read_tagged_words
 from msattn.export import main as export
 from msattn.predict import main as predict
-from tests.scripts.command_line import command_line
 
 ODD = [
     "a dog \U0001f436 wrote .",
@@ -29,21 +28,16 @@ ODD = [
     '"dog" \'\u00ab.\u00bb',
 ]
 SCRATCH = {
+    "model_name_or_path": None,
     "model_type": "ms_transformer",
     "config_overrides": ["hidden_size=16", "num_attention_heads=2", "scales=[1]"],
 }
 
 
 @pytest.fixture
-def run(encoder, tmp_path):
-    """Runs a script in this process; trained for two steps, and its answers are far from each other."""
-
-    def run(script: Any, *flags: str, into: str, **options: Any) -> Path:
-        values = {"output_dir": tmp_path / into, "save_strategy": "no", "report_to": "none", "disable_tqdm": True}
-        script.main(command_line([*flags, "use_cpu"], {**values, "learning_rate": 0.05, "max_steps": 4, **options}))
-        return tmp_path / into
-
-    return run
+def run(run_into):
+    """Trained for some steps, and its answers are far from each other."""
+    return partial(run_into, **{"learning_rate": 0.05, "max_steps": 4})
 
 
 def answers(model: Path, file: Path, output: Path) -> list[dict]:
@@ -63,11 +57,10 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [{"head": "plain"}, {"head": "multiscale"}, SCRATCH], ids=["plain", "fused", "scratch"]
 )
-def test_classes(run, encoder, tmp_path, model, exported):
+def test_classes(run, tmp_path, model, exported):
     rows = [{"text": text, "label": "ab"[number % 2]} for number, text in enumerate(ODD)]
     file = lines(tmp_path / "rows.jsonl", rows)
-    start = {} if model is SCRATCH else {"model_name_or_path": encoder}
-    trained = run(run_glue, "do_train", train_file=file, into="trained", **start, **model)
+    trained = run(run_glue, "do_train", train_file=file, into="trained", **model)
     run(run_glue, "do_predict", test_file=file, into="scored", model_name_or_path=trained, max_steps=-1)
     scored = [json.loads(line) for line in (tmp_path / "scored" / "test_predictions.jsonl").read_text().splitlines()]
     expected = [
@@ -84,12 +77,11 @@ def test_classes(run, encoder, tmp_path, model, exported):
 
 @pytest.mark.parametrize("exported", [False, pytest.param(True, marks=SLOW)])
 @pytest.mark.parametrize("model", [{}, SCRATCH], ids=["plain", "scratch"])
-def test_tags(run, encoder, tmp_path, model, exported):
+def test_tags(run, tmp_path, model, exported):
     texts = lines(tmp_path / "texts.jsonl", [{"text": text} for text in ODD])
     words = [["dog", "caf\u00e9", ",", "wrote"], ["a", "book", "%", "\U0001f436"]] * 4
     file = lines(tmp_path / "rows.jsonl", [{"tokens": row, "ner_tags": ["B-x", "O", "O", "I-x"]} for row in words])
-    start = {} if model is SCRATCH else {"model_name_or_path": encoder}
-    trained = run(run_tagging, "do_train", train_file=file, into="trained", **start, **model)
+    trained = run(run_tagging, "do_train", train_file=file, into="trained", **model)
     found = answers(trained, texts, tmp_path / "answers")
     assert len({tag for row in found for tag in row["tags"]}) > 1
     # The script reads the words that were found in the texts.
