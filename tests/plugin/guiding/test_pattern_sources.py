@@ -183,34 +183,6 @@ def test_embeddings(tokenizer):
     assert found[0, 4] == pytest.approx(1) and not found[3].any() and (found >= 0).all()
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_collator(tokenizer, dataset, side):
-    tokenizer.padding_side = side
-    patterns = ["first", "delim", "period", "pmi"]
-    sources = word_sources(patterns, dataset, tokenizer, torch.ones(len(tokenizer), 2))
-    collator = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)
-    examples = list(dataset)
-    batch = collator(examples)
-    assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "pattern_targets"}
-    targets = batch["pattern_targets"]
-    assert set(targets) == {"delim", "period", "pmi"}
-    assert "words" in examples[0]
-
-    tokens = [tokenizer.convert_ids_to_tokens(row) for row in batch["input_ids"]]
-    for name, wanted in (("delim", "[SEP]"), ("period", ".")):
-        assert targets[name].bool().tolist() == [[token == wanted for token in row] for row in tokens]
-    for row, example in enumerate(examples):
-        scores = sources["pmi"](example["words"])
-        real = batch["attention_mask"][row].nonzero().squeeze(-1).tolist()
-        for query, query_word in zip(real, example["word_ids"], strict=True):
-            for key, key_word in zip(real, example["word_ids"], strict=True):
-                known = query_word is not None and key_word is not None
-                assert targets["pmi"][row, query, key] == (scores[query_word, key_word] if known else 0)
-        padding = ~batch["attention_mask"][row].bool()
-        assert padding.any() == (row == 1)
-        assert not targets["pmi"][row][padding].any() and not targets["pmi"][row][:, padding].any()
-
-
 def byte_level_tokenizer(side: str, trim_offsets: bool) -> PreTrainedTokenizerFast:
     """As RoBERTa's: a letter or a sign a token, the space before a word is part of it, and pairs have </s></s>."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -237,10 +209,13 @@ def test_byte_level_pairs(side, trim_offsets):
     # A space that is a token of its own belongs to no word.
     words = [None, 0, None, 1, 1, 2, 3, None, 4, 4, 4, 4, None, None, 5, 5, 6, None]
     assert dataset[0]["word_ids"] == words
-    patterns = ["delim", "period", "pmi"]
+    patterns = ["first", "delim", "period", "pmi"]
     sources = word_sources(patterns, dataset, tokenizer, torch.ones(len(tokenizer), 2))
-    batch = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)(list(dataset))
+    examples = list(dataset)
+    batch = PatternCollator(DataCollatorWithPadding(tokenizer), tokenizer, patterns, sources)(examples)
+    assert set(batch) == {*tokenizer.model_input_names, "pattern_targets"} and "words" in examples[0]
     targets, longest = batch["pattern_targets"], len(tokens[0])
+    assert set(targets) == {"delim", "period", "pmi"}
     for row, found in enumerate(tokens):
         places = slice(longest - len(found), None) if side == "left" else slice(len(found))
         assert batch["attention_mask"][row, places].all() and batch["attention_mask"][row].sum() == len(found)
