@@ -45,46 +45,13 @@ def semeval(*rows: tuple[str, str]) -> bytes:
     return "".join(blocks).encode()
 
 
-def json_lines(*spans: tuple[list[int], list[int]]) -> bytes:
-    rows = ({"text": "a storm and a leak", "h": head, "t": tail, "relation": "Other"} for head, tail in spans)
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
 GOOD = ("The <e1>storm</e1> led to a <e2>leak</e2>.", "Cause-Effect(e1,e2)")
 
 FILES = {
-    "empty": ("a.txt", b"", "{file}: the file is empty."),
     "an entity is missing": (
         "a.txt",
         semeval(GOOD, ("The <e1>storm</e1> led to a leak.", "Other")),
         "{file}:5: the tag <e2> is missing",
-    ),
-    "an entity is there twice": (
-        "a.txt",
-        semeval(GOOD, ("The <e1>storm</e1> led to a <e2>leak</e2> and a <e2>fire</e2>.", "Other")),
-        "{file}:5: the tag <e2> occurs twice; each of the two entities is marked once.",
-    ),
-    "a span is outside": (
-        "a.jsonl",
-        json_lines(([2, 7], [14, 18]), ([2, 7], [14, 19])),
-        "{file}:2: the tail span [14, 19) is wrong; it must have 0 <= start < end <= 18, the number of characters.",
-    ),
-    "the spans are the same": (
-        "a.jsonl",
-        json_lines(([2, 7], [2, 7])),
-        "{file}:1: both entities are at characters [2, 7]; a relation is between two.",
-    ),
-    "half a block": ("a.txt", semeval(GOOD) + b'2\t"The <e1>storm</e1> led', "{file}:5: "),
-    "a block without its label": ("a.txt", semeval(GOOD) + semeval(GOOD).split(b"\n")[0], "{file}:5: "),
-    "half a JSON object": (
-        "a.jsonl",
-        json_lines(([2, 7], [14, 18])) + b'{"text": "a sto',
-        "{file}:2: the line is not a JSON object",
-    ),
-    "not UTF-8": (
-        "a.txt",
-        semeval(GOOD) + semeval(GOOD).replace(b"led", b"l\xe9d"),
-        "{file}:5: the line is not UTF-8",
     ),
     "no labels": (
         "a.txt",
@@ -119,7 +86,9 @@ def test_a_label_that_the_label_file_lacks(demo, tmp_path, complaint):
     assert line == f"{file}:5: unknown label 'Cause-Efect(e1,e2)'; the known ones are Cause-Effect(e1,e2), Other."
 
 
-@pytest.mark.parametrize("content", ["[", "[1]", '["a", "a"]', "[]", "3"])
+@pytest.mark.parametrize(
+    "content", ["[", "[1]", '["a", "a"]', "[]", "3", '{"a": ""}', '{"a": ["x"], "b": "x"}', '{"a": [], "b": "x"}']
+)
 def test_a_wrong_label_file(content, demo, tmp_path, complaint):
     labels = tmp_path / "labels.json"
     labels.write_text(content)
@@ -131,35 +100,18 @@ OPTIONS = {
         {"head": "multiscale", "config_overrides": ["fusion_heads=5"]},
         "fusion_heads must divide hidden_size (128) into equal parts, got 5",
     ),
-    "no head with that option": (
-        {"head": "cls", "config_overrides": ["pooling=mean"]},
-        "--config_overrides pooling=mean: other arguments, or their defaults, say pooling='cls'.",
-    ),
     "no fusion layers": (
         {"config_overrides": ["scales=[3, 5]"], "train_file": "missing.txt"},
         "--config_overrides scales=[3, 5]: the head entity-start has no fusion layers; give --head multiscale.",
     ),
-    "no scale": ({"head": "multiscale", "config_overrides": ["scales=[0]"]}, "scales must be"),
     "no mask mode": ({"head": "multiscale", "config_overrides": ["mask_mode=soft"]}, "expected one of ('hard', 'ste'"),
     "no field": ({"config_overrides": ["scalse=[3]"]}, "got an unexpected keyword argument 'scalse'"),
-    "longer than the model": ({"max_seq_length": 1000}, "--max_seq_length 1000: the model takes 1 to 128 tokens."),
     "no example left": ({"max_train_samples": 0}, "--max_train_samples 0: give 1 or more."),
-    "no number": ({"num_train_epochs": "many"}, "argument --num_train_epochs/--num-train-epochs: invalid float value"),
-    "no argument": ({"learning_rat": 1}, "there is no argument --learning_rat; did you mean --learning_rate?"),
-    "no negative label": ({"negative_label": "none"}, "--negative_label none: not one of the labels Cause-Effect("),
     "one process": ({"fsdp": "full_shard"}, "Using fsdp only works in distributed training."),
-    "no model": ({"model_name_or_path": None}, "--model_name_or_path is missing: give a checkpoint"),
-    "no such model": ({"model_name_or_path": "./missing"}, "--model_name_or_path ./missing: there is no such folder."),
     "no such file": (
         {"train_file": "missing.txt"},
         "missing.txt: the file cannot be read (No such file or directory)",
     ),
-    "no data": ({"train_file": None}, "the run needs train data: give --train_file or --dataset_name."),
-    "no development data": (
-        {"eval_strategy": "epoch"},
-        "--dataset_name, or --validation_split_percentage to hold out training data.",
-    ),
-    "no checkpoint": ({"resume_from_checkpoint": "missing"}, "--resume_from_checkpoint missing: there is no such"),
 }
 
 

@@ -149,32 +149,6 @@ def test_baseline_heads(head, fields, demo, tmp_path):
     assert logits.shape == (1, 10)
 
 
-def test_stops_early(demo, tmp_path):
-    patience = {
-        "learning_rate": 0,  # nothing gets better
-        "new_layers_learning_rate": 0,
-        "early_stopping_patience": 2,
-        "metric_for_best_model": "accuracy",
-        "eval_strategy": "steps",
-        "eval_steps": 1,
-        "save_strategy": "steps",
-        "save_steps": 1,
-        "save_total_limit": 1,
-    }
-    run(
-        arguments(
-            demo,
-            tmp_path,
-            "do_train",
-            "load_best_model_at_end",
-            validation_file=demo.validation_file,
-            max_eval_samples=8,
-            **patience,
-        )
-    )
-    assert read_json(tmp_path / "trainer_state.json")["global_step"] == 3
-
-
 def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     labels = sorted(set(read_relations(demo.train_file)["label"]), reverse=True) + ["Entity-Origin(e1,e2)"]
     file = tmp_path / "labels.json"

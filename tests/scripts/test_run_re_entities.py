@@ -208,12 +208,7 @@ def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
         ({"head": "pairwise", "entity_markers": "typed"}, "--entity_markers is not for --head pairwise"),
         ({"entity_markers": "typed"}, "an entity has no type, which typed entity markers name"),
         ({"negative_pairs": 1, "negative_label": ""}, 'a --negative_label that is not ""'),
-        ({"label_file": '{"a": ""}'}, "or from label to a new name"),
-        ({"label_file": '{"a": "x", "b": "x"}'}, "two have the same name"),
     ],
 )
-def test_wrong_options(fails, demo, tmp_path, options, message):
-    if "label_file" in options:
-        (tmp_path / "names.json").write_text(options["label_file"])
-        options = {"label_file": tmp_path / "names.json"}
+def test_wrong_options(fails, demo, options, message):
     assert message in fails("do_train", train_file=demo.train_file, max_train_samples=4, **options)

@@ -49,6 +49,7 @@ def test_semeval_second_entity_first_and_without_labels(write):
     ("content", "line", "message"),
     [
         ('1\t"The <e1>cat</e1> sat."\nOther\n', 1, "<e2> is missing"),
+        ('1\t"<e1>cat</e1> <e2>sat</e2> <e2>b</e2>."\nOther\n', 1, "the tag <e2> occurs twice"),
         ('1\t"The <e1></e1> sat <e2>b</e2>."\nOther\n', 1, "entity e1 is empty"),
         ('1\t"The </e1>a<e1> sat <e2>b</e2>."\nOther\n', 1, "reversed"),
         ('1\t"The <e1><e2>a</e1></e2>"\nOther\n', 1, "both entities are at"),

@@ -186,8 +186,6 @@ def test_fresh_weights_are_trained():
 @pytest.mark.parametrize(
     ("config", "limit"),
     [
-        (BertConfig(), 512),
-        (RobertaConfig(max_position_embeddings=514), 512),
         (RobertaConfig(max_position_embeddings=66, pad_token_id=0), 65),
         (MSTransformerConfig(), None),
         (MSTransformerConfig(position_embeddings="sinusoidal"), None),
