@@ -9,7 +9,7 @@ from importlib import import_module, util
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import transformers.models.auto
 from transformers import (
@@ -110,80 +110,42 @@ class Models(tuple):
         return list(self)[index]
 
 
-class Family(NamedTuple):
-    """
-    A model family.
-
-    Args:
-        config (`type[PreTrainedConfig]`): The configuration class.
-        file (`str`): The file of its models in `modeling`.
-        models (`Mapping[type, str]`): The names of the model classes by Auto class, the default first.
-    """
-
-    config: type[PreTrainedConfig]
-    file: str
-    models: Mapping[type[_BaseAutoModelClass], str]
-
-
-FAMILIES = (
-    Family(
-        MultiScaleConfig,
-        "modeling_multiscale",
-        {
-            AutoModel: "MultiScaleModel",
-            AutoModelForRelationExtraction: "MultiScaleForRelationExtraction",
-            AutoModelForSequenceClassification: "MultiScaleForSequenceClassification MultiScaleForRelationExtraction",
-            AutoModelForTokenClassification: "MultiScaleForTokenClassification",
-        },
-    ),
-    Family(
-        MultiScaleBertConfig,
-        "modeling_multiscale_bert",
-        {
-            AutoModel: "MultiScaleBertModel",
-            AutoModelForRelationExtraction: "BertForMultiScaleRE",
-            AutoModelForSequenceClassification: "BertForMultiScaleSequenceClassification BertForMultiScaleRE",
-        },
-    ),
-    Family(
-        PairwiseConfig,
-        "modeling_pairwise",
-        {
-            AutoModel: "PairwiseParser PairwiseForRelationClassification",
-            AutoModelForDependencyParsing: "PairwiseParser",
-            AutoModelForRelationExtraction: "PairwiseForRelationClassification",
-            AutoModelForSequenceClassification: "PairwiseForRelationClassification",
-        },
-    ),
-    Family(
-        BertPairwiseConfig,
-        "modeling_bert_pairwise",
-        {
-            AutoModel: "BertPairwiseParser BertPairwiseForRelationClassification",
-            AutoModelForDependencyParsing: "BertPairwiseParser",
-            AutoModelForRelationExtraction: "BertPairwiseForRelationClassification",
-            AutoModelForSequenceClassification: "BertPairwiseForRelationClassification",
-        },
-    ),
-    Family(
-        MSTransformerConfig,
-        "modeling_ms_transformer",
-        {
-            AutoModel: "MSTransformerModel",
-            AutoModelForSequenceClassification: "MSTransformerForSequenceClassification",
-            AutoModelForTokenClassification: "MSTransformerForTokenClassification",
-        },
-    ),
-    Family(
-        BiLSTMConfig,
-        "modeling_bilstm",
-        {
-            AutoModel: "BiLSTMModel",
-            AutoModelForSequenceClassification: "BiLSTMForSequenceClassification",
-            AutoModelForTokenClassification: "BiLSTMForTokenClassification",
-        },
-    ),
-)
+# The model classes of each family by Auto class, the default first. They are in `modeling_<model_type>.py`.
+FAMILIES: Mapping[type[PreTrainedConfig], Mapping[type[_BaseAutoModelClass], str]] = {
+    MultiScaleConfig: {
+        AutoModel: "MultiScaleModel",
+        AutoModelForRelationExtraction: "MultiScaleForRelationExtraction",
+        AutoModelForSequenceClassification: "MultiScaleForSequenceClassification MultiScaleForRelationExtraction",
+        AutoModelForTokenClassification: "MultiScaleForTokenClassification",
+    },
+    MultiScaleBertConfig: {
+        AutoModel: "MultiScaleBertModel",
+        AutoModelForRelationExtraction: "BertForMultiScaleRE",
+        AutoModelForSequenceClassification: "BertForMultiScaleSequenceClassification BertForMultiScaleRE",
+    },
+    PairwiseConfig: {
+        AutoModel: "PairwiseParser PairwiseForRelationClassification",
+        AutoModelForDependencyParsing: "PairwiseParser",
+        AutoModelForRelationExtraction: "PairwiseForRelationClassification",
+        AutoModelForSequenceClassification: "PairwiseForRelationClassification",
+    },
+    BertPairwiseConfig: {
+        AutoModel: "BertPairwiseParser BertPairwiseForRelationClassification",
+        AutoModelForDependencyParsing: "BertPairwiseParser",
+        AutoModelForRelationExtraction: "BertPairwiseForRelationClassification",
+        AutoModelForSequenceClassification: "BertPairwiseForRelationClassification",
+    },
+    MSTransformerConfig: {
+        AutoModel: "MSTransformerModel",
+        AutoModelForSequenceClassification: "MSTransformerForSequenceClassification",
+        AutoModelForTokenClassification: "MSTransformerForTokenClassification",
+    },
+    BiLSTMConfig: {
+        AutoModel: "BiLSTMModel",
+        AutoModelForSequenceClassification: "BiLSTMForSequenceClassification",
+        AutoModelForTokenClassification: "BiLSTMForTokenClassification",
+    },
+}
 
 
 def register() -> None:
@@ -196,10 +158,11 @@ def register() -> None:
     for auto_class in (AutoModelForRelationExtraction, AutoModelForDependencyParsing):
         # Transformers looks up the Auto classes in a checkpoint's `auto_map` here.
         setattr(transformers.models.auto, auto_class.__name__, auto_class)
-    for config, file, models in FAMILIES:
+    for config, models in FAMILIES.items():
         AutoConfig.register(config.model_type, config, exist_ok=True)
         for auto_class, names in models.items():
-            auto_class.register(config, Models(f"{file}.{name}" for name in names.split()), exist_ok=True)
+            files = (f"modeling_{config.model_type}.{name}" for name in names.split())
+            auto_class.register(config, Models(files), exist_ok=True)
     # The adapters are models, which need `modeling_layers`; it imports `modeling_utils` before it is whole.
     _when_imported("transformers.modeling_layers", _register_attention)
     for name in ("transformers.modeling_utils", "transformers.processing_utils"):

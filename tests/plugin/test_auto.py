@@ -20,7 +20,7 @@ from tests.tiny_models import tiny_relation_extractor
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 WAYS = [
     pytest.param(config, auto_class, name, id=f"{name}-{auto_class.__name__}")
-    for config, _, models in FAMILIES
+    for config, models in FAMILIES.items()
     for auto_class, names in models.items()
     for name in names.split()
 ]
