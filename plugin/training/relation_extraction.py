@@ -67,11 +67,6 @@ def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, 
     return "plain" if pairwise else given or stored or "plain"
 
 
-def entity_types(train: Dataset | None) -> list[str]:
-    """The types of the entities in training data, sorted; none without training data."""
-    return [] if train is None else sorted({*train.unique("head_type"), *train.unique("tail_type")} - {None})
-
-
 def read_relation_splits(
     data_args: Any, args: TrainingArguments, config: PreTrainedConfig, several: bool
 ) -> tuple[dict[str, Dataset], list[str]]:
@@ -126,32 +121,21 @@ def read_relation_splits(
     return found, labels
 
 
-class RelationData(NamedTuple):
-    """
-    The data of a run.
-
-    Args:
-        splits (`dict[str, datasets.Dataset]`): The splits by the prefix of their metrics.
-        labels (`list[str]`): The labels, without that of no relation if a pair may have several.
-        negative (`str` or `None`): The label of no relation.
-        types (`list[str]`): The types of entities in all training data.
-    """
-
-    splits: dict[str, Dataset]
-    labels: list[str]
-    negative: str | None
-    types: list[str]
-
-
 def read_relation_data(
     data_args: Any, args: TrainingArguments, config: PreTrainedConfig, several: bool
-) -> RelationData:
+) -> tuple[dict[str, Dataset], list[str], str | None, list[str]]:
     """
     The splits of [`read_relation_splits`], with whole texts held out, pairs without a relation drawn, and the usual
     warnings.
+
+    Returns:
+        `tuple[dict[str, datasets.Dataset], list[str], str | None, list[str]]`: The splits by the prefix of their
+        metrics; the labels, without that of no relation if a pair may have several; the label of no relation; and the
+        types of entities in all training data.
     """
     found, labels = read_relation_splits(data_args, args, config, several)
-    types = entity_types(found.get("train"))
+    train = found.get("train")
+    types = [] if train is None else sorted({*train.unique("head_type"), *train.unique("tail_type")} - {None})
     negative = choose_negative(labels, data_args, config)
     if negative is not None and args.should_log:
         print(f"The label {negative!r} stands for no relation.")
@@ -165,7 +149,7 @@ def read_relation_data(
         print(f"--negative_pairs drew: {', '.join(f'{prefix} {count}' for prefix, count in counts.items())}.")
     warn_of_repeats({prefix: rows.unique("text") for prefix, rows in splits.items()}, "texts")
     warn_of_absent({prefix: labels_in(rows) for prefix, rows in splits.items()}, labels)
-    return RelationData(splits, labels, negative, types)
+    return splits, labels, negative, types
 
 
 def _labels_of(config: PreTrainedConfig) -> list[str] | None:
@@ -389,13 +373,13 @@ def read_labels(path: str) -> tuple[list[str] | None, dict[str, str]]:
     )
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        if isinstance(content, dict) and not all(isinstance(number, int) for number in content.values()):
-            labels, names = (
-                None,
-                {label: name if isinstance(name, str) else name[0] for label, name in content.items()},
-            )
+        labels, names = None, {}
+        if not isinstance(content, dict):
+            labels = [*content]
+        elif all(isinstance(number, int) for number in content.values()):
+            labels = sorted(content, key=content.__getitem__)
         else:
-            labels, names = sorted(content, key=content.__getitem__) if isinstance(content, dict) else [*content], {}
+            names = {label: name if isinstance(name, str) else name[0] for label, name in content.items()}
     except (ValueError, TypeError, LookupError) as error:
         raise UserError(f"{expected} ({error}).") from None
     found = [*names.values()] if labels is None else labels
