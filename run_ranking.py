@@ -31,7 +31,7 @@ from msattn.metrics.ranking import score_ranking, write_run
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
 from msattn.training.learning_rates import FineTuningArguments
-from msattn.training.length_samplers import LongestFirstSampler
+from msattn.training.length_samplers import longest_first
 from msattn.training.model_card import write_model_card
 from msattn.training.ranking import (
     candidate_scores,
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
 
         def metrics(prefix: str, prediction: EvalPrediction) -> dict[str, float]:
-            rows = LongestFirstSampler(encoded[prefix]).order  # of an evaluation
+            rows = longest_first(encoded[prefix])  # as in an evaluation
             scores = candidate_scores(data[prefix], prediction.predictions, rows)
             relevant = data[prefix].relevant()
             values = {name: 100 * value for name, value in score_ranking(relevant, scores).items()}  # percent

@@ -32,23 +32,10 @@ def rows_by_text(dataset: Dataset) -> list[list[int]]:
     return [*found.values()]
 
 
-class LongestFirstSampler(Sampler[int]):
-    """
-    Iterates over a dataset from its longest to its shortest example, for batches with little padding.
-
-    Args:
-        dataset (`datasets.Dataset`): A dataset with the column `input_ids`.
-    """
-
-    def __init__(self, dataset: Dataset):
-        lengths = token_counts(dataset)
-        self.order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.order)
-
-    def __len__(self) -> int:
-        return len(self.order)
+def longest_first(dataset: Dataset) -> list[int]:
+    """The rows from the longest to the shortest one, for batches with little padding."""
+    lengths = token_counts(dataset)
+    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 class RepeatableLengthGroupedSampler(LengthGroupedSampler):

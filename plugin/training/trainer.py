@@ -24,9 +24,9 @@ from msattn.training.accumulation import IGNORED, batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.learning_rates import AUTO, encoder_rate, is_new, new_output_layers, output_rate, read_rate
 from msattn.training.length_samplers import (
-    LongestFirstSampler,
     RepeatableLengthGroupedSampler,
     TextSampler,
+    longest_first,
     rows_by_text,
     token_counts,
 )
@@ -130,8 +130,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             return super()._get_train_sampler(train_dataset)
         return RepeatableLengthGroupedSampler(batch, lengths, seed)
 
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Sampler:
-        return LongestFirstSampler(eval_dataset)
+    def _get_eval_sampler(self, eval_dataset: Dataset) -> Any:
+        return longest_first(eval_dataset)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in [`Trainer`], but the loss is the mean over all words or pairs that are scored, not over batches."""
