@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers.utils import logging
 
@@ -24,59 +24,49 @@ logger = logging.get_logger(__name__)
 Mention = dict[str, Any]
 
 
-class Form(NamedTuple):
-    """How texts with several entities are published."""
-
-    field: str
-    rows: Callable[[Mapping, Counter], Iterable[dict[str, Any]]]
-    fields: str
-
-
 def _spert_rows(row: Mapping, dropped: Counter) -> Iterable[dict[str, Any]]:
     entities = row["entities"]
     doccano = bool(entities) and isinstance(entities[0], Mapping) and "start_offset" in entities[0]
     return doccano_rows(row, dropped) if doccano else [{"id": row.get("orig_id"), **row}]
 
 
-# The field by which a row is recognised, and what such a row has.
-FORMS = (
-    Form(
-        "vertexSet",
+# By the field that tells a form: what reads a row of it, and what such a row has.
+FORMS: dict[str, tuple[Callable[[Mapping, Counter], Iterable[dict[str, Any]]], str]] = {
+    "vertexSet": (
         docred_rows,
         'a document of DocRED has "sents", "vertexSet" (mentions with "sent_id" and "pos") and "labels" (objects with '
         '"h", "t" and "r")',
     ),
-    Form(
-        "ner",
+    "ner": (
         scierc_rows,
         'a document of SciERC has "sentences", "ner" ([first, last, type]) and "relations" ([first, last, first, '
         "last, label]) for each sentence; a row of CrossRE has those of one",
     ),
-    Form("predicted_ner", scierc_rows, 'an output of DyGIE++ has "sentences", and "predicted_ner" for each sentence'),
-    Form(
-        "annotations",
+    "predicted_ner": (
+        scierc_rows,
+        'an output of DyGIE++ has "sentences", and "predicted_ner" for each sentence',
+    ),
+    "annotations": (
         label_studio_rows,
         'a task of Label Studio has "data" (a text) and "annotations", whose "result" has regions with "id" and '
         '"value" and relations with "from_id", "to_id" and "labels"',
     ),
-    Form(
-        "spans",
+    "spans": (
         prodigy_rows,
         'a line of Prodigy has "text", "spans" ("start", "end", "label") and "relations" ("head_span", "child_span", '
         '"label")',
     ),
-    Form(
-        "entities",
+    "entities": (
         _spert_rows,
         'a line of doccano has "text", "entities" ("id", "start_offset", "end_offset") and "relations" ("from_id", '
         '"to_id", "type")',
     ),
-)
+}
 
 
 def has_entities(row: Any) -> bool:
     """Returns true if a row lists its entities, as in SpERT and DocRED, and does not mark one pair."""
-    return isinstance(row, Mapping) and any(form.field in row for form in FORMS)
+    return isinstance(row, Mapping) and not FORMS.keys().isdisjoint(row)
 
 
 def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
@@ -88,12 +78,15 @@ def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
     """
     dropped: Counter = Counter()
     for where, row in rows:
-        form = next((form for form in FORMS if has_entities(row) and form.field in row), None)
+        if not has_entities(row):
+            yield where, row
+            continue
+        form, fields = next(form for name, form in FORMS.items() if name in row)
         try:
-            found = [row] if form is None else list(form.rows(row, dropped))
+            found = list(form(row, dropped))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             problem = error if isinstance(error, ValueError) else f"there is {error!r} in this one"
-            raise UserError(f"{where}: {form and form.fields}; {problem}.") from None
+            raise UserError(f"{where}: {fields}; {problem}.") from None
         several = len(found) > 1
         yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
     _warn(dropped)
