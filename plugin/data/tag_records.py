@@ -101,8 +101,8 @@ def tag_table(rows: Located, word_column: str | None, tag_column: str | None) ->
             tag = _column(where, row, (tag_column,)) if tag_column else _found(row, TAG)
             number += bool(row[sentence]) and row[sentence] != before
             before = row[sentence] or before
-            if not row[word] or (tag and not row[tag]):
-                raise UserError(f"{where}: the row has no {'tag' if row[word] else 'word'}.")
+            if not row[word].strip(" ") or (tag and not row[tag].strip()):
+                raise UserError(f"{where}: the row has no {'tag' if row[word].strip(' ') else 'word'}.")
             yield number, where, row[word], row[tag].strip() if tag else None
 
     for _, group in groupby(numbered(), key=lambda each: each[0]):

@@ -172,6 +172,7 @@ def test_a_folder_of_brat_and_the_longest_of_spans_that_share_a_word(write, tmp_
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, 9, "PER"]]}', ":1: the span 0 to 9 is not on words"),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, "PER"]]}', r":1: a span is \[start, end, label\]"),
         ("a.csv", "word,tag\nSarah,B-PER\n", ":2: there is no column sentence # or .*; there are word, tag"),
+        ("a.csv", "sentence,word,tag\n1,Sarah, \n", ":2: the row has no tag"),
     ],
 )
 def test_broken_records(write, name, content, message):
