@@ -44,27 +44,20 @@ def test_windows_hold_every_word_once(tokenizer, max_length):
     sentences = [
         generator.choices(["dog", "unpayers", "\u200d", "taxi-cat"], k=generator.randrange(1, 40)) for _ in range(30)
     ]
-    whole = parser_inputs(tokenizer, sentences)
-    for sentence, windows, (complete,) in zip(
-        sentences, parser_inputs(tokenizer, sentences, max_length), whole, strict=True
-    ):
+
+    def pieces(window):
+        owned = [*zip(window.inputs["word_index"], window.inputs["input_ids"], strict=True)]
+        assert owned[0][0] == 0 and owned[-1][0] == -1
+        return [[piece for owner, piece in owned if owner == word] for word in range(1, window.words + 1)]
+
+    found = zip(parser_inputs(tokenizer, sentences, max_length), parser_inputs(tokenizer, sentences), strict=True)
+    for windows, (complete,) in found:
         kept = [window.first + word for window in windows for word in range(*window.kept)]
-        assert kept == list(range(len(sentence)))
-        numbers = complete.inputs["word_index"]
+        assert kept == list(range(complete.words))
         for window in windows:
-            inputs = window.inputs
-            assert len(inputs["input_ids"]) == len(inputs["word_index"]) <= max_length
-            assert inputs["word_index"][0] == 0 and inputs["word_index"][-1] == -1
-            for word in range(1, window.words + 1):
-                pieces = [
-                    n for n, owner in zip(inputs["input_ids"], inputs["word_index"], strict=True) if owner == word
-                ]
-                expected = [
-                    n
-                    for n, owner in zip(complete.inputs["input_ids"], numbers, strict=True)
-                    if owner == window.first + word
-                ]
-                assert pieces == expected[: max_length - 2]
+            assert len(window.inputs["input_ids"]) <= max_length
+            expected = pieces(complete)[window.first : window.first + window.words]
+            assert pieces(window) == [of_word[: max_length - 2] for of_word in expected]
         for before, after in zip(windows, windows[1:], strict=False):
             assert before.first < after.first <= before.first + before.words
     if max_length == 64:
