@@ -148,34 +148,15 @@ def test_random_pairs_that_are_too_far_apart(run, tmp_path):
     assert metrics["test_samples"] == 1 and "test_false_positive_rate" not in metrics
 
 
-def label_sets():
-    both, unclear = ["Other", "no_relation"], ["NA", "P3"]
-    return {
-        "two candidates": (both, {}, "each of the labels 'Other', 'no_relation' may stand for no relation; name"),
-        "a bare NA": (unclear, {}, "the label 'NA' may stand for no relation, or not; name the right one"),
-        "one that is not there": (unclear, {"negative_label": "none"}, "--negative_label none: not one of the labels"),
-    }
-
-
-@pytest.mark.parametrize("labels, options, message", label_sets().values(), ids=label_sets())
-def test_a_doubtful_negative_label(fails, tmp_path, labels, options, message):
-    data = tmp_path / "data.jsonl"
-    row = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10]}
-    data.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in labels))
-    assert message in fails("do_train", train_file=data, **options)
-
-
 def rows_of(path, *labels):
     row = {"text": "A cat naps.", "head": [2, 5], "tail": [6, 10]}
     path.write_text("".join(json.dumps({**row, "label": label}) + "\n" for label in labels))
     return {"train_file": path, "test_file": path}
 
 
-@pytest.mark.parametrize("given", [{}, {"negative_label": "P1"}], ids=["recognised", "given"])
-def test_the_negative_label_is_named_everywhere(run, tmp_path, capsys, caplog, given):
-    files = rows_of(tmp_path / "data.jsonl", "No Relation", "P1")
-    run("do_train", "do_predict", **files, **given, max_steps=1)
-    name, out = given.get("negative_label", "No Relation"), tmp_path / "out"
+def test_the_negative_label_is_named_everywhere(run, tmp_path, capsys, caplog):
+    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", "No Relation", "P1"), max_steps=1)
+    name, out = "No Relation", tmp_path / "out"
     assert f"The label {name!r} stands for no relation." in capsys.readouterr().out.splitlines()
     assert "is known to stand for no relation" not in caplog.text
     assert json.loads((out / "config.json").read_text())["negative_label"] == name
@@ -185,17 +166,8 @@ def test_the_negative_label_is_named_everywhere(run, tmp_path, capsys, caplog, g
     assert f"Micro-F1 without {name}" in {result.metric_name for result in card.data.eval_results}
 
 
-def test_a_negative_label_that_is_not_there_is_a_warning(run, tmp_path, capsys, caplog):
-    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", "P1", "P2"), max_steps=1)
-    (warning,) = [record for record in caplog.records if "stand for no relation" in record.message]
-    assert warning.levelname == "WARNING"
-    assert warning.message.startswith("None of the 2 labels is known to stand for no relation, so F1 counts them all;")
-    assert "stands for no relation." not in capsys.readouterr().out.replace("No label stands for no relation.", "")
-
-
-@pytest.mark.parametrize("labels", [("P1", "NA"), ("Other", "no_relation")])
-def test_there_may_be_no_negative_label(run, tmp_path, caplog, labels):
-    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", *labels), negative_label="", max_steps=1)
+def test_there_may_be_no_negative_label(run, tmp_path, caplog):
+    run("do_train", "do_predict", **rows_of(tmp_path / "data.jsonl", "P1", "NA"), negative_label="", max_steps=1)
     assert "stand for no relation" not in caplog.text
     assert json.loads((tmp_path / "out" / "config.json").read_text())["negative_label"] == ""
     assert (tmp_path / "out" / "test_report.txt").read_text().endswith("No label stands for no relation.\n")

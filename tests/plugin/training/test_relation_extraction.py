@@ -175,26 +175,40 @@ def test_false_positives_are_counted_on_sentences_without_training_examples():
     assert RelationAnswers(["x", "none"], "none").related(np.array([[2.0, 1.0], [1.0, 2.0]])) == 50
 
 
+DRAWN = ["no_relation", "nothing", "works for"]
+
+
 @pytest.mark.parametrize(
-    ("stored", "given", "negative"),
+    ("labels", "stored", "given", "drawn", "negative"),
     [
-        (None, None, "no_relation"),
-        ("", None, "no_relation"),
-        ("no_relation", None, "no_relation"),
-        ("nothing", "no_relation", "no_relation"),
-        ("nothing", None, None),
+        (["No Relation", "P1"], None, None, None, "No Relation"),
+        (["No Relation", "P1"], None, "P1", None, "P1"),
+        (["No Relation", "P1"], "P1", None, None, "P1"),
+        (["Other", "no_relation"], None, "", None, None),
+        (["P1", "NA"], "", None, None, None),
+        # The label of drawn pairs, whatever the checkpoint says.
+        (DRAWN, None, None, 2, "no_relation"),
+        (DRAWN, "", None, 2, "no_relation"),
+        (DRAWN, "no_relation", None, 2, "no_relation"),
+        (DRAWN, "nothing", "no_relation", 2, "no_relation"),
     ],
 )
-def test_the_label_of_drawn_pairs_stands_for_no_relation(stored, given, negative):
-    """Whatever the checkpoint says."""
+def test_the_label_that_stands_for_no_relation(labels, stored, given, drawn, negative, caplog):
     config = SimpleNamespace(negative_label=stored)
-    args = SimpleNamespace(negative_pairs=2, negative_label=given)
-    labels = ["no_relation", "nothing", "works for"]
-    if negative is not None:
-        assert choose_negative(labels, args, config) == negative
-        return
+    args = SimpleNamespace(negative_pairs=drawn, negative_label=given)
+    assert choose_negative(labels, args, config) == negative and not caplog.text
+
+
+def test_no_label_stands_for_no_relation(caplog):
+    config, args = SimpleNamespace(), SimpleNamespace(negative_pairs=None, negative_label=None)
+    assert choose_negative(["P1", "P2"], args, config) is None
+    assert "None of the 2 labels is known to stand for no relation, so F1 counts them all; name it" in caplog.text
+    args.negative_label = "none"
+    with pytest.raises(UserError, match="--negative_label none: not one of the labels P1, P2"):
+        choose_negative(["P1", "P2"], args, config)
+    config.negative_label, args = "nothing", SimpleNamespace(negative_pairs=2, negative_label=None)
     with pytest.raises(UserError, match="'nothing' stands for no relation in the checkpoint; name one of them"):
-        choose_negative(labels, args, config)
+        choose_negative(DRAWN, args, config)
 
 
 def test_the_report_names_the_negative_label():
