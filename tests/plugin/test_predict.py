@@ -149,14 +149,6 @@ def test_trees_of_texts_are_numbered(predict, checkpoints):
     )
 
 
-def test_tags(predict, checkpoints):
-    found = predict("tagger", 'the author.\n{"words": ["the", "unsdog"]}\n', "--batch_size", "2")
-    assert [answer["words"] for answer in found] == [["the", "author", "."], ["the", "unsdog"]]
-    labels = checkpoints[1]["tagger"].config.id2label
-    answers = logits_of(checkpoints[1]["tagger"], "the author .").argmax(dim=-1).tolist()[1:-1]
-    assert found[0]["tags"] == [labels[number] for number in answers]
-
-
 def test_a_long_sentence_is_tagged_in_parts(predict):
     words = ["dog", "cat"] * 50
     (found,) = predict("tagger", json.dumps({"words": words}))

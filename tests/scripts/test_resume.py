@@ -66,8 +66,3 @@ def test_resumes_from_a_named_checkpoint(step, whole, demo, tmp_path):
     shutil.copytree(whole / f"checkpoint-{step}", tmp_path / "kept")
     run(arguments(demo, tmp_path / "model", "do_train", resume_from_checkpoint=tmp_path / "kept", **OPTIONS))
     assert same_weights(tmp_path / "model", whole)
-
-
-def test_last_starts_afresh_where_there_is_none_yet(whole, demo, tmp_path):
-    run(arguments(demo, tmp_path, "do_train", resume_from_checkpoint="last", **OPTIONS))
-    assert same_weights(tmp_path, whole)

@@ -94,6 +94,11 @@ def trainer_of(model, folder, guiding=GUIDED, kind=GuidedTrainer, data=None, los
     )
 
 
+def assert_guided(trainer) -> None:
+    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
+    assert logged(trainer)[0]["mdg_loss"] > 0
+
+
 def test_presets_and_single_values():
     assert {name: getattr(GuidingArguments(mdg_weight=1), name) for name in PRESETS["paper"]} == PRESETS["recommended"]
     for preset, values in PRESETS.items():
@@ -499,8 +504,7 @@ def test_choices_are_rows(tmp_path):
         for row in rows()
     ]
     trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
-    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
-    assert logged(trainer)[0]["mdg_loss"] > 0
+    assert_guided(trainer)
 
 
 SPEECH = {
@@ -528,8 +532,7 @@ def test_frames_of_speech(tmp_path):
         for row, (length, rest) in enumerate([(200, 0), (120, 80)] * 3)
     ]
     trainer = trainer_of(model, tmp_path, data=Dataset.from_list(data))
-    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
-    assert logged(trainer)[0]["mdg_loss"] > 0
+    assert_guided(trainer)
 
 
 def test_models_whose_attention_is_not_that_of_tokens(tmp_path):
@@ -587,8 +590,7 @@ def test_pairwise_attention_is_guided(tmp_path):
     config = BertPairwiseConfig(**{**SIZES, "num_labels": 2})
     data = rows().map(lambda row: {"entity_pieces": [[1], [4]]})
     trainer = trainer_of(BertPairwiseForRelationClassification(config), tmp_path, data=data)
-    assert all(gradient.isfinite().all() for gradient in moves(trainer).values())
-    assert logged(trainer)[0]["mdg_loss"] > 0
+    assert_guided(trainer)
 
 
 def test_a_model_outside_the_attention_interface(tmp_path):
