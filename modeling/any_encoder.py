@@ -117,6 +117,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
 
     def post_init(self) -> None:
         super().post_init()
+        self.supports_gradient_checkpointing = self.base_model.encoder.supports_gradient_checkpointing
         # Encoders name blocks that not all of their models have; FSDP looks for every one.
         present = {type(module).__name__ for module in self.modules()}
         self._no_split_modules = {name for name in self._no_split_modules or () if name in present}
@@ -131,7 +132,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         if type(config.encoder).is_encoder_decoder:  # type: ignore[union-attr]
             ignored.append(r"encoder\.decoder\.")
         self._keys_to_ignore_on_load_unexpected = ignored
-        self.supports_gradient_checkpointing = self.encoder.supports_gradient_checkpointing
         self.is_causal = attends_causally(self.encoder)
         self._encoder_arguments = _arguments(self.encoder.forward)
         # RoBERTa and its relatives count positions from behind the index of padding.

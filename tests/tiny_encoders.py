@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
 COMMON = {
     "vocab_size": 60,
@@ -96,6 +97,14 @@ def randomized(model: PreTrainedModel) -> PreTrainedModel:
         if weight.dim() > 1:
             nn.init.normal_(weight, std=0.15)
     return model.eval()
+
+
+def save_classifier(family: str, folder: Path) -> PreTrainedModel:
+    """The family's own classifier, saved in a folder."""
+    config = tiny_encoder(family, num_labels=4)
+    model = randomized(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)](config))
+    model.save_pretrained(folder)
+    return model
 
 
 def batch(family: str, left: int = 0, right: int = 0) -> dict[str, torch.Tensor]:

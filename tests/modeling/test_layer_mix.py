@@ -7,7 +7,8 @@ import torch
 from msattn import PairwiseForRelationClassification, PairwiseParser
 from msattn.modeling.layer_mix import LayerMix
 from tests.common import TOLERANCE
-from tests.modeling.test_modeling_pairwise import INPUTS, SELECT, SIZES, build, save_stock
+from tests.modeling.test_modeling_pairwise import INPUTS, SELECT, SIZES, build
+from tests.tiny_encoders import save_classifier
 
 
 def test_from_the_formula():
@@ -26,7 +27,7 @@ def test_from_the_formula():
     ("model_class", "options"), [(PairwiseParser, SELECT), (PairwiseForRelationClassification, {})]
 )
 def test_scores_read_the_mix(model_class, options, features, tmp_path):
-    save_stock("modernbert", tmp_path)  # its last hidden state is normalized
+    save_classifier("modernbert", tmp_path)  # its last hidden state is normalized
     options = {**SIZES, **options, "features": features, "layer_mix": 2, "word_state": "mean"}
     model = model_class.from_pretrained(tmp_path, **options).eval()
     assert not model.mix.weight.any() and model.mix.scale.item() == 1

@@ -6,13 +6,10 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from transformers import (
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     AutoModelForSequenceClassification,
     BartConfig,
-    PreTrainedModel,
     RobertaConfig,
 )
 
@@ -26,9 +23,8 @@ from msattn import (
     MultiScaleFusion,
     MultiScaleModel,
 )
-from msattn.modeling.any_encoder import encoder_class
-from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, assert_fresh
-from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, tiny_encoder
+from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling
+from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, save_classifier, tiny_encoder
 
 EXACT = {"rtol": 0, "atol": 0}
 OWN = {"num_labels", *MultiScaleConfig.__dataclass_fields__}
@@ -46,67 +42,6 @@ def build(family, model_class=MultiScaleForSequenceClassification, encoder=None,
 @pytest.fixture(params=FAMILIES)
 def family(request):
     return request.param
-
-
-@pytest.fixture(scope="module")
-def stock(tmp_path_factory):
-    """A family's own classifier, and the folder that it is saved in."""
-    saved = {}
-
-    def saved_classifier(family):
-        if family not in saved:
-            config = tiny_encoder(family, num_labels=4)
-            folder = tmp_path_factory.mktemp(family)
-            model = randomized(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)](config))
-            model.save_pretrained(folder)
-            saved[family] = model, folder
-        return saved[family]
-
-    return saved_classifier
-
-
-def stock_encoder(model: PreTrainedModel, folder) -> PreTrainedModel:
-    return encoder_class(type(model.config)).from_pretrained(folder).eval()
-
-
-def test_wraps_a_foreign_checkpoint(family, stock):
-    plain, folder = stock(family)
-    model, info = MultiScaleForSequenceClassification.from_pretrained(
-        folder, scales=[3, 5], fusion_heads=2, num_labels=4, output_loading_info=True
-    )
-    assert model.config.scales == (3, 5) and model.config.encoder.model_type == family
-    new = {name for name, _ in model.named_parameters() if not name.startswith("multiscale.encoder.")}
-    assert info["missing_keys"] == new and {name.rpartition(".")[0].split(".")[0] for name in new} == {
-        "multiscale",
-        "multiscale_classifier",
-    }
-    assert not info["mismatched_keys"] and not info["error_msgs"]
-    # The foreign head stays out, and nothing else does.
-    known = (f"{plain.base_model_prefix}.", "pooler.")
-    heads = {name for name in plain.state_dict() if not name.startswith(known)}
-    assert info["unexpected_keys"] == {f"multiscale.encoder.{name}" for name in heads}
-    assert_fresh("multiscale_classifier.weight", model.multiscale_classifier.weight, model.config.initializer_range)
-
-    inputs, encoder = batch(family), stock_encoder(plain, folder)
-    real = inputs["attention_mask"].bool()
-    with torch.no_grad():
-        expected = encoder(**inputs, output_hidden_states=True)
-        found = model.multiscale(**inputs, output_hidden_states=True)
-        plain_states = model.multiscale.encode(inputs["input_ids"], inputs["attention_mask"], None).last_hidden_state
-    torch.testing.assert_close(plain_states[real], expected.last_hidden_state[real], **EXACT)
-    for ours, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
-        torch.testing.assert_close(ours[real], theirs[real], **EXACT)
-
-
-def test_loss_and_gradients(family):
-    model, inputs = build(family).train(), batch(family)
-    outputs = model(**inputs, labels=torch.tensor([0, 3, 1]))
-    expected = nn.functional.cross_entropy(outputs.logits, torch.tensor([0, 3, 1]))
-    torch.testing.assert_close(outputs.loss, expected)
-    outputs.loss.backward()
-    for name, weight in model.named_parameters():
-        assert (weight.grad is not None and weight.grad.isfinite().all()) == weight.requires_grad, name
-    assert model.get_input_embeddings().weight.grad.any()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "last", "cls", "entity_start", "r_bert"])
@@ -134,28 +69,9 @@ def sentences(family):
     return [{"input_ids": row[None, :length]} for row, length in zip(inputs["input_ids"], LENGTHS, strict=True)]
 
 
-def test_save_and_load(family, tmp_path):
-    model = build(family, mask_mode="hard")
-    model.save_pretrained(tmp_path)
-    saved = load_file(tmp_path / "model.safetensors")
-    parts = ("multiscale.encoder.", "multiscale.fusion.", "multiscale_classifier.")
-    assert all(name.startswith(parts) for name in saved)
-    loaded, info = MultiScaleForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(info.values()), info
-    weights = loaded.state_dict()
-    for name, weight in model.state_dict().items():
-        assert torch.equal(weight, weights[name]), name
-    encoders = [one.config.encoder.to_dict() | {"dtype": None, "_name_or_path": ""} for one in (model, loaded)]
-    assert encoders[0] == encoders[1]
-    frozen = {name for name, weight in loaded.named_parameters() if not weight.requires_grad}
-    assert frozen == {f"multiscale.fusion.0.mask_{name}.weight" for name in ("query", "key")}
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(**batch(family)).logits, model(**batch(family)).logits, **TOLERANCE)
-
-
-def test_a_wrapped_checkpoint_is_saved_as_ours(family, stock, tmp_path):
-    _, folder = stock(family)
-    model = MultiScaleModel.from_pretrained(folder, **SMOOTH)
+def test_a_wrapped_checkpoint_is_saved_as_ours(family, tmp_path):
+    save_classifier(family, tmp_path / "stock")
+    model = MultiScaleModel.from_pretrained(tmp_path / "stock", **SMOOTH)
     for options in ({}, {"save_original_format": True}):
         model.save_pretrained(tmp_path, **options)
         again, info = MultiScaleModel.from_pretrained(tmp_path, output_loading_info=True)
@@ -271,8 +187,9 @@ class TestLoadingOptions:
     """What `from_pretrained` takes works for a foreign checkpoint as for a stock model."""
 
     @pytest.fixture
-    def folder(self, stock):
-        return stock("roberta")[1]
+    def folder(self, tmp_path):
+        save_classifier("roberta", tmp_path / "stock")
+        return tmp_path / "stock"
 
     def test_the_precision_of_the_checkpoint(self, folder, tmp_path):
         stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.bfloat16)
@@ -301,13 +218,13 @@ class TestLoadingOptions:
         with torch.no_grad():
             assert wrapped(**batch("roberta")).logits.shape == (3, 4)
 
-    def test_configurations(self, folder, stock):
+    def test_configurations(self, folder):
         ours = MultiScaleConfig.from_pretrained(folder, scales=[4])
-        for config in (ours, stock("roberta")[0].config):
+        stock = AutoModelForSequenceClassification.from_pretrained(folder)
+        for config in (ours, stock.config):
             model = MultiScaleModel.from_pretrained(folder, config=config, **{} if config is ours else {"scales": [4]})
             assert model.config.scales == (4,) and model.config.encoder.model_type == "roberta"
-            weight = stock("roberta")[0].roberta.embeddings.word_embeddings.weight
-            assert torch.equal(model.get_input_embeddings().weight, weight)
+            assert torch.equal(model.get_input_embeddings().weight, stock.get_input_embeddings().weight)
 
     def test_arguments_of_the_encoder(self, folder):
         model = MultiScaleForSequenceClassification.from_pretrained(

@@ -1,0 +1,108 @@
+"""Models on every family of encoders: they wrap its checkpoints, learn, and are saved and loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+
+from msattn import MultiScaleForSequenceClassification
+from msattn.modeling.any_encoder import encoder_class
+from tests.common import TOLERANCE, assert_fresh
+from tests.modeling import test_modeling_multiscale as multiscale
+from tests.modeling import test_modeling_pairwise as pairwise
+from tests.modeling.test_modeling_pairwise import CASES, FAMILY_PARAMS, NO_ARC
+from tests.tiny_encoders import batch, save_classifier
+
+MODELS = pytest.mark.parametrize(
+    ("model_class", "options"),
+    [*CASES, (MultiScaleForSequenceClassification, {})],
+    ids=["pairs", "heads", "relations", "fusion"],
+)
+PARTS = (
+    *("encoder.", "arcs.", "relations.", "classifier."),
+    *("multiscale.encoder.", "multiscale.fusion.", "multiscale_classifier."),
+)
+
+
+@pytest.fixture(params=FAMILY_PARAMS)
+def family(request):
+    return request.param
+
+
+def build(family: str, model_class: type[PreTrainedModel], **changes: Any) -> PreTrainedModel:
+    tests = multiscale if model_class is MultiScaleForSequenceClassification else pairwise
+    return tests.build(family, model_class, **changes)
+
+
+def inputs_of(family: str, model_class: type[PreTrainedModel]) -> dict[str, torch.Tensor]:
+    if model_class in pairwise.INPUTS:
+        return pairwise.INPUTS[model_class](family)
+    return {**batch(family), "labels": torch.tensor([0, 3, 1])}
+
+
+@MODELS
+def test_wraps_a_foreign_checkpoint(family, model_class, options, tmp_path):
+    plain = save_classifier(family, tmp_path)
+    sizes = pairwise.SIZES if model_class in pairwise.INPUTS else {"scales": [3, 5], "fusion_heads": 2}
+    model, info = model_class.from_pretrained(tmp_path, **sizes, **options, output_loading_info=True)
+    assert model.config.encoder.model_type == family
+    path = f"{model._encoder_path}."
+    assert info["missing_keys"] == {name for name, _ in model.named_parameters() if not name.startswith(path)}
+    assert not info["mismatched_keys"] and not info["error_msgs"]
+    for name in info["missing_keys"]:
+        assert_fresh(name, model.get_parameter(name), model.config.initializer_range)
+    # The foreign head stays out, and nothing else does.
+    known = (f"{plain.base_model_prefix}.", "pooler.")
+    assert info["unexpected_keys"] == {f"{path}{name}" for name in plain.state_dict() if not name.startswith(known)}
+    stock = encoder_class(type(plain.config)).from_pretrained(tmp_path).state_dict()
+    for name, weight in model.base_model.encoder.state_dict().items():
+        assert torch.equal(weight, stock[name]), name
+
+
+@MODELS
+def test_loss_and_gradients(family, model_class, options):
+    other = {"features": "emb" if options else "att"} if model_class in pairwise.INPUTS else {"fusion_layers": 0}
+    for changes in ({}, other):
+        model = build(family, model_class, **options, **changes).train()
+        model(**inputs_of(family, model_class)).loss.backward()
+        for name, weight in model.named_parameters():
+            assert weight.grad is not None and weight.grad.isfinite().all(), name
+        assert model.get_input_embeddings().weight.grad.any()
+
+
+@MODELS
+def test_save_and_load(family, model_class, options, tmp_path):
+    model, inputs = build(family, model_class, **options), inputs_of(family, model_class)
+    model.save_pretrained(tmp_path)
+    assert all(name.startswith(PARTS) for name in load_file(tmp_path / "model.safetensors"))
+    loaded, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name]), name
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(**inputs)[1], model(**inputs)[1], **TOLERANCE)
+    half = model_class.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="auto")
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        exact, found = model(**inputs)[1], half(**inputs)[1]
+    assert found.dtype == torch.bfloat16
+    possible = exact > NO_ARC
+    assert (found - exact)[possible].abs().mean() < 0.2 * exact[possible].std()
+
+
+@MODELS
+def test_gradient_checkpointing(family, model_class, options):
+    plain, checkpointed = (build(family, model_class, **options).train() for _ in range(2))
+    if family in ("albert", "mpnet"):  # Transformers has none for them
+        with pytest.raises(ValueError, match="does not support activation checkpointing"):
+            checkpointed.gradient_checkpointing_enable()
+        return
+    checkpointed.gradient_checkpointing_enable()
+    for model in (plain, checkpointed):
+        model(**inputs_of(family, model_class)).loss.backward()
+    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
