@@ -2,12 +2,12 @@
 
 from msattn.plots.arcs import arc_diagram
 from msattn.plots.doubt import Doubt, doubts, most_doubtful
-from msattn.plots.error_browser import error_browser
+from msattn.plots.errors import error_browser
 from msattn.plots.examples_page import fused_attention_html
 from msattn.plots.fused_attention import FusedAttention
+from msattn.plots.graph import relation_graph
 from msattn.plots.heads import AttentionDistances, attention_distances, plot_heads
 from msattn.plots.maps import attention_maps, plot_attention_maps
-from msattn.plots.relation_graph import relation_graph
 
 __all__ = [
     "arc_diagram",

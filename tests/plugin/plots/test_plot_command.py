@@ -10,7 +10,7 @@ import pytest
 from msattn import UserError
 from msattn.plots.command import KINDS, plot
 from tests.plugin.plots.test_encoders import classifier, encoder
-from tests.plugin.plots.test_error_browser import prediction
+from tests.plugin.plots.test_errors import prediction
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
 TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
