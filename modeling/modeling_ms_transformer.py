@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import partial
 from typing import ClassVar
 
@@ -24,8 +25,6 @@ from .window_attention import limits_of
 from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
-# The method of `scale_aware_attention` for an attention implementation; under "sdpa" the function chooses.
-METHOD_OF = {"eager": "materialized"}
 
 
 class MSTransformerAttention(nn.Module):
@@ -99,7 +98,8 @@ class MSTransformerAttention(nn.Module):
         dropout: float,
     ) -> torch.Tensor:
         """The output of every head, `(batch, heads, tokens, head_dim)`, without the weights."""
-        method = METHOD_OF.get(self.config._attn_implementation)
+        # Under "sdpa" the function chooses.
+        method = "materialized" if self.config._attn_implementation == "eager" else None
         heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, method)
         if self.config.cls_global:
             first = first_token(attention_mask)
@@ -110,19 +110,6 @@ class MSTransformerAttention(nn.Module):
             )
             heads = whole.where(first[:, None, :, None], heads)
         return heads
-
-
-class MSTransformerFeedForward(nn.Module):
-    """A perceptron of two layers."""
-
-    def __init__(self, config: MSTransformerConfig):
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.activation = ACT2FN[config.hidden_act]
-        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return self.output(self.activation(self.dense(states)))
 
 
 class MSTransformerLayer(GradientCheckpointingLayer):
@@ -138,7 +125,10 @@ class MSTransformerLayer(GradientCheckpointingLayer):
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = None
         if config.intermediate_size:
-            self.feed_forward = MSTransformerFeedForward(config)
+            dense = nn.Linear(config.hidden_size, config.intermediate_size)
+            output = nn.Linear(config.intermediate_size, config.hidden_size)
+            parts = OrderedDict(dense=dense, activation=ACT2FN[config.hidden_act], output=output)
+            self.feed_forward = nn.Sequential(parts)
             self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.activation = nn.Identity() if config.intermediate_size else ACT2FN[config.hidden_act]
         self.norm_first = config.norm == "pre"
