@@ -39,18 +39,16 @@ def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
     return model.base_model.encoder if isinstance(model.config, AnyEncoderConfig) else model.base_model
 
 
-def encode(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text]) -> BatchEncoding:
-    """Texts as lists of token ids, truncated to the limit of the model, with `special_tokens_mask`."""
-    limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
-    columns = map(list, zip(*texts, strict=True))
-    return tokenizer(*columns, truncation=True, max_length=limit, return_special_tokens_mask=True)
-
-
 def batches(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
-    """The rows and the padded inputs of batches of texts on the device of the model, longest texts first."""
-    encoded = encode(model, tokenizer, texts)
+    """
+    The rows and the padded inputs of batches of texts on the device of the model, longest texts first, truncated to
+    the limit of the model, with `special_tokens_mask`.
+    """
+    limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
+    columns = map(list, zip(*texts, strict=True))
+    encoded = tokenizer(*columns, truncation=True, max_length=limit, return_special_tokens_mask=True)
     order = sorted(range(len(texts)), key=lambda row: -len(encoded["input_ids"][row]))
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
