@@ -10,6 +10,7 @@ from spacy.tokens import Doc, Span
 from transformers import pipeline
 
 from msattn.pipelines.spacy_component import SpacyComponent
+from msattn.pipelines.text_pipeline import given
 
 # The key of a document's `user_data`.
 RELATIONS = "msattn_relations"
@@ -52,10 +53,8 @@ def make_relations(
         batch_size (`int`): Texts that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
     """
-    options = {"threshold": threshold, "pairs": pairs, "order": order, "max_length": max_length}
-    options["same_sentence"] = same_sentence
-    given = {option: value for option, value in options.items() if value is not None}
-    return SpacyRelations(pipeline("relation-extraction", model=model, device=device, **given), batch_size)
+    options = given(threshold=threshold, pairs=pairs, order=order, max_length=max_length, same_sentence=same_sentence)
+    return SpacyRelations(pipeline("relation-extraction", model=model, device=device, **options), batch_size)
 
 
 class SpacyRelations(SpacyComponent):
