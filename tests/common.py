@@ -20,6 +20,15 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 TOLERANCE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+#: Sizes of an encoder that is trained from scratch.
+SCRATCH: dict[str, Any] = {
+    "vocab_size": 60,
+    "embedding_size": 24,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "hidden_dropout_prob": 0.0,
+    "num_labels": 3,
+}
 
 
 class ModelTester:
@@ -289,6 +298,16 @@ class CompiledLikeASibling(ModelTester):
     @pytest.mark.slow
     def test_export(self):
         super().test_export()
+
+
+class TaggingTester(ModelTester):
+    """A [`ModelTester`] for models with one row of `logits` a token."""
+
+    result = "logits"
+
+    def labels(self, config: PreTrainedConfig) -> torch.Tensor:
+        labels = torch.arange(33).view(3, 11) % config.num_labels
+        return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
 
 
 class ClassificationTester(ModelTester):

@@ -27,16 +27,12 @@ from msattn import (
     PairwiseParser,
 )
 from tests.common import TOLERANCE, assert_fresh
+from tests.modeling.test_modeling_pairwise import ENTITIES, HEADS, RELATIONS, SELECT, WORDS
 from tests.tiny_encoders import BERT, batch, randomized, tiny_encoder
 
-WORDS = torch.tensor([[0, 1, 2, 2, 3, 4, 4, 5, -1], [0, 1, 1, 2, -1, *[-1] * 4], [0, 1, 2, 3, 4, 5, -1, -1, -1]])
 STARTS = {"entity_starts": torch.tensor([[1, 4], [3, 0], [2, 6]])}
-TREES = {
-    "word_index": WORDS,
-    "heads": torch.tensor([[2, 0, 2, 5, 3], [2, 0, -100, -100, -100], [0, 1, 2, 3, 4]]),
-    "relations": torch.tensor([[0, 1, 2, 0, 1], [1, 2, -100, -100, -100], [2, 1, 0, 2, -100]]),
-}
-PIECES = {"entity_pieces": torch.tensor([[[1, -1], [4, 5]], [[2, 3], [1, -1]], [[5, -1], [2, 3]]])}
+TREES = {"word_index": WORDS, "heads": HEADS, "relations": RELATIONS}
+PIECES = {"entity_pieces": ENTITIES}
 LABELS = {"labels": torch.tensor([0, 2, 1])}
 FUSION = {"scales": (3, 5), "fusion_heads": 2, "fusion_layers": 2, "mask_mode": "sigmoid", "num_labels": 3}
 PAIRS = {"num_labels": 3, "arc_size": 10, "relation_size": 6}
@@ -63,7 +59,7 @@ class Member(NamedTuple):
 
 
 FUSED = ("bert.fusion.", "classifier.")
-HEADS = PAIRS | {"objective": "head_select", "scorer": "biaffine"}
+SELECTED = PAIRS | SELECT
 MEMBERS = [
     Member(MultiScaleBertModel, MultiScaleModel, "", ("fusion.",), FUSION, {}),
     Member(BertForMultiScaleRE, MultiScaleForRelationExtraction, "bert.", FUSED, FUSION, STARTS | LABELS),
@@ -71,7 +67,7 @@ MEMBERS = [
         BertForMultiScaleSequenceClassification, MultiScaleForSequenceClassification, "bert.", FUSED, FUSION, LABELS
     ),
     Member(BertPairwiseParser, PairwiseParser, "bert.", ("arcs.", "relations."), PAIRS, TREES),
-    Member(BertPairwiseParser, PairwiseParser, "bert.", ("arcs.", "relations."), HEADS, TREES),
+    Member(BertPairwiseParser, PairwiseParser, "bert.", ("arcs.", "relations."), SELECTED, TREES),
     Member(
         BertPairwiseForRelationClassification,
         PairwiseForRelationClassification,

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -16,24 +14,22 @@ from msattn import (
 )
 from msattn.modeling.classification_node import classification_node
 from msattn.modeling.crf import crf_loss
-from tests.common import TOLERANCE, ModelTester, assert_fresh
+from tests.common import SCRATCH, TOLERANCE, TaggingTester, assert_fresh
 from tests.tiny_models import tiny_tokenizer
 
-SIZES = {"vocab_size": 60, "embedding_size": 24, "hidden_size": 32, "num_hidden_layers": 2, "num_labels": 3}
 PAIRS = [("the author of a book", "dog"), ("a", "the author wrote the book ."), ("", "")]
 
 
-class Classifier(ModelTester):
+class Classifier(TaggingTester):
     """Builds models of one class; its checks run in the tests of the family."""
 
     def __init__(self, model_class):
         self.model_class = model_class
 
     def config(self, **changes):
-        own: dict[str, Any] = {"hidden_dropout_prob": 0.0}
-        if self.model_class.config_class is MSTransformerConfig:
-            own |= {"num_attention_heads": 4, "scales": (1, "N/4", None)}
-        return self.model_class.config_class(**{**SIZES, **own, **changes})
+        windowed = self.model_class.config_class is MSTransformerConfig
+        own = {"num_attention_heads": 4, "scales": (1, "N/4", None)} if windowed else {}
+        return self.model_class.config_class(**{**SCRATCH, **own, **changes})
 
 
 @pytest.fixture(params=[MSTransformerForSequenceClassification, BiLSTMForSequenceClassification])
@@ -44,11 +40,6 @@ def sentences(request):
 @pytest.fixture(params=[MSTransformerForTokenClassification, BiLSTMForTokenClassification])
 def tokens(request):
     return Classifier(request.param)
-
-
-def tags(config, lengths) -> torch.Tensor:
-    labels = torch.arange(len(lengths) * 11).view(-1, 11) % config.num_labels
-    return labels.where(torch.arange(11) < torch.tensor(lengths).unsqueeze(-1), -100)
 
 
 def encoded(pairs) -> dict[str, torch.Tensor]:
@@ -120,7 +111,7 @@ class TestSentencePairs:
 @pytest.mark.parametrize("crf", [False, True])
 def test_loss_is_a_mean_over_tags(tokens, crf):
     model = tokens.build(crf=crf)
-    inputs, labels = tokens.inputs(model.config), tags(model.config, tokens.lengths)
+    inputs, labels = tokens.inputs(model.config), tokens.labels(model.config)
     scores = model.classifier(model.base_model(**inputs).last_hidden_state)
     if crf:
         expected = crf_loss(model.crf, scores, labels, inputs["attention_mask"]).sum()

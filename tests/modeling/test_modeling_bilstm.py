@@ -11,20 +11,20 @@ from msattn import (
     BiLSTMForTokenClassification,
     BiLSTMModel,
 )
-from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester, assert_fresh
+from tests.common import (
+    SCRATCH,
+    TOLERANCE,
+    ClassificationTester,
+    CompiledLikeASibling,
+    ModelTester,
+    TaggingTester,
+    assert_fresh,
+)
 
 
 class BiLSTMTester(ModelTester):
     def config(self, **changes):
-        sizes = {
-            "vocab_size": 60,
-            "embedding_size": 24,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "hidden_dropout_prob": 0.0,
-            "num_labels": 3,
-        }
-        return BiLSTMConfig(**{**sizes, **changes})
+        return BiLSTMConfig(**{**SCRATCH, **changes})
 
     @pytest.mark.slow
     def test_export(self):
@@ -101,10 +101,5 @@ class TestBiLSTMForSequenceClassification(CompiledLikeASibling, BiLSTMTester, Cl
     model_class = BiLSTMForSequenceClassification
 
 
-class TestBiLSTMForTokenClassification(CompiledLikeASibling, BiLSTMTester):
+class TestBiLSTMForTokenClassification(CompiledLikeASibling, TaggingTester, BiLSTMTester):
     model_class = BiLSTMForTokenClassification
-    result = "logits"
-
-    def labels(self, config):
-        labels = torch.arange(33).view(3, 11) % config.num_labels
-        return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)

@@ -13,7 +13,7 @@ from msattn import (
     scale_aware_attention,
 )
 from msattn.modeling.modeling_ms_transformer import layer_windows
-from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester
+from tests.common import SCRATCH, TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester, TaggingTester
 
 
 def padded_batch(size, tokens):
@@ -25,17 +25,8 @@ def padded_batch(size, tokens):
 
 class MSTransformerTester(ModelTester):
     def config(self, **changes):
-        sizes = {
-            "vocab_size": 60,
-            "embedding_size": 24,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "scales": (1, "N/4", None),
-            "hidden_dropout_prob": 0.0,
-            "num_labels": 3,
-        }
-        return MSTransformerConfig(**{**sizes, **changes})
+        sizes = {"num_attention_heads": 4, "scales": (1, "N/4", None)}
+        return MSTransformerConfig(**{**SCRATCH, **sizes, **changes})
 
     def test_eager_is_sdpa(self):
         """Both return attentions when asked."""
@@ -179,19 +170,12 @@ class TestMSTransformerForSequenceClassification(CompiledLikeASibling, MSTransfo
     model_class = MSTransformerForSequenceClassification
 
 
-class TestMSTransformerForTokenClassification(CompiledLikeASibling, MSTransformerTester):
+class TestMSTransformerForTokenClassification(CompiledLikeASibling, TaggingTester, MSTransformerTester):
     model_class = MSTransformerForTokenClassification
-    result = "logits"
-
-    def labels(self, config):
-        labels = torch.arange(33).view(3, 11) % config.num_labels
-        return labels.where(torch.arange(11) < torch.tensor(self.lengths).unsqueeze(-1), -100)
 
 
-class TestTaggerWithCRF(MSTransformerTester):
+class TestTaggerWithCRF(TaggingTester, MSTransformerTester):
     model_class = MSTransformerForTokenClassification
-    result = "logits"
-    labels = TestMSTransformerForTokenClassification.labels
     test_compiles_to_one_graph = None  # the field stays outside of the graph
 
     def config(self, **changes):

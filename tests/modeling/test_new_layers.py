@@ -17,16 +17,16 @@ from msattn import (
 )
 from msattn.modeling.new_layers import check_new_layers, new_modules
 from tests.common import TOLERANCE
+from tests.modeling.test_modeling_pairwise import INPUTS, SIZES
 from tests.tiny_encoders import batch, tiny_encoder
 
 FUSION = {"mask_mode": "sigmoid", "scales": (2, 3), "num_labels": 3}
-PAIRS = {"num_labels": 3, "arc_size": 6, "relation_size": 5}
 MODELS = {
     MultiScaleForSequenceClassification: (FUSION, "SEQ_CLS", ["fusion.0", "multiscale_classifier"]),
     MultiScaleForRelationExtraction: (FUSION, "SEQ_CLS", ["fusion.0", "multiscale_classifier"]),
     MultiScaleForTokenClassification: (FUSION, "TOKEN_CLS", ["fusion.0", "multiscale_classifier"]),
-    PairwiseParser: ({**PAIRS, "objective": "head_select"}, None, ["arcs", "relations"]),
-    PairwiseForRelationClassification: (PAIRS, "SEQ_CLS", ["classifier"]),
+    PairwiseParser: ({**SIZES, "objective": "head_select"}, None, ["arcs", "relations"]),
+    PairwiseForRelationClassification: (SIZES, "SEQ_CLS", ["classifier"]),
 }
 every_model = pytest.mark.parametrize("model_class", MODELS)
 
@@ -44,16 +44,11 @@ def load(model_class, encoder):
 
 
 def inputs_of(model_class):
+    if model_class in INPUTS:
+        return INPUTS[model_class]("roberta")
     inputs = batch("roberta")
-    if model_class is PairwiseParser:
-        rows = [[*range(length - 1), *[-1] * (10 - length)] for length in (9, 5, 7)]
-        heads = [[*range(length - 2), *[-100] * (9 - length)] for length in (9, 5, 7)]
-        labels = torch.tensor(heads)
-        return {**inputs, "word_index": torch.tensor(rows), "heads": labels, "relations": labels.clamp_max(2)}
     if model_class is MultiScaleForTokenClassification:
         return {**inputs, "labels": inputs["input_ids"] % 3}
-    if model_class is PairwiseForRelationClassification:
-        inputs["entity_pieces"] = torch.tensor([[[1, 2], [4, 3]]] * 3)
     if model_class is MultiScaleForRelationExtraction:
         inputs["entity_starts"] = torch.tensor([[1, 3]] * 3)
     return {**inputs, "labels": torch.tensor([0, 2, 1])}

@@ -16,19 +16,11 @@ from msattn import (
     MultiScaleForRelationExtraction,
 )
 from tests.common import TOLERANCE
-from tests.tiny_encoders import tiny_encoder
+from tests.tiny_encoders import BERT, tiny_encoder
 
 IDS = torch.arange(5, 23).view(2, 9)
 WORDS = torch.tensor([[0, 1, 2, 2, 3, 4, 5, 6, -1]] * 2)
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 40,
-    "num_labels": 3,
-}
+SIZES = {**BERT, "num_labels": 3}
 
 
 class Adapter(nn.Module):
@@ -97,9 +89,6 @@ def test_adapters_learn_and_merge(name, training):
     plain = run(model).to_tuple()
     replace(model, nn.Linear, Adapter)
     model.train(training)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
     outputs = run(model)
     outputs.loss.backward()
     # With features="att", no output reads what follows the attention of the last layer.
