@@ -72,7 +72,7 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
 def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str, list]:
     """The words and tags of a row with `tokens` or `text`; without `entities`, the tags are `None`."""
     units, entities = row.get("text", row.get("tokens")), row.get("entities")
-    if not isinstance(units, (str, list)):
+    if not isinstance(units, (str, list)) or not isinstance(entities, (list, type(None))):
         raise UserError(
             f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
             f"there are {', '.join(map(str, row)) or 'no fields'}."

@@ -127,6 +127,14 @@ relations, sentences = sound(sound_relations, read_relations), sound(sound_sente
 ranking = sound(sound_ranking, read_ranking)
 tags, trees = sound(sound_tags, read_tagged_words), sound(sound_trees, read_treebank)
 SNLI = {"sentence1": "a", "sentence2": "b", "gold_label": "neutral", "annotator_labels": ["neutral"]}
+TAGGED = {"tokens": ["Ann", "naps"], "ner_tags": ["B-PER", "O"]}
+LABELLED = {"start": 0, "end": 3, "labels": ["PER"]}
+SPANS = [
+    {"text": "Ann naps", "entities": [[0, 3, "PER"]]},
+    {"tokens": ["Ann", "naps"], "entities": [{"start": 0, "end": 1, "type": "PER"}]},
+    {"text": "Ann naps", "spans": [{"start": 0, "end": 3, "label": "PER"}], "answer": "accept"},
+    {"data": {"text": "Ann"}, "annotations": [{"result": [{"id": 1, "type": "labels", "value": LABELLED}]}]},
+]
 # Name of the file; good contents; what reads it and checks what comes out.
 SHAPES: dict[str, tuple[str, list[bytes], Callable[[Path], None]]] = {
     "semeval": ("a.txt", [SEMEVAL], relations),
@@ -156,6 +164,7 @@ SHAPES: dict[str, tuple[str, list[bytes], Callable[[Path], None]]] = {
     "stsb": ("STS-B/train.tsv", [b"index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.00\n1\tc\td\t0.25\n"], glue),
     "conll": ("a.txt", [b"Dogs NOUN\nsleep VERB\n. PUNCT\n\n-DOCSTART- X\n\nHi UH\n", b"a\tX\nb\tY\n"], tags),
     "conllu tags": ("a.conllu", [CONLLU], tags),
+    "tag json": ("a.jsonl", [lines(TAGGED), lines(*SPANS)], tags),
     "treebank": ("a.conllu", [CONLLU], trees),
     "packed treebank": ("a.conllu.gz", [CONLLU, packed(CONLLU), packed(CONLLU + b"1\ta")], trees),
     "plain sentences": ("a.txt", ["Dogs sleep .\n\u0939\u093f \u200d\n".encode()], trees),
@@ -226,7 +235,7 @@ def test_odd_values_in_a_parquet_file(columns, read, tmp_path):
     run()
 
 
-@pytest.mark.parametrize("shape", ["relations", "ranking", "sentence json", "beir"])
+@pytest.mark.parametrize("shape", ["relations", "ranking", "sentence json", "beir", "tag json"])
 def test_odd_values_in_json(shape, tmp_path):
     """A right row with a wrong value somewhere, as JSON writes it."""
     _, originals, read = SHAPES[shape]
