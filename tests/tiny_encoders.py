@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from msattn.modeling.any_encoder import encoder_class
+from tests.tiny_tokenizers import KIND_OF, tiny_tokenizer_of
+
 COMMON = {
     "vocab_size": 60,
     "hidden_size": 32,
@@ -88,6 +91,21 @@ LENGTHS = (9, 5, 7)
 def tiny_encoder(family: str, **changes: Any) -> PreTrainedConfig:
     """A configuration of the family without dropout."""
     return AutoConfig.for_model(family, **{**FAMILIES[family], **changes})
+
+
+def saved_tiny_encoder(family: str, folder: Path) -> Path:
+    """Saves an untrained encoder, the same every time, and a tokenizer of its kind."""
+    tokenizer = tiny_tokenizer_of(KIND_OF[family])
+    tokenizer.save_pretrained(folder)
+    special = {"pad_token_id": tokenizer.pad_token_id or 0}
+    if family in ("t5", "mt5"):
+        special |= {"eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": 0}
+    else:
+        special |= {"max_position_embeddings": 70}
+    config = tiny_encoder(family, vocab_size=len(tokenizer), **special)
+    torch.manual_seed(0)
+    encoder_class(type(config))(config).save_pretrained(folder)
+    return folder
 
 
 def randomized(model: PreTrainedModel) -> PreTrainedModel:

@@ -24,6 +24,7 @@ KINDS = {
     "byte level with <s>": ("eurobert",),
     "byte level alone": ("qwen3",),
 }
+KIND_OF = {family: kind for kind, families in KINDS.items() for family in families}
 
 
 def _byte_level(begin: str | None, end: str | None, trim: bool = True) -> Tokenizer:

@@ -44,11 +44,14 @@ def run(argv: list[str]) -> None:
         run_re.main()
 
 
-def launch(command: list[str], argv: list[str]) -> subprocess.CompletedProcess:
-    """Runs the script in processes of its own."""
+def launch(command: list[str], argv: list[str], code: int = 0) -> subprocess.CompletedProcess:
+    """Runs the script in processes of its own, which end with this exit code."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    return subprocess.run([*command, *argv], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run([*command, *argv], env=environment, **options)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def read_json(path: Path) -> Any:

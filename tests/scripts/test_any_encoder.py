@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -28,11 +27,9 @@ from msattn import (
 )
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
-from msattn.modeling.any_encoder import encoder_class
-from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, tiny_encoder
-from tests.tiny_tokenizers import KINDS, tiny_tokenizer_of
+from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, saved_tiny_encoder
+from tests.tiny_tokenizers import KIND_OF
 
-KIND_OF = {family: kind for kind, families in KINDS.items() for family in families}
 SENTENCES = [
     ("The author of a large book wrote .".split(), [2, 7, 6, 6, 6, 2, 0, 7]),
     (["Dogs", "do", "n't", "like", "\u200b", "你好", "!"], [4, 4, 4, 0, 4, 4, 4]),
@@ -43,20 +40,6 @@ RELATIONS = [
 ] * 3
 
 
-def save_encoder(family: str, folder: Path) -> Path:
-    tokenizer = tiny_tokenizer_of(KIND_OF[family])
-    tokenizer.save_pretrained(folder)
-    special = {"pad_token_id": tokenizer.pad_token_id or 0}
-    if family in ("t5", "mt5"):
-        special |= {"eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": 0}
-    else:
-        special |= {"max_position_embeddings": 70}
-    config = tiny_encoder(family, vocab_size=len(tokenizer), **special)
-    torch.manual_seed(0)
-    encoder_class(type(config))(config).save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(params=[pytest.param(name, marks=[] if name == "t5" else pytest.mark.slow) for name in FAMILIES])
 def family(request):
     return request.param
@@ -64,7 +47,7 @@ def family(request):
 
 @pytest.fixture
 def encoder(family, tmp_path) -> Path:
-    return save_encoder(family, tmp_path / "encoder")
+    return saved_tiny_encoder(family, tmp_path / "encoder")
 
 
 @pytest.fixture

@@ -267,11 +267,10 @@ def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
     }
     one = run("do_train", "do_predict", per_device_train_batch_size=4, output_dir=tmp_path / "one", **options)
     options |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "output_dir": tmp_path / "two"}
-    done = launch(
+    launch(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_parsing.py"],
         command_line(["do_train", "do_predict"], {**options, "per_device_train_batch_size": 2}),
     )
-    assert done.returncode == 0, done.stderr
     assert len(logged(tmp_path / "two")) == 4
     assert logged(tmp_path / "two") == pytest.approx(logged(tmp_path / "one"), abs=1e-5)
     two = read_json(tmp_path / "two" / "all_results.json")
