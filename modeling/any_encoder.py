@@ -73,7 +73,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     _supports_flash_attn = True
     _supports_flex_attn = True
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected: list[str] | None = None
     _no_split_modules: set[str] | list[str] | None = None
     #: Where the encoder is in a model of the class: the beginning of its weights' names, without the last dot.
     _encoder_path: ClassVar[str] = "encoder"

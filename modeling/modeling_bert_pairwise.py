@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
@@ -16,8 +14,6 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
     """Loading and saving of the family."""
 
     config_class = BertPairwiseConfig
-    #: Sub-modules of the base model that a pre-trained checkpoint does not have.
-    new_layers: ClassVar[tuple[str, ...]] = ()
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
     _encoder_name = "bert"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import nn
 from transformers import PreTrainedModel
@@ -42,8 +40,6 @@ class BiLSTMPreTrainedModel(HubExportMixin, PreTrainedModel):
     config_class = BiLSTMConfig
     base_model_prefix = "bilstm"
     supports_gradient_checkpointing = True
-    #: Sub-modules of the base model that a pre-trained checkpoint does not have.
-    new_layers: ClassVar[tuple[str, ...]] = ()
     _no_split_modules = ["BiLSTMLayer"]
     _input_embed_layer = "word_embeddings"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import nn
@@ -156,8 +155,6 @@ class MSTransformerPreTrainedModel(HubExportMixin, PreTrainedModel):
     config_class = MSTransformerConfig
     base_model_prefix = "ms_transformer"
     supports_gradient_checkpointing = True
-    #: Sub-modules of the base model that a pre-trained checkpoint does not have.
-    new_layers: ClassVar[tuple[str, ...]] = ()
     _no_split_modules = ["MSTransformerLayer"]
     _input_embed_layer = "word_embeddings"
     _supports_sdpa = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import nn
 from transformers.modeling_outputs import TokenClassifierOutput
@@ -28,8 +26,6 @@ class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
 
     config_class = MultiScaleConfig
     base_model_prefix = "multiscale"
-    #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
-    new_layers: ClassVar[tuple[str, ...]] = ("multiscale.fusion",)
     _encoder_path = "multiscale.encoder"
     _no_split_modules = ["MultiScaleFusion"]
 
@@ -57,7 +53,6 @@ class MultiScaleModel(MultiScalePreTrainedModel):
     ```
     """
 
-    new_layers = ("fusion",)
     _encoder_path = "encoder"
 
     def __init__(self, config: MultiScaleConfig):

@@ -45,8 +45,6 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
     ```
     """
 
-    new_layers = ("fusion",)
-
     def __init__(self, config: MultiScaleBertConfig, add_pooling_layer: bool = False):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
         self.fusion = FusionStack(config)

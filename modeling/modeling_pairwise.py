@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from transformers import PreTrainedModel
 
 from ..configuration.configuration_pairwise import PairwiseConfig
@@ -17,8 +15,6 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
 
     config_class = PairwiseConfig
     base_model_prefix = "pairwise"
-    #: Sub-modules of the base model that a pre-trained checkpoint does not have. All outside of it are new anyway.
-    new_layers: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def _encoder_class(config: PairwiseConfig) -> type[PreTrainedModel]:
