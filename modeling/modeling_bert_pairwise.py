@@ -6,6 +6,7 @@ from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
 from .hub_export import HubExportMixin
+from .new_layers import check_new_layers
 from .pairwise_parsing import PairwiseParsing
 from .pairwise_relations import PairwiseRelations
 
@@ -17,6 +18,12 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
     _encoder_name = "bert"
+
+    def train(self, mode: bool = True):
+        """As in [`PairwiseParser`]: raises `ValueError` if adapters (PEFT) leave a random layer frozen."""
+        if mode and self._random_weights:
+            check_new_layers(self, self._encoder_name)
+        return super().train(mode)
 
     @staticmethod
     def _encoder_class(config: BertPairwiseConfig) -> type[BertModel]:
