@@ -26,7 +26,7 @@ from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, EntityText
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
 from msattn.errors import UserError
-from msattn.pipelines.relation_inputs import Sentence, around, is_plain_text, read_input
+from msattn.pipelines.relation_inputs import Sentence, around, check_pairs, is_plain_text, read_input
 from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
 
 logger = logging.get_logger(__name__)
@@ -143,6 +143,7 @@ class RelationExtractionPipeline(TextPipeline):
         refuse_others("negative", negative, ("keep", "drop"))
         refuse_others("on_error", on_error, ("raise", "skip", "return"))
         refuse_others("order", order, ("text", "both"))
+        check_pairs(pairs)
         ranking = given(threshold=threshold, negative=negative, on_error=on_error, merge=merge) | (
             {} if top_k == "" else {"top_k": top_k}
         )

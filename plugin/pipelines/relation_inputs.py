@@ -210,6 +210,13 @@ def _merged(entities: Sequence) -> list[Any]:
     return merged
 
 
+def check_pairs(pairs: Sequence | str | None) -> None:
+    """Raises `UserError` if pairs are neither all nor of two numbers or two types each."""
+    for pair in () if pairs == "all" else [pairs] if isinstance(pairs, str) else pairs or ():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
+            raise UserError(f'pairs are "all", or of two numbers of entities or two types each, not {pair!r}.')
+
+
 def _pairs(
     pairs: Sequence | str | None,
     text: str,
@@ -224,9 +231,8 @@ def _pairs(
     if asked is not None or pairs == "all":
         rules = replace(rules, types=None)
     numbers, allowed = [], set()
+    check_pairs(asked)
     for pair in asked or ():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or len({type(part) for part in pair}) != 1:
-            raise UserError(f"pairs must be of two numbers of entities or of two types, not {pair!r}.")
         if isinstance(pair[0], str):
             allowed.add(tuple(pair))
         elif isinstance(pair[0], Integral) and tuple(pair) in of_entities:

@@ -410,7 +410,9 @@ def test_arguments_that_would_answer_wrongly_are_refused(extractor, options, mes
         extractor(INPUT, **options)
 
 
-@pytest.mark.parametrize("options", [{"pairs": 5}, {"entities": 5}, {"entities": "./nowhere"}, {"truncation": True}])
+@pytest.mark.parametrize(
+    "options", [{"pairs": 5}, {"pairs": "PER"}, {"entities": 5}, {"entities": "./nowhere"}, {"truncation": True}]
+)
 def test_a_wrong_argument_is_no_wrong_input(extractor, options):
     with pytest.raises(Exception, match="."):
         extractor(INPUT, on_error="skip", **options)
