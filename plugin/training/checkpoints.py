@@ -227,7 +227,8 @@ def config_fields(overrides: Sequence[str] | None) -> dict[str, Any]:
 
 def checkpoint_labels(config: PreTrainedConfig, stock: bool = False) -> list[str] | None:
     """
-    The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder.
+    The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder, or one of
+    Transformers that gives a text several labels.
 
     Args:
         config (`PreTrainedConfig`): The configuration of the checkpoint.
@@ -235,6 +236,8 @@ def checkpoint_labels(config: PreTrainedConfig, stock: bool = False) -> list[str
             Whether the checkpoint is loaded with its own classifier, which is one of Transformers. Otherwise that
             classifier is left out, and its labels with it.
     """
+    if stock and config.problem_type == "multi_label_classification":
+        return None  # its answers are no probabilities of one label
     endings = CLASSIFIERS if config.model_type in COMPOSED_FAMILIES else ("ForSequenceClassification",) * stock
     if not any(name.endswith(endings) for name in config.architectures or ()):
         return None

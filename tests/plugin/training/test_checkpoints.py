@@ -65,6 +65,8 @@ def test_labels_are_those_of_a_fine_tuned_checkpoint():
     assert checkpoint_labels(ours) == ["b", "a"]
     stock = BertConfig(id2label=labels, architectures=["BertForSequenceClassification"])
     assert checkpoint_labels(stock) is None and checkpoint_labels(stock, stock=True) == ["b", "a"]
+    stock.problem_type = "multi_label_classification"
+    assert checkpoint_labels(stock, stock=True) is None
     assert checkpoint_labels(BertConfig(architectures=["BertForMaskedLM"]), stock=True) is None
 
 
