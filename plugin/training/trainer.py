@@ -262,6 +262,8 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             rows = [data[row] for row in range(min(MEASURED, len(data)))]
             batch = send_to_device(collate(rows), self.model.device)
             batch.pop("pattern_targets", None)  # for guiding, not for the model
+            if self.compute_loss_func is not None:  # as in each step; those of distillation are no class ids
+                batch.pop("labels", None)
             chosen = [output_rate(self.model, batch)]
         (self.output_layers_learning_rate,) = broadcast_object_list(chosen)
         if self.args.should_log:

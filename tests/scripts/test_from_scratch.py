@@ -126,6 +126,9 @@ def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_p
     assert results["eval_accuracy"] == 100
     assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").config.id2label[0] == SENTIMENTS[0]
 
+    student = {"model_name_or_path": saved_encoder(tmp_path / "encoder", layers=1), "max_steps": 1}
+    run("do_train", **student, train_file=texts, distill_from=teacher)
+
     assert "no labels in 'label'" in fails("do_train", "do_eval", validation_split_percentage=50, **taught)
     pairs = write("pairs.jsonl", '{"text": "It good", "text_pair": "It bad"}\n' * 2)
     assert "the teacher reads sentence, the data text and text_pair" in fails(
@@ -133,7 +136,9 @@ def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_p
     )
     again = {"model_name_or_path": teacher, "distill_from": teacher, "validation_file": trees}
     assert "--distill_from is for training" in fails("do_eval", **again)
-    assert "--label_smoothing_factor is for labels" in fails("do_train", label_smoothing_factor=0.1, **again)
+    assert "--label_smoothing_factor is for labels" in fails(
+        "do_train", label_smoothing_factor=0.1, train_file=texts, **again
+    )
     assert "has no classes of sentences" in fails(
         "do_train", **{**taught, "distill_from": saved_encoder(tmp_path / "bare", layers=1)}
     )
