@@ -138,8 +138,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         if data_args.distill_from and not args.do_train:
             raise UserError("--distill_from is for training: give --do_train, or leave it out.")
-        if data_args.distill_from and args.label_smoothing_factor:
-            raise UserError("--label_smoothing_factor is for labels: --distill_from learns probabilities.")
         # Ours is fusion on an encoder, or one of its baselines; else it is the classifier of Transformers.
         head = "plain" if fresh else choose_head(model_args.head, config, default="plain")
         fields = head_fields(head, model_args, config)
@@ -151,6 +149,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         found, columns, labels = sentences.read_sentence_splits(
             data_args, args, known, config, teacher.labels if teacher else None
         )
+        if args.label_smoothing_factor and (teacher or labels is None):
+            raise UserError("--label_smoothing_factor is for labels: the model learns probabilities or a number.")
         if args.should_log:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")

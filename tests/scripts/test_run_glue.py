@@ -281,6 +281,7 @@ def test_mistakes(fails, rows, glue_dir, tmp_path):
     assert "one column or two, not 3" in fails("do_train", train_file=train, text_column_names=["a", "b", "c"])
     assert "the labels are not known" in fails("do_eval", validation_file=train)
     assert "more than one label" in fails("do_train", train_file=same)
+    assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)
     error = fails("do_train", "do_eval", train_file=scores, validation_file=words)
     assert "eval data, example 1: the label 'author' is not a number" in error
     (tmp_path / "glue" / "QNLI").mkdir(parents=True)
