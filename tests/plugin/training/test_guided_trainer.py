@@ -304,7 +304,6 @@ def test_a_second_training_logs_its_own_steps(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"gradient_checkpointing": True},
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
         # Some seventy graphs.
         pytest.param({"torch_compile": True, "torch_compile_backend": "aot_eager"}, marks=pytest.mark.slow),

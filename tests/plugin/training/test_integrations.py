@@ -5,25 +5,28 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BertConfig, BertForSequenceClassification, BertModel, LlamaConfig, LlamaForCausalLM
+from transformers import BertForSequenceClassification, BertModel, LlamaForCausalLM
 
 from msattn import GuidingArguments, GuidingMixin, guiding_loss, mdg_loss, read_attention, set_windows
 from tests.plugin.training.guided_runs import ONE_STEP, logged
+from tests.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.3,
-}
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 GUIDING = GuidingArguments(mdg_weight=0.5)
 LEFT = ["a dog in a house", "the cat", "The author wrote a book.", "the book"]
 RIGHT = ["the dog", "a cat in the house", "a book", "the author wrote the book in a house"]
+
+
+def tiny(family: str, tokenizer, **changes):
+    torch.manual_seed(0)
+    return tiny_encoder(family, vocab_size=len(tokenizer), initializer_range=0.3, **changes)
+
+
+def save(model, tokenizer, folder) -> str:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
 
 
 def mdg_of(model, batch) -> torch.Tensor:
@@ -45,12 +48,8 @@ def test_sentence_transformers(checkpointing, tmp_path):
         pass
 
     tokenizer = tiny_tokenizer()
-    torch.manual_seed(0)
-    BertModel(BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "bert")
-    tokenizer.save_pretrained(tmp_path / "bert")
-    model = package.SentenceTransformer(
-        modules=[modules.Transformer(str(tmp_path / "bert")), modules.Pooling(16)], device="cpu"
-    )
+    folder = save(BertModel(tiny("bert", tokenizer)), tokenizer, tmp_path / "bert")
+    model = package.SentenceTransformer(modules=[modules.Transformer(folder), modules.Pooling(32)], device="cpu")
     encoder = next(module for module in model.modules() if isinstance(module, BertModel))
     terms = [mdg_of(encoder, tokenizer(texts, padding=True, return_tensors="pt")) for texts in (LEFT, RIGHT)]
     arguments = package.SentenceTransformerTrainingArguments(
@@ -80,8 +79,7 @@ def test_trl(tmp_path):
 
     tokenizer = tiny_tokenizer()
     tokenizer.eos_token = tokenizer.sep_token
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SIZES, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id))
+    model = LlamaForCausalLM(tiny("llama", tokenizer))
     batch = tokenizer([f"{text}{tokenizer.eos_token}" for text in RIGHT], padding=True, return_tensors="pt")
     batch.pop("token_type_ids", None)
     term = mdg_of(model, batch)
@@ -102,8 +100,7 @@ def test_peft():
     """A bare encoder, whose adapter calls it past all hooks, twice; only the adapter learns."""
     package = pytest.importorskip("peft")
     tokenizer = tiny_tokenizer()
-    torch.manual_seed(0)
-    encoder = BertModel(BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer)))
+    encoder = BertModel(tiny("bert", tokenizer))
     batches = [dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (LEFT, RIGHT[:2])]
     terms = [mdg_of(encoder, batch) for batch in batches]
     model = package.get_peft_model(encoder, package.LoraConfig(target_modules=["query"], r=2))
@@ -125,12 +122,9 @@ def test_cross_encoder_trainer(tmp_path):
     class Guided(GuidingMixin, package.CrossEncoderTrainer):
         pass
 
-    torch.manual_seed(0)
     tokenizer = tiny_tokenizer()
-    config = BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer), num_labels=1)
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    model = package.CrossEncoder(str(tmp_path / "model"), device="cpu", max_length=32)
+    model = BertForSequenceClassification(tiny("bert", tokenizer, num_labels=1))
+    model = package.CrossEncoder(save(model, tokenizer, tmp_path / "model"), device="cpu", max_length=32)
     data = Dataset.from_dict({"left": LEFT, "right": RIGHT, "label": [1.0, 0.0, 1.0, 0.0]})
     args = package.CrossEncoderTrainingArguments(str(tmp_path / "out"), **ONE_STEP)
     trainer = Guided(model, args, train_dataset=data, guiding=GUIDING)
@@ -144,13 +138,9 @@ def test_windows_in_a_sentence_transformer(tmp_path):
     package = pytest.importorskip("sentence_transformers")
     from sentence_transformers.sentence_transformer import modules
 
-    torch.manual_seed(0)
     tokenizer = tiny_tokenizer()
-    BertModel(BertConfig(**SIZES, **NO_DROPOUT, vocab_size=len(tokenizer))).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    model = package.SentenceTransformer(
-        modules=[modules.Transformer(str(tmp_path)), modules.Pooling(16)], device="cpu"
-    )
+    folder = save(BertModel(tiny("bert", tokenizer)), tokenizer, tmp_path)
+    model = package.SentenceTransformer(modules=[modules.Transformer(folder), modules.Pooling(32)], device="cpu")
     whole = model.encode(LEFT)
     inner = next(one for one in model.modules() if isinstance(one, BertModel))
     set_windows(inner, 1, special_token_ids=tokenizer.all_special_ids)
