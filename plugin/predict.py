@@ -28,7 +28,7 @@ from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtra
 from msattn.command_line import named, parse_arguments, user_mistakes
 from msattn.data.columns import LOOKED_AT, TEXTS, find_column, ignored_columns, text_columns
 from msattn.data.entity_pairs import text_rows
-from msattn.data.files.checked_text import filled_text
+from msattn.data.files.checked_text import check_cell, filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, text_lines
@@ -213,8 +213,11 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     if is_conllu(args.file):
         return rows_to_parse(args.file), lambda block: parse.complete(block, batch_size=args.batch_size)
 
+    def columns(where: str, item: Any) -> list[str | None]:
+        return [check_cell(word, "word", where) for word in _words(where, item)]
+
     def answer(numbered: list[tuple[int, Located]]) -> list[str]:
-        items = [item if isinstance(item, str) else {"words": _words(where, item)} for _, (where, item) in numbered]
+        items = [item if isinstance(item, str) else {"words": columns(where, item)} for _, (where, item) in numbered]
         results = parse(items, batch_size=args.batch_size)
         return [parse.to_conllu(result, str(number)) for (number, _), result in zip(numbered, results, strict=True)]
 

@@ -206,6 +206,7 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("tagger", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
         ("parser", 'a dog\n{"word": ["a"]}\n', (), r"input\.txt:2: a sentence is a text, or"),
         ("parser", '{"words": []}\n', (), r"input\.txt:1: a sentence is a text, or"),
+        ("parser", '{"words": ["dog"]}\n{"words": ["a\\tcat"]}\n', (), r"input\.txt:2: the word 'a\\tcat' has a tab"),
         ("classes", '{"label": "x"}\n', (), r"input\.txt:1: there is no column of text"),
         ("classes", '{"a": "x", "b": "y"}\n{"b": "x"}\n', (), r"input\.txt:2: the input has no text in 'a'"),
         ("classes", '[\n{"text": "a"}\n]\n', (), r"input\.txt:1: a list of objects; give one object"),
