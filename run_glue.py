@@ -155,9 +155,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")
         # "eval" is held out of "train" if asked, and the validation data are then "dev". MNLI also has "eval_mm".
-        data = hold_out_and_limit(
-            found, data_args, args, stratify_by=lambda rows: rows["label"][:] if labels else None
-        )
+        data = hold_out_and_limit(found, data_args, args)
         warn_of_repeats(
             {prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()}
         )

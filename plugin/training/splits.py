@@ -83,7 +83,6 @@ def hold_out_and_limit(
     found: Mapping[str, Any],
     data_args: DataArguments,
     args: TrainingArguments,
-    stratify_by: Callable[[Any], Sequence | None] = lambda data: None,
     hold_out: Callable[[Any, DataArguments], tuple[Any, Any]] | None = None,
 ) -> dict[str, Any]:
     """
@@ -94,8 +93,8 @@ def hold_out_and_limit(
         data_args (`DataArguments`): `validation_split_percentage`, `max_*_samples` and `train_fraction`.
         args (`TrainingArguments`): Whether the run trains: training data that were only read to be held out are left
             away.
-        stratify_by (`Callable`, *optional*): The labels of a dataset, for a stratified split.
-        hold_out (`Callable`, *optional*): Cuts the training data in place of [`hold_out`].
+        hold_out (`Callable`, *optional*):
+            Cuts the training data. Default: [`held_out`], stratified by the column `label` if it has classes.
 
     Returns:
         `dict[str, Any]`: The data by the prefix of their metrics. With a held-out part, that is `"eval"`, and the
@@ -108,7 +107,8 @@ def hold_out_and_limit(
             train, held = hold_out(train, data_args)
         else:
             share, seed = data_args.validation_split_percentage, data_args.split_seed
-            train, held = held_out(train, share, seed, stratify_by(train))
+            classes = "label" in train.column_names and train.features["label"].dtype != "float64"
+            train, held = held_out(train, share, seed, train["label"][:] if classes else None)
         data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
     if not args.do_train:
         data.pop("train", None)

@@ -39,6 +39,13 @@ def test_labels_keep_their_proportions():
     assert Counter(train["label"]) == {"often": 32, "seldom": 7, "once": 1}
 
 
+@pytest.mark.parametrize("labels, stratified", [(LABELS, True), ([0.5] * 50, False)])
+def test_classes_are_held_out_by_their_proportions(labels, stratified, tmp_path):
+    run, cut = args(tmp_path, do_train=True, do_eval=True), DataArguments(validation_split_percentage=20)
+    held = hold_out_and_limit({"train": data(labels)}, cut, run)["eval"]
+    assert held["number"][:] == held_out(data(labels), 20, 42, labels if stratified else None)[1]["number"][:]
+
+
 def test_no_label_is_held_out_as_a_whole():
     labels = ["a", "a", "b", "c", "d"]
     for percentage in (20, 40, 80):
@@ -78,7 +85,7 @@ def test_what_is_read_and_used(given, cut, read, used, tmp_path):
     data_args, run = DataArguments(validation_split_percentage=cut), args(tmp_path, **given)
     found = read_splits(lambda split: data(), data_args, run)
     assert [*found] == read
-    assert sorted(hold_out_and_limit(found, data_args, run, lambda rows: rows["label"][:])) == used
+    assert sorted(hold_out_and_limit(found, data_args, run)) == used
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,7 @@ def test_limits(tmp_path):
     limits = DataArguments(max_train_samples=10, max_eval_samples=2, max_predict_samples=3)
     found = {prefix: data() for prefix in ("train", "eval_mm", "dev", "test_unseen")}
     run = args(tmp_path, do_train=True, do_eval=True, do_predict=True)
-    kept = hold_out_and_limit(found, limits, run, lambda rows: rows["label"][:])
+    kept = hold_out_and_limit(found, limits, run)
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
 
 
