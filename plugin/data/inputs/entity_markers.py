@@ -25,7 +25,6 @@ except ImportError:  # where a checkpoint has brought this file along
 
 logger = logging.get_logger(__name__)
 
-MARKER_STYLES = ("plain", "typed", "typed-punct")
 # Where the markers of both entities are.
 PLACES = ("entity_starts", "entity_ends")
 
@@ -39,7 +38,7 @@ def add_entity_markers(tokenizer: PreTrainedTokenizerBase, style: str = "plain",
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which is changed in place.
-        style (`str`, *optional*, defaults to `"plain"`): One of `MARKER_STYLES`; see [`encode_relations`].
+        style (`str`, *optional*, defaults to `"plain"`): See [`encode_relations`].
         types (`Sequence[str]`, *optional*): The types of entities, for `"typed"`.
 
     Returns:
