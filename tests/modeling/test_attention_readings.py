@@ -218,41 +218,21 @@ def test_an_error_inside_leaves_the_model_as_it_was():
 
 
 def test_mistakes():
-    with (
-        pytest.raises(AttentionRefused, match="Linear has no model of Transformers inside"),
-        read_attention(nn.Linear(2, 2)),
-    ):
-        pass
     model = build()
-    with (
-        pytest.raises(ValueError, match="statistics must be some of received, .*got 'sums'"),
-        read_attention(model, ["sums"]),
-    ):
-        pass
-    with pytest.raises(ValueError, match="layers must be numbers from 0, got -1"), read_attention(model, layers=[-1]):
-        pass
-    with (
-        pytest.raises(ValueError, match="there is no layer 3; the model has 0 to 2"),
-        read_attention(model, layers=[3]),
-    ):
-        model(**QUESTIONS)
-    with (
-        pytest.raises(AttentionRefused, match="BiLSTMModel has no attention"),
-        read_attention(BiLSTMModel(BiLSTMConfig(vocab_size=9, hidden_size=8))),
-    ):
-        pass
-    with (
-        pytest.raises(AttentionRefused, match="FNetModel has no attention"),
-        read_attention(build(FNetModel, FNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1))),
-    ):
-        pass
     parallel = nn.DataParallel(model)
     parallel.device_ids = [0, 1]
-    with pytest.raises(AttentionRefused, match="DataParallel runs in threads"), read_attention(parallel):
-        pass
-    compiled = torch.compile(model, backend="eager")
-    with pytest.raises(AttentionRefused, match="is compiled"), read_attention(compiled):
-        pass
+    for wrong, options, message in [
+        (nn.Linear(2, 2), {}, "Linear has no model of Transformers inside"),
+        (BiLSTMModel(BiLSTMConfig(vocab_size=9, hidden_size=8)), {}, "BiLSTMModel has no attention"),
+        (FNetModel(FNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1)), {}, "FNetModel has no attention"),
+        (parallel, {}, "DataParallel runs in threads"),
+        (torch.compile(model, backend="eager"), {}, "is compiled"),
+        (model, {"statistics": ["sums"]}, "statistics must be some of received, .*got 'sums'"),
+        (model, {"layers": [-1]}, "layers must be numbers from 0, got -1"),
+        (model, {"layers": [3]}, "there is no layer 3; the model has 0 to 2"),
+    ]:
+        with pytest.raises((AttentionRefused, ValueError), match=message), read_attention(wrong, **options):
+            wrong(**QUESTIONS)
 
 
 @pytest.mark.parametrize("family", ["bert", "megatron-bert", "ms_transformer"])
