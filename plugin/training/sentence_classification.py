@@ -15,6 +15,7 @@ from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.formats.glue import GLUE_TASKS, read_glue
+from msattn.data.formats.glue_submissions import write_glue_submission
 from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
 from msattn.data.relations import relation_labels
@@ -22,7 +23,6 @@ from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError, extra
 from msattn.metrics.report_tables import label_report
 from msattn.metrics.sentences import sentence_answers
-from msattn.metrics.submissions import write_glue_submission
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.fusion import fusion_card_fields
 from msattn.training.model_card import ModelCardFacts

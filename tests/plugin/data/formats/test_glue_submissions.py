@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from msattn.metrics.submissions import write_glue_submission
+from msattn.data.formats.glue_submissions import write_glue_submission
 
 
 @pytest.mark.parametrize(
