@@ -59,7 +59,7 @@ class AccumulationMixin(_Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        if model.training and num_items_in_batch is not None:
+        if num_items_in_batch is not None:
             self._look_at_the_loss(model, inputs, num_items_in_batch)
         divisor = self.divisor(num_items_in_batch) if model.training else 1
         labels = self._labelled(inputs)

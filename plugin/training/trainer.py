@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import GuidingArguments
-from msattn.training.accumulation import IGNORED, batch_rows
+from msattn.training.accumulation import batch_rows
 from msattn.training.guiding_mixin import GuidingMixin
 from msattn.training.learning_rates import AUTO, encoder_rate, is_new, new_output_layers, output_rate, read_rate
 from msattn.training.length_samplers import (
@@ -88,6 +88,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         self.output_layers_learning_rate: float | None = None  # which "auto" chooses
         self.embedding_learning_rate = embedding_learning_rate
         self._terminated: int | None = None
+        self._weights: list[torch.Tensor] = []  # of the rows of an evaluation
         self.args.logging_nan_inf_filter = False  # it would hide what `log` stops at
         if embedding_learning_rate == 0:  # saves their gradients, too
             self.model.get_input_embeddings().requires_grad_(False)
@@ -135,10 +136,10 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in [`Trainer`], but the loss is the mean over all words or pairs that are scored, not over batches."""
+        self._weights = []
         output = super().evaluation_loop(*args, **kwargs)
-        labels, name = output.label_ids, f"{kwargs.get('metric_key_prefix', 'eval')}_loss"
-        if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" and name in output.metrics:
-            output.metrics[name] *= len(labels) / max(1, (labels != IGNORED).sum())
+        if self._weights and (name := f"{kwargs.get('metric_key_prefix', 'eval')}_loss") in output.metrics:
+            output.metrics[name] /= torch.cat(self._weights).mean().item()
         return output
 
     def prediction_step(
@@ -146,8 +147,11 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     ) -> tuple[Any, Any, Any]:
         loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, *args, **kwargs)
         if loss is not None and labels is not None:
-            # The Trainer weighs batches by their rows; `evaluation_loop` divides by the labels.
-            loss = loss * (self._labelled(inputs) / batch_rows(inputs))
+            # The Trainer weighs batches by their rows, some of which accelerate repeats to fill the last batches;
+            # `evaluation_loop` divides by these weights.
+            weight = torch.as_tensor(self._labelled(inputs) / batch_rows(inputs), device=loss.device)
+            loss = loss * weight
+            self._weights.append(self.accelerator.gather_for_metrics(weight.repeat(self.args.eval_batch_size)))
         # Some models, such as T5, return further tensors behind the logits.
         return loss, logits[0] if isinstance(logits, tuple) else logits, labels
 

@@ -7,12 +7,16 @@ import shutil
 import sys
 
 import pytest
+import torch
 import yaml
+from transformers import AutoModelForTokenClassification
 
 from msattn import AutoModelForRelationExtraction
 from msattn.data.demo_corpus import DemoPaths
+from tests.scripts.command_line import command_line
 from tests.scripts.relation_runs import ROOT, arguments, launch, logged, read_json, run
 from tests.tiny_encoders import saved_tiny_encoder
+from tests.tiny_models import labelled, saved_encoder
 
 pytestmark = pytest.mark.heavy
 
@@ -109,6 +113,21 @@ def test_accelerate_launch(one_process, no_dropout, tmp_path):
     )
     assert "find_unused_parameters" not in done.stderr
     assert_same_run(tmp_path, one_process)
+
+
+def test_the_loss_of_words_in_two_processes(tmp_path):
+    torch.manual_seed(0)
+    folder, data = saved_encoder(tmp_path / "tagger", layers=1), tmp_path / "test.conll"
+    model = AutoModelForTokenClassification.from_pretrained(folder, **labelled("X", "Y"))
+    model.save_pretrained(folder)
+    data.write_text("".join("cat X\ndog Y\n" * length + "\n" for length in (9, 1, 2, 1, 1, 1, 2)))
+    values = {"model_name_or_path": folder, "test_file": data, "per_device_eval_batch_size": 2}
+    losses = []
+    for command in ([sys.executable], [*ACCELERATE, str(CONFIGS / "ddp_cpu.yaml")]):
+        values["output_dir"] = tmp_path / str(len(losses))
+        launch([*command, str(ROOT / "run_tagging.py")], command_line(("do_predict", "use_cpu"), values))
+        losses.append(read_json(values["output_dir"] / "test_results.json")["test_loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)  # accelerate repeats the first sentence
 
 
 @pytest.mark.slow
