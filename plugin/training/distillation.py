@@ -73,12 +73,12 @@ def distillation_loss(
         outputs (`ModelOutput`): With `logits`, `(batch, classes)`.
         labels (`torch.Tensor`): Logits of the teacher, `(batch, classes)`, or class ids, `(batch,)`.
         num_items_in_batch (`torch.Tensor` or `int`, *optional*):
-            Numbers in the labels of the training step, over which the loss is a mean. Default: those of the batch.
+            Numbers in the labels of the step, over which the loss is a mean. Default: those of the batch.
     """
     logits = outputs["logits"].float()
+    items = labels.numel() if num_items_in_batch is None else num_items_in_batch
     if not labels.is_floating_point():
-        return cross_entropy(logits, labels)
+        return cross_entropy(logits, labels, reduction="sum") / items
     student, teacher = (log_softmax(scores / TEMPERATURE, dim=-1) for scores in (logits, labels.float()))
     loss = kl_div(student, teacher, log_target=True, reduction="sum")
-    items = labels.numel() if num_items_in_batch is None else num_items_in_batch
     return TEMPERATURE**2 * loss * labels.shape[-1] / items

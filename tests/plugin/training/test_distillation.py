@@ -39,7 +39,9 @@ def test_parts_of_a_step_add_up(logits):
 def test_labels_are_scored_as_ever(logits):
     labels = torch.tensor([0, 1, 2, 0, 1, 2])
     expected = torch.nn.functional.cross_entropy(logits[0].float(), labels)
-    assert distillation_loss(as_outputs(logits[0]), labels) == expected
+    assert distillation_loss(as_outputs(logits[0]), labels) == pytest.approx(expected.item())
+    two_processes = 2 * distillation_loss(as_outputs(logits[0]), labels, 12)  # as the Trainer scales it
+    assert two_processes == pytest.approx(expected.item())
 
 
 def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path):
