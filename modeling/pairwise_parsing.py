@@ -208,8 +208,11 @@ class PairwiseParsing(PairwiseModel):
             relation_logits = self.relations(*features, words).permute(0, 2, 3, 1)
             of_trees = [relations_of_arcs(relation_logits, tree) for tree in trees]
         else:
-            of_trees = [*self.relations.arcs(*features, torch.stack(trees, dim=-1)).unbind(2)]
+            wanted = None if self.training or torch.compiler.is_compiling() else _new_arcs(trees, possible)
+            of_trees = list(self.relations.arcs(*features, torch.stack(trees, dim=-1), wanted).unbind(2))
             relation_logits = of_trees[-1]
+            if wanted is not None and len(trees) > 1:
+                of_trees[0] = torch.where(wanted[:, :, :1], of_trees[0], relation_logits)
         loss = None
         if heads is not None and relations is not None:
             relations = relations.masked_fill(heads < 0, IGNORED)
@@ -282,6 +285,12 @@ class PairwiseParsing(PairwiseModel):
             weight = torch.ones(none + 1, device=logits.device)
             weight[none] = self.config.none_weight
         return _mean_loss(logits, targets, weight)
+
+
+def _new_arcs(trees: list[torch.Tensor], possible: torch.Tensor) -> torch.Tensor:
+    """The arcs of words to score, `(batch, W, trees)`: those of the last tree, and what the other one has not."""
+    words, last = possible.any(dim=1)[:, 1:], trees[-1].clamp_min(0)
+    return torch.stack([*(words & (tree >= 0) & (tree != last) for tree in trees[:-1]), words], dim=-1)
 
 
 def _mean_loss(logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:

@@ -14,6 +14,8 @@ from .word_attention import piece_mean, word_members, word_states
 # and large blocks.
 PAIR_SCORES = {"cpu": 2**15}
 PAIR_SCORES_ELSEWHERE = 2**22
+# Heads whose relations are scored at once.
+HEADS_AT_ONCE = 64
 
 
 class PairwiseScores(nn.Module):
@@ -119,6 +121,7 @@ class PairwiseScores(nn.Module):
         attentions: Sequence[torch.Tensor],
         word_index: torch.Tensor,
         heads: torch.Tensor,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """
         The scores of the arcs of trees: for each word and tree, the pair of its head and the word. They equal those of
@@ -129,24 +132,36 @@ class PairwiseScores(nn.Module):
             heads (`torch.LongTensor` of shape `(batch, W, trees)`):
                 The head of each word in one or several trees, which share most of the work. 0 is ROOT; numbers below
                 0 count as 0.
+            wanted (`torch.BoolTensor` of shape `(batch, W, trees)`, *optional*): The arcs to score. Default: all.
 
         Returns:
-            `torch.Tensor` of shape `(batch, W, trees, K)`
+            `torch.Tensor` of shape `(batch, W, trees, K)`; 0 where a score is not wanted.
 
         Raises:
             ValueError: The number of attention maps is not `num_layers`.
         """
         members = word_members(word_index, heads.shape[1])
-        first = second = attention = None
+        words = attention = None
         if self.states is not None:
             words = self._words(hidden_states, members)
-            index = heads.clamp_min(0).flatten(1).unsqueeze(-1).expand(-1, -1, words.shape[-1])
-            first, second = words.gather(1, index).unflatten(1, heads.shape[1:]), words[:, 1:, None]
         if self.attention is not None:
             self._check(attentions)
             attention = torch.stack([arc_attention(attentions, members, tree) for tree in heads.unbind(-1)], dim=2)
             attention = attention.to(hidden_states.dtype)
-        return self.score(first, second, attention)
+        heads = heads.clamp_min(0)
+        if wanted is not None:
+            scores: Any = 0
+            sentence, word, _ = wanted.nonzero(as_tuple=True)
+            if self.states is not None and words is not None:
+                # Several words of a sentence have the same head.
+                distinct, owner = (sentence * words.shape[1] + heads[wanted]).unique(return_inverse=True)
+                scores = self.states.arcs_of_heads(words.flatten(0, 1)[distinct], words[sentence, word + 1], owner)
+            scores = scores + self.score(None, None, None if attention is None else attention[wanted])
+            return scores.new_zeros(*heads.shape, self.num_outputs).index_put((wanted,), scores)
+        if words is None:
+            return self.score(None, None, attention)
+        index = heads.flatten(1).unsqueeze(-1).expand(-1, -1, words.shape[-1])
+        return self.score(words.gather(1, index).unflatten(1, heads.shape[1:]), words[:, 1:, None], attention)
 
     def score(
         self, first: torch.Tensor | None, second: torch.Tensor | None, attention: torch.Tensor | None
@@ -214,6 +229,20 @@ class LinearPairs(nn.Module):
         """The scores `(..., pairs, K)` of heads `(..., pairs, width)` and their dependent `(..., 1, width)`."""
         return self.head(first) + self.dependent(second)
 
+    def arcs_of_heads(self, first: torch.Tensor, second: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+        """
+        As [`LinearPairs.arcs`], for heads that have several dependents.
+
+        Args:
+            first (`torch.Tensor` of shape `(heads, width)`): The heads.
+            second (`torch.Tensor` of shape `(pairs, width)`): The dependents.
+            owner (`torch.LongTensor` of shape `(pairs,)`): The number of each one's head.
+
+        Returns:
+            `torch.Tensor` of shape `(pairs, K)`
+        """
+        return self.head(first)[owner] + self.dependent(second)
+
 
 class BiaffinePairs(LinearPairs):
     """h U d + W1 h + W2 d + b, with the perceptrons h(T_i) and d(T_j)."""
@@ -234,6 +263,19 @@ class BiaffinePairs(LinearPairs):
         first, second = self.head_layer(first), self.dependent_layer(second)
         bilinear = self.bilinear(first).unflatten(-1, (-1, first.shape[-1])) @ second.unsqueeze(-1)
         return bilinear.squeeze(-1) + super().arcs(first, second)
+
+    def arcs_of_heads(self, first: torch.Tensor, second: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+        first, second = self.head_layer(first), self.dependent_layer(second)
+        order, counts = owner.argsort(), owner.bincount(minlength=1)
+        own = owner[order]
+        place = torch.arange(len(own), device=own.device) - (counts.cumsum(0) - counts)[own]
+        dependents = second.new_zeros(len(first), int(counts.max()), second.shape[-1])
+        dependents[own, place] = second[order]
+        # In blocks: the product of a head has K numbers for each of its own, more than a cache holds for a batch.
+        blocks = zip(first.split(HEADS_AT_ONCE), dependents.split(HEADS_AT_ONCE), strict=True)
+        products = [each @ self.bilinear(head).unflatten(-1, (-1, head.shape[-1])).mT for head, each in blocks]
+        bilinear = torch.cat(products)[own, place][order.argsort()]
+        return bilinear + super().arcs_of_heads(first, second, owner)
 
 
 def arc_attention(attentions: Sequence[torch.Tensor], members: torch.Tensor, heads: torch.Tensor) -> torch.Tensor:
