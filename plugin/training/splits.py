@@ -151,7 +151,7 @@ def warn_of_absent(
     for prefix, there in found.items():
         if there and (absent := [label for label in labels if label not in there]):
             shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} others" if len(absent) > 5 else "")
-            mend = ": shuffle the file, or take more" if prefix == "train" else ""
+            mend = ": check its spelling, shuffle the file, or take more" if prefix == "train" else ""
             logger.warning(f"{prefix}: no {what} {shown}{mend}.")
 
 
