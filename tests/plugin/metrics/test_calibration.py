@@ -59,14 +59,15 @@ def test_the_threshold_has_the_highest_f1_of_all(sample):
 
 
 def test_no_threshold_where_none_helps():
-    def threshold(*probabilities, references):
-        return fit_relation_answers(np.log(probabilities), np.array(references), ["none", "x"], "none")[
-            "decision_threshold"
-        ]
+    def fields(*probabilities, references):
+        return fit_relation_answers(np.log(probabilities), np.array(references), ["none", "x"], "none")
 
-    assert threshold([0.9, 0.1], [0.1, 0.9], references=[0, 1]) is None
-    assert threshold([0.9, 0.1], [0.1, 0.9], references=[0, 0]) is None
-    assert 0.1 < threshold([0.6, 0.4], [0.9, 0.1], references=[1, 0]) < 0.5
+    assert fields([0.9, 0.1], [0.1, 0.9], references=[0, 1])["decision_threshold"] is None
+    assert fields([0.9, 0.1], [0.1, 0.9], references=[0, 0])["decision_threshold"] is None
+    found = fields([0.6, 0.4], [0.9, 0.1], references=[1, 0])
+    scaled = np.array([[0.6, 0.4], [0.9, 0.1]]) ** (1 / found["calibration_temperature"])
+    half_way = (scaled / scaled.sum(axis=1, keepdims=True))[:, 1].mean()
+    assert found["decision_threshold"] == pytest.approx(half_way)
 
 
 @pytest.mark.parametrize("several", [False, True])

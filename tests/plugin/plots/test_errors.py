@@ -58,6 +58,14 @@ def test_nested_entities_and_characters_outside_of_the_basic_plane(tmp_path):
     assert example["text"] == [["😀 ", ""], ["a ", "head"], ["book", "head tail"]]
 
 
+def test_texts_and_labels_are_text_only(tmp_path):
+    evil = "</script><script>alert(1)</script><img src=x>"
+    _, page = page_of(tmp_path, prediction(evil, evil, (0, 9), (9, 17), f"{evil}1", f"{evil}2"))
+    assert page.count("<script") == page.count("</script") == 2
+    assert "<img" not in page and "innerHTML" not in page
+    assert "default-src 'none'" in page and not re.search(r"https?://(?!www.w3.org)|\bsrc\s*=\s*[\"'h]|<link", page)
+
+
 @pytest.mark.parametrize("style", ["plain", "typed", "typed-punct"])
 def test_the_attention_is_that_of_the_model(tmp_path, style):
     model, tokenizer = tiny_relation_extractor(scales=[3], entity_markers=style)
