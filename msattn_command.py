@@ -194,7 +194,7 @@ def demo() -> None:
 
 def _moved(kind: str = "") -> str:
     """Where a command of `msattn analysis` went."""
-    plots = {"fused": "fused", "errors": "errors", "map": "maps", "distances": "heads", "windows": "windows"}
+    plots = {"fused": "fused", "errors": "errors", "map": "maps", "distances": "heads"}
     if kind in plots:
         return f"use msattn plot {plots[kind]}"
     return (

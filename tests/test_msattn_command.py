@@ -85,7 +85,7 @@ def test_a_copy_that_reads_its_arguments_in_another_way_is_left_alone(tmp_path):
         (["predict", "model"], "error: the following arguments are required: --file"),
         (["analysis", "map"], "error: msattn analysis is gone; use msattn plot maps."),
         (
-            ["analysis", "probe"],
+            ["analysis", "windows"],
             "error: msattn analysis is gone; pictures: msattn plot; studies: the scripts in papers/",
         ),
         (["app"], "error: the following arguments are required: --model"),
