@@ -46,7 +46,7 @@ class BiLSTMPreTrainedModel(HubExportMixin, PreTrainedModel):
 
 class BiLSTMModel(BiLSTMPreTrainedModel):
     r"""
-    The encoder. `torch.export` works for any number of tokens. `torch.compile` leaves the LSTM out of its graph unless
+    The encoder. `torch.export` ties it to one length. `torch.compile` leaves the LSTM out of its graph unless
     `torch._dynamo.config.allow_rnn` is set.
 
     ```python
