@@ -107,7 +107,7 @@ def hold_out_and_limit(
             train, held = hold_out(train, data_args)
         else:
             share, seed = data_args.validation_split_percentage, data_args.split_seed
-            classes = "label" in train.column_names and train.features["label"].dtype != "float64"
+            classes = "label" in train.column_names and "float" not in train.features["label"].dtype
             train, held = held_out(train, share, seed, train["label"][:] if classes else None)
         data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
     if not args.do_train:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from datasets import Dataset
 from transformers import TrainingArguments
@@ -39,7 +40,10 @@ def test_labels_keep_their_proportions():
     assert Counter(train["label"]) == {"often": 32, "seldom": 7, "once": 1}
 
 
-@pytest.mark.parametrize("labels, stratified", [(LABELS, True), ([0.5] * 50, False)])
+SCORES = np.arange(50, dtype=np.float32)  # those of STS-B
+
+
+@pytest.mark.parametrize("labels, stratified", [(LABELS, True), ([0.5] * 50, False), (SCORES, False)])
 def test_classes_are_held_out_by_their_proportions(labels, stratified, tmp_path):
     run, cut = args(tmp_path, do_train=True, do_eval=True), DataArguments(validation_split_percentage=20)
     held = hold_out_and_limit({"train": data(labels)}, cut, run)["eval"]
