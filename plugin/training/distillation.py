@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.errors import UserError
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import checkpoint_labels, load_config, load_model, load_tokenizer, max_tokens
+from msattn.training.learning_rates import for_another_trainer
 from msattn.training.trainer import FineTuningTrainer
 
 TEMPERATURE = 2.0
@@ -55,9 +55,7 @@ class Teacher:
         encoded, _ = encode_sentences(rows, tokenizer, columns, max_tokens(None, tokenizer, self.config))
         model = load_model(AutoModelForSequenceClassification, self.source, tokenizer, refuse_new_weights=True)
         collator = DataCollatorWithPadding(tokenizer)
-        # A copy: the Trainer chooses a learning rate for its model, and makes a repository for it.
-        args = copy(args)
-        args.push_to_hub = False
+        args = for_another_trainer(args)
         trainer = FineTuningTrainer(model, args, processing_class=tokenizer, data_collator=collator)
         return rows.add_column("label", trainer.predict(encoded, metric_key_prefix="teacher").predictions.tolist())
 

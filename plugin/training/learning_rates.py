@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,14 @@ class FineTuningArguments(TrainingArguments):
         refuse_below(self, seed=0, learning_rate=0, gradient_accumulation_steps=1)
         refuse_below(self, per_device_train_batch_size=1, per_device_eval_batch_size=1)
         super().__post_init__()
+
+
+def for_another_trainer(args: TrainingArguments) -> Any:
+    """A copy of the arguments of a run for a Trainer before it, which neither evaluates, saves checkpoints nor pushes."""
+    own = copy.copy(args)
+    own.eval_strategy = own.save_strategy = "no"
+    own.eval_on_start = own.load_best_model_at_end = own.push_to_hub = False
+    return own
 
 
 def encoder_rate(config: PreTrainedConfig) -> float:

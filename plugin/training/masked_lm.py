@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from transformers.utils import logging
 from msattn.errors import UserError, refuse_below
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_model
+from msattn.training.learning_rates import for_another_trainer
 from msattn.training.resuming import RECORD, RunRecord
 from msattn.training.trainer import FineTuningTrainer
 
@@ -77,11 +77,9 @@ def train_masked_lm(
     if tokenizer.mask_token is None:
         raise UserError(f"--mlm_epochs: the tokenizer of {model_args.model_name_or_path} has no token for a mask.")
     folder = Path(args.output_dir, "mlm")
-    own = copy.copy(args)
+    own = for_another_trainer(args)
     own.output_dir, own.learning_rate = str(folder), mlm_args.mlm_learning_rate
     own.num_train_epochs, own.max_steps = mlm_args.mlm_epochs, -1
-    own.eval_strategy = own.save_strategy = "no"
-    own.load_best_model_at_end = own.push_to_hub = False
     trained = replace(model_args, model_name_or_path=str(folder), model_revision="main")
     texts = tokenizer([" ".join(words) for words in sentences], truncation=True, return_overflowing_tokens=True)
     dataset = Dataset.from_dict(dict(texts))

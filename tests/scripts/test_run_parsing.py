@@ -218,7 +218,7 @@ def test_without_validation_data_nothing_is_chosen(run, write, tmp_path, decode,
     [
         {"features": "emb", "freeze_encoder": True},
         {"freeze_encoder": True},
-        {"freeze_encoder": True, "mlm_epochs": 1},
+        {"freeze_encoder": True, "mlm_epochs": 1, "eval_on_start": True},
         {"features": "emb"},
         {"features": "emb+att"},
         {"features": "emb+att", "decode": "mst"},

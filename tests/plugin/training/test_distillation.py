@@ -48,7 +48,7 @@ def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path):
     folder = saved_encoder(tmp_path / "teacher", layers=1)
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3).eval()
     model.save_pretrained(folder)
-    args = FineTuningArguments(output_dir=str(tmp_path / "out"), use_cpu=True, report_to="none")
+    args = FineTuningArguments(str(tmp_path / "out"), use_cpu=True, report_to="none", eval_strategy="steps")
     rows = Dataset.from_dict({"text": ["a cat", "the author of the book", "cat"], "label": [0, 1, 2]})
     teacher = Teacher(str(folder))
     answered = teacher.answered(rows, ["text"], teacher.labels, args)
