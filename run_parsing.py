@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # trees is a path here: it may be large, and is read later.
         found = read_splits(lambda split: parsing.read_treebanks(split, data_args), data_args, args)
         corpus = found.pop("test") if isinstance(found.get("test"), str) else None
-        labels, tags = parsing.parser_labels(found.get("train"), model_args.tag, config)
+        labels, tags = parsing.parser_labels(found["train"] if args.do_train else None, model_args.tag, config)
         data = hold_out_and_limit(found, data_args, args)
         warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
 

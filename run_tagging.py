@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: words, and a tag for each.
         found = tagging.read_tagging_splits(data_args, args)
-        tags = tagging.find_tags(found, config)
+        tags = tagging.find_tags(found, config, args.do_train)
         data = hold_out_and_limit(found, data_args, args)
         warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
 

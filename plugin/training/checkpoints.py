@@ -118,7 +118,8 @@ def load_model(
         **fields: Further fields of the configuration.
 
     Raises:
-        UserError: `--config_overrides` contradicts `fields`; or weights or embeddings are missing and refused.
+        UserError: `--config_overrides` contradicts `fields`; a layer of the checkpoint has another size, and not
+            `--ignore_mismatched_sizes`; or weights or embeddings are missing, or labels numbered anew, and refused.
     """
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():
@@ -130,7 +131,7 @@ def load_model(
             args.model_name_or_path,
             attn_implementation=args.attn_implementation,
             output_loading_info=True,
-            ignore_mismatched_sizes=args.ignore_mismatched_sizes,
+            ignore_mismatched_sizes=True,
             **hub_options(args),
             **(given | fields),
         )
@@ -139,9 +140,16 @@ def load_model(
             f"{args.model_name_or_path}: {len(lost)} weights of the encoder are missing and start at random: "
             f"{', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}."
         )
-    _warn_of_other_labels(load_config(args), model)
+    mismatched = sorted(loading["mismatched_keys"])
+    if mismatched and (refuse_new_weights or not args.ignore_mismatched_sizes):
+        name, before, now = mismatched[0]
+        raise UserError(
+            f"{args.model_name_or_path}: {name} has the shape {[*before]} and not {[*now]}, as for other labels or "
+            "another head; to train a new one, give --ignore_mismatched_sizes."
+        )
+    _compare_labels(load_config(args), model, refuse_new_weights)
     # Which learn at a rate of their own (learning_rates.py).
-    model.new_weights = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
+    model.new_weights = {*loading["missing_keys"], *(name for name, *_ in mismatched)}
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
     if refuse_new_weights and missing:
@@ -271,12 +279,19 @@ def checkpoint_class(config: PreTrainedConfig, general: type[PreTrainedModel]) -
     return general
 
 
-def _warn_of_other_labels(config: PreTrainedConfig, model: PreTrainedModel) -> None:
-    """Warns if a classifier of the same size goes on with other labels, or the same ones in another order."""
+def _compare_labels(config: PreTrainedConfig, model: PreTrainedModel, refuse: bool) -> None:
+    """
+    Warns if a classifier of the same size goes on with other labels, or the same ones in another order.
+
+    Raises:
+        UserError: To be refused are the same labels in another order: answers would be those of other labels.
+    """
     before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
     same_head = type(model).__name__ in (config.architectures or ())
     old, new = (", ".join(map(str, labels[:10])) for labels in (before, after))
     if same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0":
-        logger.warning(
-            f"{config.name_or_path}: the classifier was trained for the labels {old}, and goes on with {new}."
-        )
+        problem = f"{config.name_or_path}: the classifier was trained for the labels {old}, and"
+        places = [{str(label).casefold(): place for place, label in enumerate(each)} for each in (before, after)]
+        if refuse and any(places[0].get(label, place) != place for label, place in places[1].items()):
+            raise UserError(f"{problem} the data have them in another order, {new}.")
+        logger.warning(f"{problem} goes on with {new}.")

@@ -96,7 +96,7 @@ def read_relation_splits(
 
     def read(split: str) -> Dataset | None:
         nonlocal labels
-        if split != "train":
+        if split != "train" or not args.do_train:
             labels = labels or _labels_of(config)
         # What is held out of the training data keeps all pairs; `hold_out_texts` then draws those for training.
         draws = split == "train" and data_args.validation_split_percentage is None

@@ -114,9 +114,9 @@ def read_sentence_splits(
 
     found = read_splits(read, data_args, args, ", --dataset_name or --task_name")
     classes = None
-    if "train" in hub and not data_args.train_file:
+    if "train" in hub and not data_args.train_file and (args.do_train or "LABEL_0" in (known or ())):
         classes = getattr(hub["train"].features.get(label_column), "names", None)
-    labels = list(taught) if taught else classes or _find_labels(found, known)
+    labels = list(taught) if taught else classes or _find_labels(found, known, args.do_train)
     return {prefix: _with_label_ids(rows, labels, prefix) for prefix, rows in found.items()}, columns or [], labels
 
 
@@ -138,18 +138,19 @@ def _read_task(data_args: Any, args: TrainingArguments) -> tuple[dict[str, Datas
     return found, list(task.columns), None if task.labels is None else list(task.labels)
 
 
-def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None) -> list[str] | None:
+def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, training: bool) -> list[str] | None:
     """
     The classes of the training data, or those of the checkpoint if nothing is trained; `None` for regression.
 
     Args:
         splits (`Mapping[str, datasets.Dataset]`): The data by the prefix of their metrics, with labels as strings.
         known (`Sequence[str]` or `None`): The labels of the checkpoint.
+        training (`bool`): Whether something is trained.
 
     Raises:
         UserError: There are neither training data nor a classifier, or all examples have the same label.
     """
-    if "train" not in splits:
+    if not training:
         if known is None:
             raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
         return list(known) if len(known) > 1 else None

@@ -69,19 +69,20 @@ def read_tagging_splits(data_args: Any, args: TrainingArguments) -> dict[str, Da
     return read_splits(read, data_args, args, " or --dataset_name")
 
 
-def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig) -> list[str]:
+def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig, training: bool) -> list[str]:
     """
-    The tags of all splits if there are training data, else those of the checkpoint.
+    The tags of all splits in a training, else those of the checkpoint.
 
     Args:
         splits (`Mapping[str, datasets.Dataset]`): The sentences by the prefix of their metrics.
         config (`PreTrainedConfig`): The configuration of the checkpoint.
+        training (`bool`): Whether something is trained.
 
     Raises:
         UserError: All words have the same tag, the checkpoint is no tagger, or it lacks a tag of the data.
     """
     found = {prefix: set(chain(*rows["tags"])) for prefix, rows in splits.items() if "tags" in rows.column_names}
-    if "train" in found:
+    if training:
         tags = sorted(set().union(*found.values()))
         if len(tags) < 2:
             raise UserError(f"there has to be more than one tag, and every word has {tags[0]!r}.")

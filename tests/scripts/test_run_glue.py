@@ -132,6 +132,10 @@ def test_the_classifier_of_transformers(run, fails, rows, glue_dir, tmp_path):
     run("do_predict", model_name_or_path=tmp_path / "out", output_dir=tmp_path / "again", test_file=test)
     lines = (tmp_path / "again" / "test_predictions.tsv").read_text().splitlines()
     assert lines[1].partition("\t")[2] in ("entailment", "not_entailment")
+    other = rows("other", [{"sentence1": "dog", "sentence2": "cat", "label": label} for label in ("yes", "no") * 2])
+    held = {"train_file": other, "validation_split_percentage": 50}
+    error = fails("do_eval", model_name_or_path=tmp_path / "out", **held)
+    assert "train data, example 1: the label 'yes' is not one of entailment, not_entailment" in error
     error = fails("do_train", config_overrides=["scales=[3]"], train_file="missing.csv")
     assert error.endswith("scales=[3]: the head plain has no fusion layers; give --head multiscale.")
 

@@ -128,9 +128,12 @@ def test_a_head_without_a_relation_teaches_the_head(run, write, tmp_path, caplog
     assert PairwiseParser.from_pretrained(tmp_path / "out").config.label2id == {"nsubj": 0, "root": 1}
     assert "train: 1 of 2 sentences, the first at " in caplog.text and "no loss and no score" in caplog.text
     assert "relation that the parser does not know" not in caplog.text and results["eval_las"] * 3 % 100 < 0.1
-    # The parser goes on with other relations.
-    more = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "more"}
-    run("do_train", "ignore_mismatched_sizes", train_file=write("more.conllu", conllu([*TREES])), **more)
+    # The parser is scored with its own relations, and goes on with other ones.
+    other = write("more.conllu", conllu([*TREES]))
+    more = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "more", "train_file": other}
+    run("do_eval", validation_split_percentage=50, **more)
+    assert "words have a relation that the parser does not know" in caplog.text
+    run("do_train", "ignore_mismatched_sizes", **more)
     assert PairwiseParser.from_pretrained(tmp_path / "more").config.num_labels == 7
     empty = write("empty.conllu", "1\tdog\t_\t_\t_\t_\t0\t_\t_\t_\n\n")
     with pytest.raises(UserError, match="empty.conllu: no word has a relation; the column DEPREL is _ throughout"):

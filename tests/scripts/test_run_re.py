@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, pipeline
 
-from msattn import AutoModelForRelationExtraction
+from msattn import AutoModelForRelationExtraction, UserError
 from msattn.data.relations import read_relations
 from tests.scripts.relation_runs import arguments, logged, read_json, run, same_weights
 
@@ -156,6 +156,12 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     run(arguments(demo, tmp_path / "model", "do_train", label_file=file, max_steps=1, max_train_samples=8))
     model = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model")
     assert [model.config.id2label[number] for number in range(11)] == labels
+    # Whatever is only scored keeps its labels and their order.
+    scored = {"model_name_or_path": tmp_path / "model", "max_eval_samples": 4}
+    run(arguments(demo, tmp_path / "scored", "do_eval", validation_split_percentage=1, **scored))
+    file.write_text(json.dumps(labels[::-1]))
+    with pytest.raises(UserError, match="the data have them in another order"):
+        run(arguments(demo, tmp_path / "scored", "do_eval", label_file=file, validation_file=demo.test_file, **scored))
     # A run without them takes a new classification head.
     again = {"model_name_or_path": tmp_path / "model", "max_steps": 1, "max_train_samples": 8}
     run(arguments(demo, tmp_path / "again", "do_train", "ignore_mismatched_sizes", **again))

@@ -177,7 +177,7 @@ def test_warnings(run, fails, write, tmp_path, caplog):
     ],
 )
 def test_tags_of_entities_in_another_writing(tags, message, caplog):
-    tagging.find_tags({"train": datasets.Dataset.from_dict({"tags": [tags]})}, PreTrainedConfig())
+    tagging.find_tags({"train": datasets.Dataset.from_dict({"tags": [tags]})}, PreTrainedConfig(), training=True)
     assert message in caplog.text if message else not caplog.text
 
 

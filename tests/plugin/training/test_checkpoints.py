@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transformers import BertConfig
+from transformers import AutoModelForSequenceClassification, BertConfig
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import (
@@ -84,6 +84,19 @@ def test_fields_reach_the_model(encoder):
     args.config_overrides = ["scalse=[2]"]
     with pytest.raises(TypeError, match="scalse"):
         load_model(MultiScaleForRelationExtraction, args, tokenizer)
+
+
+def test_a_new_classifier_is_trained_or_refused(encoder, tmp_path):
+    args = ModelArguments(encoder)
+    tokenizer = load_tokenizer(args, load_config(args))
+    load_model(AutoModelForSequenceClassification, args, tokenizer).save_pretrained(tmp_path)
+    args = ModelArguments(str(tmp_path))
+    with pytest.raises(UserError, match=r"has the shape \[2\] and not \[3\], .* give --ignore_mismatched_sizes"):
+        load_model(AutoModelForSequenceClassification, args, tokenizer, num_labels=3)
+    args.ignore_mismatched_sizes = True
+    assert load_model(AutoModelForSequenceClassification, args, tokenizer, num_labels=3).new_weights
+    with pytest.raises(UserError, match="has the shape"):
+        load_model(AutoModelForSequenceClassification, args, tokenizer, refuse_new_weights=True, num_labels=3)
 
 
 def test_length_is_that_of_the_model_at_most(encoder):
