@@ -22,7 +22,6 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.data.files.text_lines import files_in
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
-from msattn.data.inputs.raw_text import split_text
 from msattn.data.treebanks import treebank_rows
 from msattn.metrics.tree_confidence import tree_calibration
 from msattn.metrics.treebank_scores import score_treebank
@@ -154,6 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # trees is a path here: it may be large, and is read later.
         found = read_splits(lambda split: parsing.read_treebanks(split, data_args), data_args, args)
         corpus = found.pop("test") if isinstance(found.get("test"), str) else None
+        split = parsing.text_splitter(data_args)
         labels, tags = parsing.parser_labels(found["train"] if args.do_train else None, model_args.tag, config)
         data = hold_out_and_limit(found, data_args, args)
         warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
@@ -250,12 +250,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if corpus:
         parse = DependencyParsingPipeline(trainer.model, tokenizer, device=args.device, max_length=max_length)
         options = [decoder_of(model.config), temperature_of(model.config), max_length, data_args.max_predict_samples]
-        split = partial(split_text, word_tokenizer=data_args.word_tokenizer, lang=data_args.lang)
-        raw = data_args.word_tokenizer or data_args.lang
         options += [data_args.word_tokenizer, data_args.lang]
         with files_in(data_args.encoding):
             count = predict_stream(
-                islice(treebank_rows(corpus, split if raw else None), data_args.max_predict_samples),
+                islice(treebank_rows(corpus, split), data_args.max_predict_samples),
                 lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
                 Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
                 key=None if trainer.is_sharded else stream_key(model, corpus, *options),

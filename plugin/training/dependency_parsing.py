@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import with_tree
+from msattn.data.inputs.outside_tokenizers import named_tokenizer
+from msattn.data.inputs.raw_text import split_text
 from msattn.data.inputs.word_labels import learn_labels
-from msattn.data.treebanks import has_trees, read_treebank
+from msattn.data.inputs.word_rules import language_of
+from msattn.data.treebanks import TextSplitter, has_trees, is_text_file, read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
@@ -152,6 +156,23 @@ def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
         if "heads" not in treebank.column_names:
             raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
     return concatenate_datasets(treebanks) if treebanks else None
+
+
+def text_splitter(data_args: Any) -> TextSplitter | None:
+    """
+    What splits the lines of a `.txt` file, as `--lang` or `--word_tokenizer` says; `None` without both.
+
+    Raises:
+        UserError: `--test_file` is no such file, or there is no such language or tokenizer.
+    """
+    lang, tokenizer = data_args.lang, data_args.word_tokenizer
+    if lang is None and tokenizer is None:
+        return None
+    if not is_text_file(data_args.test_file or ""):
+        name = "lang" if tokenizer is None else "word_tokenizer"
+        raise UserError(f"--{name} splits the lines of a .txt file, and --test_file {data_args.test_file} is none.")
+    language_of(lang)
+    return partial(split_text, word_tokenizer=tokenizer and named_tokenizer(tokenizer), lang=lang)
 
 
 def parser_labels(

@@ -393,5 +393,7 @@ def test_errors(fails, write):
         ("do_train", {"train_file": [train, train]}, "names a treebank twice"),
         ("do_train", {"train_file": train, "max_seq_length": 2}, "leave no room for a word"),
         ("do_eval", {"validation_file": train}, "the relations are not known"),
+        ("do_train", {"train_file": train, "lang": "en"}, "--lang splits the lines of a .txt file"),
+        ("do_train", {"train_file": train, "test_file": raw, "lang": "xx"}, "no rules for the language 'xx'"),
     ):
         assert message in fails(flag, **options)
