@@ -43,10 +43,12 @@ class FineTuningArguments(TrainingArguments):
         refuse_below(self, seed=0, learning_rate=0, gradient_accumulation_steps=1)
         refuse_below(self, per_device_train_batch_size=1, per_device_eval_batch_size=1)
         super().__post_init__()
+        if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
+            raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")
 
 
 def for_another_trainer(args: TrainingArguments) -> Any:
-    """A copy of the arguments of a run for a Trainer before it, which neither evaluates, saves checkpoints nor pushes."""
+    """A copy of the arguments for a Trainer before that of the run: it neither evaluates nor saves checkpoints."""
     own = copy.copy(args)
     own.eval_strategy = own.save_strategy = "no"
     own.eval_on_start = own.load_best_model_at_end = own.push_to_hub = False

@@ -42,3 +42,8 @@ def test_a_number_that_is_too_small(arguments, name, wrong, least):
     with pytest.raises(UserError, match=f"^--{name} {wrong}: give {least} or more.$"):
         arguments(**{name: wrong})
     arguments(**{name: least})
+
+
+def test_weights_that_evaluation_would_round():
+    with pytest.raises(UserError, match="round the weights to be saved"):
+        FineTuningArguments(do_train=True, bf16_full_eval=True, use_cpu=True)
