@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from accelerate.utils import broadcast_object_list, send_to_device
 from datasets import Dataset
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
@@ -133,6 +133,15 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def _get_eval_sampler(self, eval_dataset: Dataset) -> Any:
         return longest_first(eval_dataset)
+
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> DataLoader:
+        """`--dataloader_drop_last` is for training: all examples are scored and predicted."""
+        drops = self.args.dataloader_drop_last
+        self.args.dataloader_drop_last = drops and kwargs.get("is_training", False)
+        try:
+            return super()._get_dataloader(*args, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = drops
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in [`Trainer`], but the loss is the mean over all words or pairs that are scored, not over batches."""

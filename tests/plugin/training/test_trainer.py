@@ -108,9 +108,8 @@ def test_predictions_come_in_the_order_of_the_examples(strategy, tmp_path):
         }
         for row, length in enumerate(lengths)
     ]
-    args = TrainingArguments(
-        str(tmp_path), per_device_eval_batch_size=2, train_sampling_strategy=strategy, use_cpu=True
-    )
+    given = {"per_device_eval_batch_size": 2, "train_sampling_strategy": strategy, "dataloader_drop_last": True}
+    args = TrainingArguments(str(tmp_path), use_cpu=True, **given)
     trainer = FineTuningTrainer(
         model, args, processing_class=tokenizer, data_collator=DataCollatorWithPadding(tokenizer)
     )
