@@ -149,8 +149,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         found, columns, labels = sentences.read_sentence_splits(
             data_args, args, known, config, teacher.labels if teacher else None
         )
-        if args.label_smoothing_factor and (teacher or labels is None):
-            raise UserError("--label_smoothing_factor is for labels: the model learns probabilities or a number.")
         if args.should_log:
             shown = "a number (regression)" if labels is None else f"one of {len(labels)}: {', '.join(labels[:10])}"
             print(f"The text is read from {' and '.join(columns)}; the label is {shown}.")

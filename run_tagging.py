@@ -27,7 +27,6 @@ from transformers.utils import logging
 from msattn import GuidingArguments
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
-from msattn.errors import UserError
 from msattn.training import tagging
 from msattn.training.arguments import HubDataArguments, ModelArguments
 from msattn.training.checkpoints import label_fields, load_config, load_model, load_tokenizer, max_tokens
@@ -96,8 +95,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
         guiding.check(config, args)
-        if args.label_smoothing_factor and getattr(config, "crf", False):
-            raise UserError("--label_smoothing_factor looks at single tokens: it would teach a CRF nothing.")
 
         # Data: words, and a tag for each.
         found = tagging.read_tagging_splits(data_args, args)

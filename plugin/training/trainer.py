@@ -59,7 +59,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         **kwargs: Keyword arguments of [`Trainer`].
 
     Raises:
-        UserError: `args.hub_model_id` is an address.
+        UserError: `args.hub_model_id` is an address, or the loss has no labels for `args.label_smoothing_factor`.
     """
 
     def __init__(
@@ -81,6 +81,10 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if "://" in (args.hub_model_id or ""):
             raise UserError("--hub_model_id is NAME or OWNER/NAME, not an address, which may hold a token.")
         super().__init__(model, args, guiding=guiding or GuidingArguments(), **kwargs)
+        several = ("regression", "multi_label_classification")
+        own_loss = self.compute_loss_func or not self.label_names or getattr(model.config, "crf", False)
+        if args.label_smoothing_factor and (own_loss or model.config.problem_type in several):
+            raise UserError("--label_smoothing_factor is for labels of which a text, a pair or a word has one.")
         for stock, ours in ((ProgressCallback, BarCallback), (PrinterCallback, LineCallback)):
             if self.pop_callback(stock):  # a notebook has another one
                 self.add_callback(ours)

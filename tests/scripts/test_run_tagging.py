@@ -211,7 +211,7 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "the tags are not known" in fails("do_eval", validation_file=train)
     assert "there is no column 4; the line has 2" in fails("do_train", train_file=train, tag_column=4)
     crf = {"model_name_or_path": None, "model_type": "bilstm", "config_overrides": ["crf=true"]}
-    assert "would teach a CRF nothing" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **crf)
+    assert "smoothing_factor is for labels" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **crf)
     run("do_train", train_file=train)
     error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)
     assert error == "error: eval data, sentence 1: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."
