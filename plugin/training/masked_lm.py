@@ -99,4 +99,5 @@ def train_masked_lm(
     trainer.save_model()
     if args.should_save:
         record.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    trainer.accelerator.wait_for_everyone()  # all processes go on from the folder
     return trained

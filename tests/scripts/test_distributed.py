@@ -131,6 +131,16 @@ def test_the_loss_of_words_in_two_processes(tmp_path):
 
 
 @pytest.mark.slow
+def test_processes_wait_for_the_encoder_that_one_of_them_saves(tmp_path):
+    folder, data = saved_encoder(tmp_path / "encoder", layers=1), tmp_path / "train.conllu"
+    data.write_text("1\tdog\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleeps\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 4)
+    values = {"model_name_or_path": folder, "train_file": data, "output_dir": tmp_path / "out", "max_steps": 1}
+    command = [*ACCELERATE, str(CONFIGS / "ddp_cpu.yaml"), str(ROOT / "run_parsing.py")]
+    launch(command, command_line(("do_train", "use_cpu"), {**values, "mlm_epochs": 1, "report_to": "none"}))
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.slow
 def test_torchrun_with_gradient_accumulation(one_process, no_dropout, tmp_path):
     batches = options(no_dropout, per_device_train_batch_size=4, gradient_accumulation_steps=2)
     launch([*TORCHRUN, SCRIPT], arguments(no_dropout, tmp_path, "do_train", "do_predict", **batches))
