@@ -15,7 +15,7 @@ from msattn.data.formats.annotation_tools import doccano_rows, label_studio_rows
 from msattn.data.formats.docred import docred_rows
 from msattn.data.formats.scierc import scierc_rows
 from msattn.data.negatives import Negatives
-from msattn.data.relation_rows import NAMES
+from msattn.data.relation_rows import NAMES, first_of
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -176,9 +176,8 @@ def _entities_and_relations(
 
 
 def _mention(entity: Mapping) -> Mention:
-    name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
     of = entity.get("type", entity.get("label"))
-    return {"start": entity["start"], "end": entity["end"], "name": name, "type": of}
+    return {"start": entity["start"], "end": entity["end"], "name": first_of(entity, *NAMES), "type": of}
 
 
 def _as_list(entity: Any) -> list:

@@ -56,7 +56,7 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
     row = one_sequence({str(name).strip().casefold(): value for name, value in row.items()} | dict(row))
-    tokens, text = _first(row, "token", "tokens"), _first(row, "text", "sentence")
+    tokens, text = first_of(row, "token", "tokens"), first_of(row, "text", "sentence")
     if tokens is not None:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise UserError(f"{where}: the tokens must be a list of strings.")
@@ -83,7 +83,7 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
         "id": string_cell(row.get("id"), "id", where),
         "head_type": string_cell(head_type, "head type", where),
         "tail_type": string_cell(tail_type, "tail type", where),
-        "label": string_cell(_first(row, "relation", "label"), "label", where),
+        "label": string_cell(first_of(row, "relation", "label"), "label", where),
     }
 
 
@@ -94,7 +94,7 @@ def one_sequence(row: Mapping) -> Mapping:
     Its spans count characters if they all begin and end with words of the text, or if one of them ends behind the last
     token; otherwise they count tokens.
     """
-    tokens, text = _first(row, "token", "tokens"), _first(row, "text", "sentence")
+    tokens, text = first_of(row, "token", "tokens"), first_of(row, "text", "sentence")
     if not isinstance(tokens, list) or not isinstance(text, str) or not all(isinstance(each, str) for each in tokens):
         return row
     try:
@@ -124,7 +124,8 @@ def _seen(row: Mapping) -> str:
     return f"it has {', '.join(map(shown, names.values())) or 'none'}"
 
 
-def _first(row: Mapping, *names: str) -> Any:
+def first_of(row: Mapping, *names: str) -> Any:
+    """The value of the first of these fields that is there and not `None`."""
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
@@ -144,19 +145,19 @@ def string_cell(value: Any, name: str, where: str) -> str | None:
 
 def _entity(row: Mapping, role: str, span_ends: str | None, text: str | None, where: str) -> tuple[Any, Any]:
     """The span of `"head"` or `"tail"`, unwrapped and with an exclusive end, but not validated, and the type."""
-    value, tacred = _first(row, role[0], role), TACRED_ROLES[role]
-    kind = _first(row, f"{role}_type", f"{tacred}_type")
+    value, tacred = first_of(row, role[0], role), TACRED_ROLES[role]
+    kind = first_of(row, f"{role}_type", f"{tacred}_type")
     inclusive = span_ends == "inclusive"
     if value is None and f"{tacred}_start" in row:
         value, inclusive = [row[f"{tacred}_start"], row.get(f"{tacred}_end")], span_ends != "exclusive"
-    elif _first(row, f"{role}_start", f"{role}_end") is not None and not isinstance(value, (list, Mapping)):
+    elif first_of(row, f"{role}_start", f"{role}_end") is not None and not isinstance(value, (list, Mapping)):
         value = [row.get(f"{role}_start"), row.get(f"{role}_end")]
     elif isinstance(value, Mapping):
-        kind = _first(value, "type", "label")
+        kind = first_of(value, "type", "label")
         # Without a span, the object itself goes into the error message.
-        value = [value["start"], value.get("end")] if "start" in value else _first(value, "pos", "indices") or value
+        value = [value["start"], value.get("end")] if "start" in value else first_of(value, "pos", "indices") or value
     elif text is not None and isinstance(value, str) and not _is_span(value):
-        place = _first(row, f"{role}_offset")
+        place = first_of(row, f"{role}_offset")
         value, inclusive = mention_span(value, text, place, role, where), False
     elif isinstance(value, str) and (bounds := BOUNDS.fullmatch(value.strip())):
         value = list(bounds.groups())
@@ -177,8 +178,8 @@ def _through(first: Any, last: Any) -> list:
 
 def _name(row: Mapping, role: str) -> Any:
     """The name of an entity, if there is one: in its object, or beside its bounds."""
-    value = _first(row, role[0], role)
-    return _first(value, *NAMES) if isinstance(value, Mapping) else None if _is_span(value) else value
+    value = first_of(row, role[0], role)
+    return first_of(value, *NAMES) if isinstance(value, Mapping) else None if _is_span(value) else value
 
 
 def _is_span(value: Any) -> bool:

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
-from msattn.data.relation_rows import NAMES, TAG, one_sequence, relation_row, string_cell
+from msattn.data.relation_rows import NAMES, TAG, first_of, one_sequence, relation_row, string_cell
 from msattn.data.spans import character_span, check_name, cuts_word, name_places
 from msattn.errors import UserError, shown
 
@@ -156,7 +156,7 @@ def _mentions(entity: Any, units: str | list[str]) -> list[dict[str, Any]]:
         return [dict(zip(("start", "end", "label"), entity, strict=False))]
     if not isinstance(entity, Mapping):
         entity = {"text": entity} if isinstance(entity, str) else {"unread": entity}
-    name = next((entity[name] for name in NAMES if entity.get(name) is not None), None)
+    name = first_of(entity, *NAMES)
     if entity.get("start") is None and isinstance(name, str):
         return [{**entity, "text": name, "start": at, "end": end} for at, end in _named_spans(name, units)] or [
             dict(entity)
@@ -281,7 +281,7 @@ def _shown(text: str, span: list[int], units: Any, of: str | None) -> dict[str, 
 
 def sequence_of(row: Any) -> str | Sequence | None:
     """The sequence that the spans of an input index: its tokens or its text."""
-    return next((row[name] for name in ("token", "tokens", "text", "sentence") if row.get(name) is not None), None)
+    return first_of(row, "token", "tokens", "text", "sentence")
 
 
 def _check_border(text: str, span: Sequence[int], what: str) -> None:
