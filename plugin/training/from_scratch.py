@@ -24,7 +24,7 @@ from msattn.data.files.word_vectors import read_word_vectors, vector_words
 from msattn.data.inputs.word_tokenizer import SPECIAL_TOKENS, add_words, train_word_tokenizer
 from msattn.errors import UserError, refuse_below
 from msattn.training.arguments import ModelArguments
-from msattn.training.checkpoints import config_fields, load_tokenizer
+from msattn.training.checkpoints import config_fields, hub_options, load_tokenizer
 from msattn.training.learning_rates import SCRATCH_RATE
 
 # The family that presets are for.
@@ -193,10 +193,9 @@ def scratch_tokenizer(
         return tokenizer, None
     if encoder is not None:
         vectors = _encoder_vectors(model_args)[: len(tokenizer)]
+        vectors *= ENCODER_DEVIATION / vectors.std()
     else:
         vectors = torch.from_numpy(read_word_vectors(path, tokenizer.get_vocab(), words=words))
-    if encoder is not None:
-        vectors *= ENCODER_DEVIATION / vectors.std()
     vectors[tokenizer.pad_token_id] = 0
     return tokenizer, vectors
 
@@ -252,9 +251,7 @@ def scratch_card_fields(config: PreTrainedConfig) -> list[str]:
 
 def _encoder_vectors(args: ModelArguments) -> torch.Tensor:
     """The embeddings of an encoder's tokens, centred; `(embeddings, width)`."""
-    model = AutoModel.from_pretrained(
-        args.model_name_or_path, revision=args.model_revision, trust_remote_code=args.trust_remote_code
-    )
+    model = AutoModel.from_pretrained(args.model_name_or_path, **hub_options(args))
     vectors = model.get_input_embeddings().weight.detach().float()
     return vectors - vectors.mean(dim=0)
 

@@ -15,13 +15,13 @@ from transformers.trainer_utils import EvalLoopOutput, denumpify_detensorize
 
 from msattn.data.inputs.piece_batches import piece_batches
 from msattn.metrics.tree_confidence import ScoredSentence
+from msattn.training.accumulation import IGNORED
 from msattn.training.length_samplers import token_counts
 from msattn.training.trainer import FineTuningTrainer
 from msattn.trees.parses import decoder_of, parse_batch, temperature_of
 
 # Word pieces of a batch for each row of `--per_device_eval_batch_size`.
 PIECES_PER_ROW = 128
-IGNORED = -100
 
 
 class ParsedBatch(NamedTuple):

@@ -45,7 +45,7 @@ def read_splits(
     Raises:
         UserError: The run has nothing to do, or a split that it needs is missing.
     """
-    evaluates, percentage = evaluated(args), data_args.validation_split_percentage
+    evaluates, percentage = args.do_eval, data_args.validation_split_percentage
     held_out = percentage is not None
     if not (args.do_train or evaluates or args.do_predict):
         raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
@@ -72,11 +72,6 @@ def read_splits(
             "scores too good."
         )
     return {PREFIXES[split]: data for split, data in found.items()}
-
-
-def evaluated(args: TrainingArguments) -> bool:
-    """Whether the run scores validation data, during training or afterwards."""
-    return args.do_eval or args.eval_strategy != "no"
 
 
 def hold_out_and_limit(
@@ -112,7 +107,7 @@ def hold_out_and_limit(
         data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
     if not args.do_train:
         data.pop("train", None)
-    if not evaluated(args):
+    if not args.do_eval:  # --eval_strategy sets it, too
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
