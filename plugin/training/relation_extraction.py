@@ -84,7 +84,7 @@ def read_relation_splits(
         those of `--label_file`, of the training data, or of the checkpoint. The label of no relation is one of them.
 
     Raises:
-        UserError: A split is missing, training or validation data have no labels, or no labels are known.
+        UserError: A split is missing, training or validation data have no labels, or no labels or only one is known.
     """
     if data_args.negative_pairs and data_args.negative_label == "":
         raise UserError('--negative_pairs needs a --negative_label that is not "".')
@@ -118,6 +118,8 @@ def read_relation_splits(
     found = read_splits(read, data_args, args, " or --dataset_name")
     if not labels:
         raise UserError("the labels are not known: give labelled training data, --label_file, or a trained model.")
+    if args.do_train and len(labels) == 1 and not several:
+        raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
     return found, labels
 
 

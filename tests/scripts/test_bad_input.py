@@ -53,6 +53,11 @@ FILES = {
         semeval(GOOD, ("The <e1>storm</e1> led to a leak.", "Other")),
         "{file}:5: the tag <e2> is missing",
     ),
+    "one label": (
+        "a.txt",
+        semeval(GOOD, GOOD),
+        "there has to be more than one label, and every example has 'Cause-Effect(e1,e2)'.",
+    ),
     "no labels": (
         "a.txt",
         b'1\t"The <e1>storm</e1> led to a <e2>leak</e2>."\n',
