@@ -119,7 +119,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
         by_length = self.args.train_sampling_strategy == "group_by_length"
-        if not isinstance(dataset, Dataset):
+        if not isinstance(dataset, Dataset) or self.args.train_sampling_strategy == "sequential":
             return super()._get_train_sampler(train_dataset)
         batch, lengths = self.args.train_batch_size * self.args.gradient_accumulation_steps, token_counts(dataset)
         first = self.args.seed if self.args.data_seed is None else self.args.data_seed

@@ -169,6 +169,12 @@ def broken_trainer(tmp_path, **options):
     return FineTuningTrainer(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
 
 
+def test_pairs_of_a_text_keep_their_order_if_asked(tmp_path):
+    trainer = broken_trainer(tmp_path, train_sampling_strategy="sequential")
+    trainer.data_collator.shares = True
+    assert list(trainer._get_train_sampler()) == list(range(8))
+
+
 def test_checkpoints_hold_no_token(tmp_path):
     """`tests/scripts/test_push.py` looks for it in what a script pushes."""
     trainer = broken_trainer(tmp_path, max_steps=1, save_steps=1, hub_token="hf_secret")
