@@ -288,10 +288,14 @@ def _compare_labels(config: PreTrainedConfig, model: PreTrainedModel, refuse: bo
     """
     before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
     same_head = type(model).__name__ in (config.architectures or ())
+    if not (same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0"):
+        return
+    places = {str(label).casefold(): place for place, label in enumerate(before)}
+    for place, label in enumerate(after):
+        if refuse and (own := places.get(str(label).casefold(), place)) != place:
+            raise UserError(
+                f"{config.name_or_path}: the data have the labels of the classifier in another order: {label!r} is "
+                f"number {place}, not {own}."
+            )
     old, new = (", ".join(map(str, labels[:10])) for labels in (before, after))
-    if same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0":
-        problem = f"{config.name_or_path}: the classifier was trained for the labels {old}, and"
-        places = [{str(label).casefold(): place for place, label in enumerate(each)} for each in (before, after)]
-        if refuse and any(places[0].get(label, place) != place for label, place in places[1].items()):
-            raise UserError(f"{problem} the data have them in another order, {new}.")
-        logger.warning(f"{problem} goes on with {new}.")
+    logger.warning(f"{config.name_or_path}: the classifier was trained for the labels {old}, and goes on with {new}.")

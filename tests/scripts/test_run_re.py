@@ -160,7 +160,7 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     scored = {"model_name_or_path": tmp_path / "model", "max_eval_samples": 4}
     run(arguments(demo, tmp_path / "scored", "do_eval", validation_split_percentage=1, **scored))
     file.write_text(json.dumps(labels[::-1]))
-    with pytest.raises(UserError, match="the data have them in another order"):
+    with pytest.raises(UserError, match=r"the labels of the classifier in another order: .* is number 0, not 10\."):
         run(arguments(demo, tmp_path / "scored", "do_eval", label_file=file, validation_file=demo.test_file, **scored))
     # A run without them takes a new classification head.
     again = {"model_name_or_path": tmp_path / "model", "max_steps": 1, "max_train_samples": 8}
