@@ -170,7 +170,7 @@ def text_splitter(data_args: Any) -> TextSplitter | None:
         return None
     if not is_text_file(data_args.test_file or ""):
         name = "lang" if tokenizer is None else "word_tokenizer"
-        raise UserError(f"--{name} splits the lines of a .txt file, and --test_file {data_args.test_file} is none.")
+        raise UserError(f"--{name} splits the lines of a .txt file: give one as --test_file, or leave it out.")
     language_of(lang)
     return partial(split_text, word_tokenizer=tokenizer and named_tokenizer(tokenizer), lang=lang)
 
