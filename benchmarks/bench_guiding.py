@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import argparse
 import math
-import multiprocessing
 import statistics
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from bench_multiscale import (
+    SHAPES,
+    add_measurement_arguments,
+    describe,
+    markdown,
+    measured_apart,
+    resident_peak,
+    take_turns,
+)
 from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -51,11 +58,12 @@ def build(arguments: argparse.Namespace) -> tuple[BertForSequenceClassification,
 
 
 def random_batch(tokens: int, arguments: argparse.Namespace) -> dict[str, torch.Tensor]:
-    """Random sentences; every second one ends in a quarter of padding, as in real batches."""
+    """Random sentences; every second one ends in a quarter of padding, as in real batches, unless without padding."""
     torch.manual_seed(0)
     rows = max(1, arguments.batch_tokens // tokens)
     real = torch.ones(rows, tokens, dtype=torch.long)
-    real[1::2, tokens - tokens // 4 :] = 0
+    if arguments.padding:
+        real[1::2, tokens - tokens // 4 :] = 0
     batch = {
         "input_ids": torch.randint(1, BertConfig().vocab_size, (rows, tokens)) * real,
         "attention_mask": real,
@@ -81,11 +89,15 @@ def guided_loss(
     return loss + sum(guiding.weights[name] * term for name, term in terms.items())
 
 
-def kernel(model: BertForSequenceClassification, way: str, batch: dict[str, torch.Tensor]) -> str:
+def precision(arguments: argparse.Namespace) -> torch.autocast:
+    return torch.autocast(arguments.device, getattr(torch, arguments.dtype), enabled=arguments.dtype != "float32")
+
+
+def kernel(model: BertForSequenceClassification, way: str, tokens: int, arguments: argparse.Namespace) -> str:
     """The attention kernel that PyTorch runs."""
     model.set_attn_implementation(WAYS[way][0])
-    with torch.profiler.profile() as profile:
-        guided_loss(model, batch, WAYS[way][1])
+    with torch.profiler.profile() as profile, precision(arguments):
+        guided_loss(model, random_batch(tokens, arguments), WAYS[way][1])
     names = {
         event.key.removeprefix("aten::_scaled_dot_product_")
         for event in profile.key_averages()
@@ -106,7 +118,7 @@ def train_step(
 
     def step():
         model.set_attn_implementation(WAYS[way][0])
-        with torch.autocast(arguments.device, getattr(torch, arguments.dtype), enabled=arguments.dtype != "float32"):
+        with precision(arguments):
             loss = guided_loss(model, batch, WAYS[way][1])
         loss.backward()
         optimizer.step()
@@ -116,12 +128,14 @@ def train_step(
 
 
 def peak_bytes(way: str, tokens: int, arguments: argparse.Namespace) -> int:
-    """Peak of two train steps: what is allocated on a GPU, else the resident memory of the process."""
+    """Peak of two train steps: what they allocate on a GPU, else the resident memory of the process."""
     torch.set_num_threads(arguments.threads)
+    gpu = arguments.device.startswith("cuda")
+    before = torch.cuda.memory_allocated() if gpu else 0
     step = train_step(way, tokens, arguments, *build(arguments))
     step()
     step()
-    return torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
+    return torch.cuda.max_memory_allocated() - before if gpu else resident_peak()
 
 
 def compare(arguments: argparse.Namespace) -> list[list[str]]:
@@ -132,12 +146,11 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
     for tokens in arguments.tokens:
         steps = [train_step(way, tokens, arguments, model, optimizer) for way in ways]
         seconds = dict(zip(ways, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
-        kernels = {way: kernel(model, way, random_batch(tokens, arguments)) for way in ways}
+        kernels = {way: kernel(model, way, tokens, arguments) for way in ways}
         del steps
         peaks = dict.fromkeys(ways, math.nan)
         for way in tqdm(ways if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                peaks[way] = pool.apply(peak_bytes, (way, tokens, arguments))
+            peaks[way] = measured_apart(peak_bytes, way, tokens, arguments)
         for way in ways:
             ratios = [time / plain for time, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
             rows.append(
@@ -145,7 +158,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
                     str(tokens),
                     way,
                     kernels[way],
-                    f"{statistics.median(seconds[way]):.3f} s",
+                    f"{1000 * statistics.median(seconds[way]):,.2f} ms",
                     f"{statistics.median(ratios):.3f}",
                     f"{peaks[way] / 2**20:,.0f} MiB" if arguments.memory else "-",
                     f"{peaks[way] / peaks[PLAIN]:.3f}" if arguments.memory else "-",
@@ -163,6 +176,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, default=1024, help="tokens in a batch, padding included")
     parser.add_argument("--attention-dropout", "--dropout", type=float, default=0.1, help="dropout of the attention")
     parser.add_argument("--variants", nargs="+", choices=WAYS, default=list(WAYS), help="beside unguided SDPA")
+    parser.add_argument("--padding", action=argparse.BooleanOptionalAction, default=True, help="pad every second text")
     parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True, help="measure the peak, too")
     add_measurement_arguments(parser)
     return parser.parse_args()

@@ -8,6 +8,7 @@ compared turn by turn. The median ratio stands beside the one that the multiply-
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import platform
@@ -15,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -90,16 +92,18 @@ def inference(model: Model, batch: Batch) -> Callable[[], None]:
 
 def take_turns(steps: Sequence[Callable[[], object]], arguments: argparse.Namespace, label: str) -> list[list[float]]:
     """Seconds of every step in each of `repeats` turns; every second turn goes in reverse."""
+    count = arguments.steps
     clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
     seconds: list[list[float]] = [[] for _ in steps]
     for turn in tqdm(range(-1, arguments.repeats), desc=label, leave=False):
         for index in range(len(steps)) if turn % 2 else reversed(range(len(steps))):
             start = clock()
-            steps[index]()
+            for _ in range(count):
+                steps[index]()
             if arguments.device.startswith("cuda"):
                 torch.cuda.synchronize()
             if turn >= 0:  # the turn before the first warms up
-                seconds[index].append(clock() - start)
+                seconds[index].append((clock() - start) / count)
     return seconds
 
 
@@ -122,12 +126,14 @@ def kept_bytes(model: Model, batch: Batch) -> int:
 
 
 def peak_bytes(config: Config, tokens: int, arguments: argparse.Namespace) -> int:
-    """Peak of two train steps: what is allocated on a GPU, else the resident memory of the process."""
+    """Peak of two train steps: what they allocate on a GPU, else the resident memory of the process."""
     torch.set_num_threads(arguments.threads)
+    gpu = arguments.device.startswith("cuda")
+    before = torch.cuda.memory_allocated() if gpu else 0
     step = train_step(build(config, arguments), random_batch(config, tokens, arguments))
     step()
     step()
-    return torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
+    return torch.cuda.max_memory_allocated() - before if gpu else resident_peak()
 
 
 def resident_peak() -> int:
@@ -135,17 +141,22 @@ def resident_peak() -> int:
     return 1024 * int(Path("/proc/self/status").read_text(encoding="utf-8").split("VmHWM:")[1].split()[0])
 
 
-def peak_bytes_apart(config: Config, tokens: int, arguments: argparse.Namespace) -> int:
-    """[`peak_bytes`] in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(peak_bytes, (config, tokens, arguments))
+def measured_apart(measure: Callable[..., Any], *rest: Any, processes: Any = None) -> Any:
+    """The peak `measure(*rest)`, in a process of its own; on a GPU in this one, after a reset of its peak."""
+    if not rest[-1].device.startswith("cuda"):
+        with (processes or multiprocessing.get_context("spawn")).Pool(1) as pool:
+            return pool.apply(measure, rest)
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return measure(*rest)
 
 
 def time_row(seconds: list[float], plain: list[float], predicted: float) -> list[str]:
     measured = statistics.median(time / base for time, base in zip(seconds, plain, strict=True))
     return [
-        f"{statistics.median(plain):.3f} s",
-        f"{statistics.median(seconds):.3f} s",
+        f"{1000 * statistics.median(plain):,.2f} ms",
+        f"{1000 * statistics.median(seconds):,.2f} ms",
         f"{measured:.3f}",
         f"{predicted:.3f}",
         f"{measured / predicted:.2f}",
@@ -179,7 +190,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
             for i in range(1, len(configs)):
                 rows[kind].append(names[i] + time_row(times[i], times[0], counts[i] / counts[0]))
         progress = tqdm(configs, desc=f"N = {tokens}, memory", leave=False)
-        peaks = [peak_bytes_apart(config, tokens, arguments) for config in progress]
+        peaks = [measured_apart(peak_bytes, config, tokens, arguments) for config in progress]
         for i in range(1, len(configs)):
             rows["memory"].append(names[i] + memory_row(kept[i], kept[0], peaks[i], peaks[0]))
     return rows
@@ -202,7 +213,8 @@ def describe(arguments: argparse.Namespace) -> str:
         device = torch.cuda.get_device_name(arguments.device)
     return (
         f"{device}; torch {torch.__version__}, transformers {transformers.__version__}; {arguments.dtype}; "
-        f"medians of {arguments.repeats} turns, {'processor' if arguments.clock == 'cpu' else 'wall'} time."
+        f"medians of {arguments.repeats} turns of {arguments.steps} steps, "
+        f"{'processor' if arguments.clock == 'cpu' else 'wall'} time."
     )
 
 
@@ -212,6 +224,7 @@ def parse_scales(text: str) -> tuple[int, ...]:
 
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="turns that each model takes")
+    parser.add_argument("--steps", type=int, default=1, help="steps of a turn; several fill the queue of a GPU")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="type of the computation")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of torch")

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from bench_multiscale import (
+    SHAPES,
+    add_measurement_arguments,
+    describe,
+    markdown,
+    measured_apart,
+    resident_peak,
+    take_turns,
+)
 from torch import nn
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
@@ -267,8 +275,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
         }
         peaks = {}
         for way in tqdm(arguments.ways if arguments.memory else (), desc=f"{words} words, memory", leave=False):
-            with processes.Pool(1) as pool:
-                peaks[way] = pool.apply(peak_bytes, (way, words, arguments))
+            peaks[way] = measured_apart(peak_bytes, way, words, arguments, processes=processes)
         for kind in steps:
             times = take_turns([*steps[kind].values()], arguments, f"{words} words, {kind}")
             seconds = dict(zip(steps[kind], times, strict=True))
@@ -276,7 +283,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
                 middle = statistics.median(seconds[way])
                 ratios = [time / plain for time, plain in zip(seconds[way], seconds[arguments.base], strict=True)]
                 peak = f"{peaks[way][kind] / 2**20:,.0f} MiB" if way in peaks else ""
-                speed = [f"{1000 * middle:,.1f} ms", f"{sentences / middle:,.0f}", f"{statistics.median(ratios):.3f}"]
+                speed = [f"{1000 * middle:,.2f} ms", f"{sentences / middle:,.0f}", f"{statistics.median(ratios):.3f}"]
                 rows[kind].append([str(words), way, *speed, peak])
     return rows
 

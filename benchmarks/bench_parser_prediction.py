@@ -62,10 +62,12 @@ def save_parser(arguments: argparse.Namespace, folder: str) -> None:
         part.save_pretrained(folder)
 
 
-def prediction(folder: str, file: Path, device: str) -> tuple[ParsingTrainer, Callable[[], Dataset]]:
+def prediction(
+    folder: str, file: Path, device: str, dtype: torch.dtype
+) -> tuple[ParsingTrainer, Callable[[], Dataset]]:
     """The Trainer of a saved parser, and what `run_parsing.py --do_predict` does with a file once it is loaded."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = PairwiseParser.from_pretrained(folder)
+    model = PairwiseParser.from_pretrained(folder, dtype=dtype)
     labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
     args = TrainingArguments(folder, use_cpu=device == "cpu", report_to="none", disable_tqdm=True)
     trainer = ParsingTrainer(model, args, processing_class=tokenizer, data_collator=ParserCollator(tokenizer))
@@ -85,6 +87,7 @@ def prediction(folder: str, file: Path, device: str) -> tuple[ParsingTrainer, Ca
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
+    dtype = getattr(torch, arguments.dtype)
     with TemporaryDirectory() as folder:
         if arguments.parser is None:
             save_parser(arguments, folder)
@@ -93,17 +96,17 @@ def main() -> None:
         sentences = Path(folder, "sentences.conllu")
         lines = chain.from_iterable(read_treebank(arguments.file)["lines"][: arguments.sentences])
         sentences.write_text("".join(lines), encoding="utf-8", newline="")
-        trainer, predict = prediction(folder, sentences, arguments.device)
+        trainer, predict = prediction(folder, sentences, arguments.device, dtype)
         encoded = predict()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         names = [name for name in trainer.processing_class.model_input_names if name in encoded.features]
         inputs = encoded.select_columns(names)
         batches = [trainer.data_collator([inputs[row] for row in rows]) for rows in trainer._batches(encoded)]
         encoder = AutoModel.from_pretrained(arguments.encoder, attn_implementation="sdpa").eval()
-        encoder.to(arguments.device, getattr(torch, arguments.dtype))
+        encoder.to(arguments.device, dtype)
 
         singles = [trainer.data_collator([row]) for row in inputs]
-        parse = pipeline("dependency-parsing", model=folder, device=arguments.device)
+        parse = pipeline("dependency-parsing", model=folder, device=arguments.device, dtype=dtype)
         words = [{"words": sentence} for sentence in read_treebank(sentences)["words"]]
         parse.tokenizer.model_max_length = trainer.processing_class.model_max_length
 
@@ -123,7 +126,7 @@ def main() -> None:
     for name, whole, alone in zip(("file", "pipeline", "one by one"), times[::2], times[1::2], strict=True):
         ratio = statistics.median(a / b for a, b in zip(whole, alone, strict=True))
         rows.append([name, *(f"{statistics.median(each):.2f} s" for each in (whole, alone)), f"{ratio:.2f}"])
-    print(f"{len(words)} sentences in {len(batches)} batches, {peak:.0f} MiB for the file. {describe(arguments)}\n")
+    print(f"{len(words)} sentences in {len(batches)} batches, {peak:.0f} MiB of RAM for it. {describe(arguments)}\n")
     print(markdown("| parsing | encoder alone | ratio", rows))
 
 

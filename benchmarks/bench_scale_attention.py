@@ -8,18 +8,19 @@ compared turn by turn. Masks of the ways that need one are made once, before the
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from bench_multiscale import add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from bench_multiscale import add_measurement_arguments, describe, markdown, measured_apart, resident_peak, take_turns
 from torch.nn.functional import scaled_dot_product_attention
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, scale_aware_attention
 
 WAYS = ("masked SDPA", "masked eager", "scale-aware")
+FULL = "SDPA without a window"  # what a mask keeps from the fastest kernels
+BIASED = "masked SDPA, bias"  # as a mask of booleans becomes in every call
 FLEX = "FlexAttention, compiled"  # torch's own; on a GPU
 LOCAL = "local-attention"  # the package of this name, where it is installed
 COMPILED, EXPORTED = "scale-aware, compiled", "scale-aware, exported"  # for texts of any length
@@ -49,6 +50,8 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
     width = half_width(window, tokens)
     positions = torch.arange(tokens if way.startswith("masked") else 0, device=arguments.device)
     visible = (positions[:, None] - positions).abs() <= width
+    if way == BIASED:
+        visible = torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, float("-inf"))
 
     if way == LOCAL:
         from local_attention import LocalAttention
@@ -74,7 +77,9 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
             output = local(query, key, value)
         elif way == FLEX:
             output = flex(query, key, value, block_mask=near)
-        elif way == "masked SDPA":
+        elif way == FULL:
+            output = scaled_dot_product_attention(query, key, value)
+        elif way in ("masked SDPA", BIASED):
             output = scaled_dot_product_attention(query, key, value, attn_mask=visible)
         else:
             scores = query @ key.mT * arguments.head_dim**-0.5
@@ -136,15 +141,16 @@ def peak_bytes(make: Callable, way: str, *rest: Any) -> int:
     arguments = rest[-1]
     torch.set_num_threads(arguments.threads)
     gpu = arguments.device.startswith("cuda")
-    before = 0 if gpu else resident_peak()
+    before = torch.cuda.memory_allocated() if gpu else resident_peak()
     step = make(way, *rest)
     step()
     step()
-    return torch.cuda.max_memory_allocated() if gpu else resident_peak() - before
+    return (torch.cuda.max_memory_allocated() if gpu else resident_peak()) - before
 
 
 def compare(make: Callable, ways: Sequence[str], arguments: argparse.Namespace, *case: Any) -> list[list[str]]:
-    """A row a way: the median time, how often as fast as the first, and the memory of a process of its own."""
+    """A row a way: the median time, how often as fast as the first, and the memory that it takes."""
+    torch.compiler.reset()  # after so many versions of a function, PyTorch would no longer compile it
     steps = [make(way, *case, arguments) for way in ways]
     seconds = dict(zip(ways, take_turns(steps, arguments, f"{', '.join(map(str, case))}: time"), strict=True))
     del steps
@@ -152,10 +158,9 @@ def compare(make: Callable, ways: Sequence[str], arguments: argparse.Namespace, 
     for way in ways:
         memory = ""
         if not arguments.no_memory:
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                memory = f"{pool.apply(peak_bytes, (make, way, *case, arguments)) / 2**20:,.0f} MiB"
+            memory = f"{measured_apart(peak_bytes, make, way, *case, arguments) / 2**20:,.0f} MiB"
         speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[ways[0]], strict=True))
-        milliseconds = f"{1000 * statistics.median(seconds[way]):,.1f} ms"
+        milliseconds = f"{1000 * statistics.median(seconds[way]):,.2f} ms"
         rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", memory])
     return rows
 
@@ -166,8 +171,10 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, nargs="*", default=[128, 256, 512, 1024, 2048, 4096], help="lengths N")
     parser.add_argument("--windows", nargs="+", default=["1", "3", "32", "N/16"], help="half-widths of all heads")
-    ways = [*WAYS, FLEX, LOCAL, COMPILED, EXPORTED]
-    parser.add_argument("--ways", nargs="+", choices=ways, help="default: the first three")
+    ways = [*WAYS, FULL, BIASED, FLEX, LOCAL, COMPILED, EXPORTED]
+    parser.add_argument(
+        "--ways", nargs="+", choices=ways, help="default: the first three, on a GPU the next three, too"
+    )
     parser.add_argument("--inference", action="store_true", help="attention without its backward pass")
     parser.add_argument("--heads", type=int, default=10, help="heads of the attention")
     parser.add_argument("--head-dim", type=int, default=30, help="width of a head")
@@ -182,7 +189,7 @@ def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.batch_tokens:,} tokens a batch. {describe(arguments)}")
-    ways = arguments.ways or (*WAYS, *([FLEX] if arguments.device.startswith("cuda") else []))
+    ways = arguments.ways or (*WAYS, *([FULL, BIASED, FLEX] if arguments.device.startswith("cuda") else []))
     table = [
         row
         for tokens in arguments.tokens

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import multiprocessing
 import statistics
 from collections.abc import Callable
 
 import torch
-from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from bench_multiscale import (
+    SHAPES,
+    add_measurement_arguments,
+    describe,
+    markdown,
+    measured_apart,
+    resident_peak,
+    take_turns,
+)
 from transformers import BertConfig, BertModel
 
 from msattn import read_attention
@@ -58,9 +65,11 @@ def forward(way: str, tokens: int, model: BertModel, arguments: argparse.Namespa
 def memory(way: str, tokens: int, arguments: argparse.Namespace) -> tuple[int, int]:
     """Bytes at the start, and the peak of a pass: allocated on a GPU, else resident memory of the process."""
     torch.set_num_threads(arguments.threads)
-    start = 0 if arguments.device.startswith("cuda") else resident_peak()
+    gpu = arguments.device.startswith("cuda")
+    before = torch.cuda.memory_allocated() if gpu else 0
+    start = 0 if gpu else resident_peak()
     forward(way, tokens, build(arguments), arguments)()
-    return start, torch.cuda.max_memory_allocated() if arguments.device.startswith("cuda") else resident_peak()
+    return start, torch.cuda.max_memory_allocated() - before if gpu else resident_peak()
 
 
 def compare(arguments: argparse.Namespace) -> list[list[str]]:
@@ -72,8 +81,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
         seconds = dict(zip(ways, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
         peaks, above = dict.fromkeys(ways, math.nan), dict.fromkeys(ways, math.nan)
         for way in ways:
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                start, peaks[way] = pool.apply(memory, (way, tokens, arguments))
+            start, peaks[way] = measured_apart(memory, way, tokens, arguments)
             above[way] = peaks[way] - start
         for way in ways:
             ratios = [time / plain for time, plain in zip(seconds[way], seconds["plain"], strict=True)]
@@ -81,7 +89,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
                 [
                     str(tokens),
                     way,
-                    f"{statistics.median(seconds[way]):.2f} s",
+                    f"{1000 * statistics.median(seconds[way]):,.2f} ms",
                     f"{statistics.median(ratios):.2f}",
                     f"{peaks[way] / 2**20:,.0f} MiB",
                     f"{peaks[way] / peaks['plain']:.2f}",

@@ -1,30 +1,30 @@
 """
-What `attn_implementation="banded"` costs beside `"sdpa"`, for a model of ModernBERT's layout: time of a train step and
-of inference, and memory.
+What `attn_implementation="banded"` costs beside `"sdpa"` or FlexAttention, for a model of ModernBERT's layout: time of
+a train step and of inference, and memory.
 
-Both run in one process and take turns, so that a slow moment of the machine touches each of them; times are compared
-turn by turn. Memory is that of a process of its own, beyond the model's. Needs Linux.
+All run in one process and take turns, so that a slow moment of the machine touches each of them; times are compared
+turn by turn. Memory is what the steps add to the model's. Needs Linux.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
 from collections.abc import Callable
 
 import torch
-from bench_multiscale import add_measurement_arguments, describe, markdown, resident_peak, take_turns
+from bench_multiscale import add_measurement_arguments, describe, markdown, measured_apart, resident_peak, take_turns
 from transformers import AutoModelForSequenceClassification, ModernBertConfig
 
 import msattn  # noqa: F401  registers "banded"
 
-WAYS = ("sdpa", "banded")
+BASES = ("sdpa", "flex_attention")
 TASKS = ("inference", "training")
 
 
 def make_step(way: str, task: str, tokens: int, arguments: argparse.Namespace) -> Callable[[], None]:
-    """A step of one text without padding."""
+    """A step of texts without padding."""
+    rows = max(1, (arguments.batch_tokens or arguments.batch * tokens) // tokens)
     torch.manual_seed(0)
     config = ModernBertConfig(
         vocab_size=1000,
@@ -43,9 +43,9 @@ def make_step(way: str, task: str, tokens: int, arguments: argparse.Namespace) -
     model = AutoModelForSequenceClassification.from_config(config)
     model.to(arguments.device, getattr(torch, arguments.dtype)).train(task == "training")
     batch = {
-        "input_ids": torch.randint(5, config.vocab_size, (arguments.batch, tokens), device=arguments.device),
-        "attention_mask": torch.ones(arguments.batch, tokens, dtype=torch.long, device=arguments.device),
-        "labels": torch.zeros(arguments.batch, dtype=torch.long, device=arguments.device),
+        "input_ids": torch.randint(5, config.vocab_size, (rows, tokens), device=arguments.device),
+        "attention_mask": torch.ones(rows, tokens, dtype=torch.long, device=arguments.device),
+        "labels": torch.zeros(rows, dtype=torch.long, device=arguments.device),
     }
 
     def infer():
@@ -71,18 +71,21 @@ def peak_bytes(way: str, task: str, tokens: int, arguments: argparse.Namespace) 
 
 
 def rows_of(task: str, tokens: int, arguments: argparse.Namespace) -> list[list[str]]:
-    steps = [make_step(way, task, tokens, arguments) for way in WAYS]
-    seconds = dict(zip(WAYS, take_turns(steps, arguments, f"{task}, {tokens}: time"), strict=True))
+    torch.compiler.reset()  # after so many versions of a function, PyTorch would no longer compile it
+    ways = [*arguments.bases, "banded"]
+    steps = [make_step(way, task, tokens, arguments) for way in ways]
+    seconds = dict(zip(ways, take_turns(steps, arguments, f"{task}, {tokens}: time"), strict=True))
     del steps
-    peaks = {}
-    for way in WAYS:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            peaks[way] = pool.apply(peak_bytes, (way, task, tokens, arguments))
-    speed = statistics.median(plain / time for plain, time in zip(*(seconds[way] for way in WAYS), strict=True))
-    times = [f"{statistics.median(seconds[way]):.3f} s" for way in WAYS]
-    memory = [f"{peaks[way] / 2**20:,.0f} MiB" for way in WAYS]
-    share = f"{peaks['banded'] / peaks['sdpa']:.2f}"
-    return [[f"{tokens:,}", task, *times, f"{speed:.2f}", *memory, share]]
+    peaks = {way: measured_apart(peak_bytes, way, task, tokens, arguments) for way in ways}
+    times = {way: f"{1000 * statistics.median(seconds[way]):,.2f} ms" for way in ways}
+    memory = {way: f"{peaks[way] / 2**20:,.0f} MiB" for way in ways}
+    rows = []
+    for base in arguments.bases:
+        speed = statistics.median(a / b for a, b in zip(seconds[base], seconds["banded"], strict=True))
+        share = f"{peaks['banded'] / peaks[base]:.2f}"
+        case = [f"{tokens:,}", task, base, times[base], times["banded"], f"{speed:.2f}"]
+        rows.append([*case, memory[base], memory["banded"], share])
+    return rows
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -92,12 +95,14 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--tokens", type=int, nargs="+", default=[128, 256, 512, 1024, 4096, 8192], help="lengths N")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="what to measure")
+    parser.add_argument("--bases", nargs="+", choices=BASES, default=["sdpa"], help="what it is compared with")
     parser.add_argument("--layers", type=int, default=6, help="layers")
     parser.add_argument("--hidden-size", type=int, default=384, help="width of the model")
     parser.add_argument("--heads", type=int, default=6, help="heads of a layer")
     parser.add_argument("--window", type=int, default=128, help="tokens in a window, half of them on either side")
     parser.add_argument("--global-every", type=int, default=3, help="every so many layers have no window")
     parser.add_argument("--batch", type=int, default=1, help="texts in a batch")
+    parser.add_argument("--batch-tokens", type=int, help="tokens in a batch, in place of --batch")
     add_measurement_arguments(parser)
     return parser.parse_args()
 
@@ -110,7 +115,9 @@ def main() -> None:
         row for tokens in arguments.tokens for task in arguments.tasks for row in rows_of(task, tokens, arguments)
     ]
     print(f"\n{arguments.layers} layers of width {arguments.hidden_size}, {arguments.heads} heads\n")
-    print(markdown("N | step | sdpa | banded | speed | memory, sdpa | memory, banded | share", table))
+    print(
+        markdown("N | step | base | time of it | banded | speed | memory of the base | memory, banded | share", table)
+    )
 
 
 if __name__ == "__main__":
