@@ -40,7 +40,8 @@ def make_step(way: str, task: str, tokens: int, arguments: argparse.Namespace) -
         **dict.fromkeys(("eos_token_id", "sep_token_id"), 2),
         attn_implementation=way,
     )
-    model = AutoModelForSequenceClassification.from_config(config)
+    with torch.device(arguments.device):  # a GPU draws the weights in less time
+        model = AutoModelForSequenceClassification.from_config(config)
     model.to(arguments.device, getattr(torch, arguments.dtype)).train(task == "training")
     batch = {
         "input_ids": torch.randint(5, config.vocab_size, (rows, tokens), device=arguments.device),
