@@ -17,10 +17,11 @@ A study is a YAML file:
     weights: false             # optional: remove the weights of a run when it has finished
     tune: ...                  # optional: rates chosen on development data first, in FOLDER/tune (papers/tuning.py)
 
-Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority. A finished run has `run.json` and
-is skipped; one that was stopped resumes from its last checkpoint. What the script writes stays, such as predictions.
-`table.md` and `table.csv` are written after each run: mean and sample standard deviation over n seeds, and for the
-first score the mean difference from the first setting over common seeds, with the p-value of a paired t-test.
+Each run is a process of its own in FOLDER/SETTING/FRACTION/seed-N, at low priority; `--jobs` is how many run at a
+time. A finished run has `run.json` and is skipped; one that was stopped resumes from its last checkpoint. What the
+script writes stays, such as predictions. `table.md` and `table.csv` are written after each run: mean and sample
+standard deviation over n seeds, and for the first score the mean difference from the first setting over common seeds,
+with the p-value of a paired t-test.
 `scores.csv.gz` keeps the answers to each example (papers/scores.py).
 """
 
@@ -35,6 +36,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, help="folder of the runs (default: outputs/ and the file's name)")
     parser.add_argument("--settings", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the file")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, such as 12 on one large GPU")
     args = parser.parse_args(argv)
     study = yaml.safe_load(args.study.read_text(encoding="utf-8"))
     study["arguments"] |= {name: yaml.safe_load(value) for name, value in (one.split("=", 1) for one in args.changes)}
@@ -79,17 +82,18 @@ def main(argv: list[str] | None = None) -> None:
     settings = args.settings or list(study["settings"])
     if "tune" in study:
         trials = search(study, settings)
-        run_all(trials, list(trials["settings"]), folder / "tune")
+        run_all(trials, list(trials["settings"]), folder / "tune", args.jobs)
         study["chosen"] = best(study, read_runs(trials, folder / "tune"))
-    run_all(study, settings, folder)
+    run_all(study, settings, folder, args.jobs)
 
 
-def run_all(study: dict[str, Any], settings: list[str], folder: Path) -> None:
+def run_all(study: dict[str, Any], settings: list[str], folder: Path, jobs: int) -> None:
     """The runs of these settings, and the tables after each. Ends the program if one failed."""
     failed = 0
-    for setting, fraction, seed in points(study):
-        if setting in settings:
-            failed += not repeat(study, setting, fraction, seed, folder)
+    with ThreadPoolExecutor(jobs) as pool:
+        chosen = [point for point in points(study) if point[0] in settings]
+        for done in pool.map(lambda point: repeat(study, *point, folder), chosen):
+            failed += not done
             write_tables(study, folder)
     if (folder / "table.md").exists():
         print((folder / "table.md").read_text(encoding="utf-8"))
@@ -137,7 +141,9 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
         return False
     results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
     content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
-    finished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    partial = finished.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    partial.replace(finished)  # in one step: with several jobs, the tables are written meanwhile
     for checkpoint in output.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     if not study.get("weights", True):

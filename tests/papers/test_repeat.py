@@ -70,6 +70,10 @@ def test_a_study(study, tmp_path, capsys):
     table = list(csv.DictReader((out / "table.csv").open()))
     assert float(table[0]["eval_f1"]) == 5.5 and float(table[0]["eval_f1_std"]) == statistics.stdev([4, 7])
 
+    # Several runs at a time end in the same tables.
+    repeat.main([str(study), "--jobs", "3", "--output_dir", "beside"])
+    assert (tmp_path / "beside" / "table.md").read_text().splitlines() == rows
+
     # What is finished is not run again; another argument is another study.
     (out / "two" / "fraction-0.25" / "seed-2" / "command.json").unlink()
     repeat.main([str(study)])
