@@ -45,7 +45,10 @@ def attention_step(way: str, tokens: int, window: str, arguments: argparse.Names
     shape = (sentences(tokens, arguments), tokens, arguments.heads, arguments.head_dim)
     dtype = getattr(torch, arguments.dtype)
     # As a layer has them: (batch, heads, tokens, head_dim) is a view of the projection's output.
-    leaves = [torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=True) for _ in range(3)]
+    leaves = [
+        torch.randn(shape, device=arguments.device, dtype=dtype, requires_grad=not arguments.inference)
+        for _ in range(3)
+    ]
     gradient = torch.randn(shape, device=arguments.device, dtype=dtype)
     width = half_width(window, tokens)
     positions = torch.arange(tokens if way.startswith("masked") else 0, device=arguments.device)
