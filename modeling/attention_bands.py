@@ -58,8 +58,8 @@ def is_worthwhile(band: Band, tokens: int) -> bool:
 
 def hidden(dtype: torch.dtype) -> float:
     """
-    The number that hides a key when added to its score. Twice as much is still finite: a row without a visible key,
-    which belongs to padding, must not become NaN.
+    The number that hides a key when added to its score. Twice as much is still finite. It is too large for a row
+    without a visible key, whose gradient becomes NaN in kernels of a GPU: a token that is padding sees itself.
     """
     return torch.finfo(dtype).min / 2
 
@@ -112,7 +112,8 @@ def band_attention(
         beyond = beyond | (distances.abs() > limits.unsqueeze(-1))
     inside = _inside(real, blocks, block, band)
     bias = hidden(query.dtype) * beyond.to(query.dtype).unsqueeze(-3)
-    bias = bias + hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
+    padding = hidden(query.dtype) * (~inside).to(query.dtype).unsqueeze(2)
+    bias = torch.addcmul(bias, padding, (distances != 0).to(query.dtype))  # not of the token itself
     if narrow:
         output = _multiplied(query, key, value, bias, band, block, dropout_p, scale)
     else:

@@ -107,7 +107,8 @@ def hiding_bias(
     outer: Band = EVERYTHING,
 ) -> torch.Tensor | None:
     """
-    What is added to the scores to hide keys, which broadcasts to `(batch, heads, tokens, tokens)`, or `None`.
+    What is added to the scores to hide keys, which broadcasts to `(batch, heads, tokens, tokens)`, or `None`. In
+    windows, padding sees itself.
 
     Args:
         tokens, dtype, device: Those of the scores.
@@ -132,7 +133,10 @@ def hiding_bias(
         bias = bias if whole else bias.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
         padding = hidden(dtype) * (~real[:, None, None]).to(dtype)
-        bias = padding if bias is None else bias + padding
+        if bias is None:
+            return padding
+        others = (places != places[:, None]).to(dtype)  # a row needs a visible key: see `hidden`
+        bias = torch.addcmul(bias, padding, others)
     return bias
 
 

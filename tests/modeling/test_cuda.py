@@ -308,11 +308,12 @@ def with_gradients(function: Callable[..., Any], tensors: Any, dtype: torch.dtyp
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("windows", [[1, 3, 20, None], [[1, 3, 20, 200], [0, 9, 9, 9], [1] * 4]], ids=["fixed", "own"])
 @pytest.mark.parametrize("method", [None, "dense", "banded"])
-def test_scale_aware_attention(method, windows, left, dtype, monkeypatch):
+@pytest.mark.parametrize("tokens", [200, 256])  # a GPU has other kernels for a multiple of 64
+def test_scale_aware_attention(tokens, method, windows, left, dtype, monkeypatch):
     monkeypatch.setattr(window_attention, "LITTLE", 0)
     generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn(3, 4, 200, 64, generator=generator).to(dtype) for _ in range(3)]
-    real = torch.arange(200) < torch.tensor([[200], [90], [1]])
+    tensors = [torch.randn(3, 4, tokens, 64, generator=generator).to(dtype) for _ in range(3)]
+    real = torch.arange(tokens) < torch.tensor([[tokens], [90], [1]])
     real = real.flip(-1) if left else real
     own = isinstance(windows[0], list)
     call = [

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from msattn import scale_aware_attention
 from msattn.modeling import attention_bands, window_attention
@@ -105,6 +106,22 @@ def test_dropout(method):
     inner = outputs[0][:, :2, 2:-2, 0] * 5 * 0.75  # how many of the 5 are left
     torch.testing.assert_close(inner, inner.round())
     assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
+
+
+@pytest.mark.parametrize("method", ["dense", "banded"])
+@pytest.mark.parametrize("windows", WINDOWS, ids=str)
+def test_every_token_sees_a_key(windows, method, monkeypatch):
+    """Also padding: a row in which all keys are hidden has a gradient of NaN on a GPU."""
+    seen = []
+
+    def noting(*states, attn_mask=None, **options):
+        seen.append(attn_mask is None or bool((attn_mask == 0).any(dim=-1).all()))
+        return scaled_dot_product_attention(*states, attn_mask=attn_mask, **options)
+
+    for module in (attention_bands, window_attention):
+        monkeypatch.setattr(module, "scaled_dot_product_attention", noting)
+    scale_aware_attention(*heads(), windows, real_tokens(), method=method)
+    assert seen and all(seen)
 
 
 def kept_for_backward(*arguments, **options) -> int:
