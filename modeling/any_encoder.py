@@ -169,7 +169,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             attention_mask=attention_mask,
             inputs_embeds=inputs_embeds,
             return_dict=True,
-            **{name: optional[name] for name in optional.keys() & self._encoder_arguments},
+            **{name: value for name, value in optional.items() if name in self._encoder_arguments},
             **kwargs,
         )
 
