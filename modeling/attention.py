@@ -27,6 +27,7 @@ from .attention_bands import is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
 from .attention_windows import HONOURING, OWN_MASKS, has_windows, windowed_mask, windows_of
 from .mask_bands import Band, band_of, decode_band, encode_band, visible_keys
+from .real_tokens import all_real, ask_once
 from .window_attention import window_attention
 
 # Sparse and paged attention: the mask alone does not say which keys are seen.
@@ -179,8 +180,9 @@ def attention_mask(
         )
     if (band := _band(mask_function, config, sizes)) is not None:
         batch, tokens = sizes["batch_size"], sizes["kv_length"]
-        real = torch.ones(batch, tokens, dtype=torch.bool, device=device)
-        return encode_band(band, real if attention_mask is None else attention_mask[:, :tokens].bool())
+        if attention_mask is None:
+            return encode_band(band, all_real((batch, tokens), device))
+        return encode_band(band, ask_once(attention_mask[:, :tokens]))
     if getattr(config, "is_encoder_decoder", False):
         sizes["allow_is_causal_skip"] = False
     return sdpa_mask(mask_function=mask_function, attention_mask=attention_mask, config=config, device=device, **sizes)

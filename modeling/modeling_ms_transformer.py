@@ -18,9 +18,9 @@ from ..configuration.configuration_ms_transformer import MSTransformerConfig
 from .attention import read_layer
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
-from .real_tokens import checked_mask, first_token
+from .real_tokens import ask_once, checked_mask, first_token
 from .scale_aware_attention import attention_weights, scale_aware_attention
-from .window_attention import limits_of
+from .window_attention import limits_of, window_attention
 from .word_embeddings import WordEmbeddings
 
 Windows = list[int | None] | torch.Tensor
@@ -48,7 +48,7 @@ class MSTransformerAttention(nn.Module):
         Args:
             states (`torch.Tensor` of shape `(batch, tokens, hidden_size)`): Hidden states.
             windows (`list[int | None]` or `torch.LongTensor` of shape `(batch, heads)`): See [`layer_windows`].
-            attention_mask (`torch.Tensor` of shape `(batch, tokens)`): Non-zero for real tokens.
+            attention_mask (`torch.BoolTensor` of shape `(batch, tokens)`): Real tokens, of [`ask_once`].
             output_attentions (`bool`): Return the weights as well.
 
         Returns:
@@ -97,9 +97,10 @@ class MSTransformerAttention(nn.Module):
         dropout: float,
     ) -> torch.Tensor:
         """The output of every head, `(batch, heads, tokens, head_dim)`, without the weights."""
-        # Under "sdpa" the function chooses.
-        method = "materialized" if self.config._attn_implementation == "eager" else None
-        heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, method)
+        if self.config._attn_implementation == "eager":
+            heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, "materialized")
+        else:
+            heads = window_attention(query, key, value, windows, real=attention_mask, dropout=dropout).transpose(1, 2)
         if self.config.cls_global:
             first = first_token(attention_mask)
             real = attention_mask.bool()[:, None, None]
@@ -214,6 +215,7 @@ class MSTransformerModel(MSTransformerPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
 
         states = self.embeddings(input_ids, inputs_embeds, attention_mask)
+        attention_mask = ask_once(attention_mask)
         hidden_states, attentions = [states], []
         for layer, windows in zip(self.layers, layer_windows(self.config, attention_mask), strict=True):
             states, weights = layer(states, windows, attention_mask, output_attentions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -47,6 +49,22 @@ def real_of(attention_mask: torch.Tensor | None, shape: tuple[int, int], device:
     if attention_mask.shape != shape:
         raise ValueError(f"attention_mask must be {shape}, got {tuple(attention_mask.shape)}")
     return attention_mask.to(device).bool()
+
+
+def ask_once(attention_mask: torch.Tensor) -> torch.Tensor:
+    """
+    True at real tokens, `(batch, tokens)`, for all layers of a forward pass. Where there is no padding, it is a single
+    True, expanded: layers see it by the strides, and do not wait for a GPU each.
+    """
+    real = attention_mask.bool()
+    if torch.compiler.is_compiling():
+        return real
+    return all_real(real.shape, real.device) if real.all() else real.contiguous()
+
+
+def all_real(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:
+    """What [`ask_once`] returns where there is no padding."""
+    return torch.ones(1, 1, dtype=torch.bool, device=device).expand(*shape)
 
 
 def first_token(attention_mask: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from .real_tokens import ask_once
 from .window_attention import hiding_bias, limits_of, window_attention
 
 SCALE_METHODS = ("materialized", "dense", "banded")
@@ -64,7 +65,7 @@ def scale_aware_attention(
     if method == "materialized":
         weights = attention_weights(query, key, windows, attention_mask)
         return nn.functional.dropout(weights, dropout_p).to(value.dtype) @ value
-    real = None if attention_mask is None else attention_mask.bool()
+    real = None if attention_mask is None else ask_once(attention_mask)
     return window_attention(query, key, value, windows, real=real, dropout=dropout_p, method=method).transpose(1, 2)
 
 

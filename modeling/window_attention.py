@@ -53,7 +53,7 @@ def window_attention(
         windows (`Sequence[int | None]` or `torch.LongTensor` of shape `(batch, heads)`, *optional*):
             Tokens that each head sees on either side, `None` for all. A tensor gives each sentence its own windows.
         band (`Band`): The distances that all heads see. They hold 0.
-        real (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): False at padding.
+        real (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): False at padding, of [`ask_once`].
         special (`torch.BoolTensor` of shape `(batch, tokens)`, *optional*): Tokens that see beyond the windows and are
             seen from there, as far as `band` lets them.
         scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
@@ -65,7 +65,7 @@ def window_attention(
     """
     compiling = torch.compiler.is_compiling()
     tokens = UNBOUNDED if torch.compiler.is_exporting() else query.shape[2]  # an exported program takes any length
-    if real is not None and not compiling and real.all():
+    if real is not None and not compiling and real.stride(-1) == 0:
         real = None
     others = None
     if special is not None:
@@ -145,7 +145,8 @@ def limits_of(windows: Sequence[int | None] | torch.Tensor, device: torch.device
     if isinstance(windows, torch.Tensor):
         return windows
     every = [UNBOUNDED if window is None else index(window) for window in windows]
-    return torch.tensor([every if len(set(every)) > 1 else every[:1]], device=device)
+    limits = torch.tensor([every if len(set(every)) > 1 else every[:1]])
+    return limits.to(device, non_blocking=True)
 
 
 def _covers(band: Band, tokens: int) -> bool:

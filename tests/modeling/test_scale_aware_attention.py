@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoModel
 
-from msattn import scale_aware_attention
+from msattn import MSTransformerConfig, MSTransformerModel, scale_aware_attention, set_windows
 from msattn.modeling import attention_bands, window_attention
 from msattn.modeling.mask_bands import UNBOUNDED, Band
 from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
+from tests.common import SCRATCH
+from tests.tiny_encoders import tiny_encoder
 
 TOKENS = 23
 LENGTHS = (23, 9, 1)
@@ -122,6 +126,27 @@ def test_every_token_sees_a_key(windows, method, monkeypatch):
         monkeypatch.setattr(module, "scaled_dot_product_attention", noting)
     scale_aware_attention(*heads(), windows, real_tokens(), method=method)
     assert seen and all(seen)
+
+
+@pytest.mark.parametrize("padding", [0, 9])
+def test_a_model_asks_once_for_padding(padding):
+    """On a GPU, each layer that asks waits."""
+
+    class Reads(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.count += function is torch.ops.aten._local_scalar_dense.default
+            return function(*args, **kwargs or {})
+
+    bert = AutoModel.from_config(tiny_encoder("bert", max_position_embeddings=400, attn_implementation="banded"))
+    set_windows(bert, [3, 4])
+    scratch = MSTransformerModel(MSTransformerConfig(**SCRATCH, scales=(1, 3), num_attention_heads=2))
+    ids = torch.randint(5, 50, (2, 300), generator=torch.Generator().manual_seed(0))
+    for model in (bert, scratch):
+        with Reads() as reads:
+            model(input_ids=ids, attention_mask=torch.arange(300) < torch.tensor([[300], [300 - padding]]))
+        assert reads.count == 1
 
 
 def kept_for_backward(*arguments, **options) -> int:
