@@ -178,7 +178,7 @@ def attention_mask(
             f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
             'implementation of msattn: load the model with attn_implementation="eager", which returns full maps.'
         )
-    if (band := _band(mask_function, config, sizes)) is not None:
+    if (band := _band(mask_function, config, sizes, device)) is not None:
         batch, tokens = sizes["batch_size"], sizes["kv_length"]
         if attention_mask is None:
             return encode_band(band, all_real((batch, tokens), device))
@@ -188,7 +188,9 @@ def attention_mask(
     return sdpa_mask(mask_function=mask_function, attention_mask=attention_mask, config=config, device=device, **sizes)
 
 
-def _band(mask_function: Callable, config: PreTrainedConfig | None, sizes: Mapping[str, Any]) -> Band | None:
+def _band(
+    mask_function: Callable, config: PreTrainedConfig | None, sizes: Mapping[str, Any], device: torch.device | str
+) -> Band | None:
     """The band of a mask function, if it is worth while, or if the layers have windows of their own."""
     tokens, offset = sizes["kv_length"], sizes.get("q_offset", 0)
     whole = sizes["q_length"] == tokens and isinstance(offset, int) and not offset and not sizes.get("kv_offset")
@@ -197,7 +199,7 @@ def _band(mask_function: Callable, config: PreTrainedConfig | None, sizes: Mappi
     band = band_of(mask_function)
     if band is None or not band.first <= 0 <= band.last:
         return None
-    if is_worthwhile(band, tokens):
+    if is_worthwhile(band, tokens, device):
         return band
     # The sizes of an exported program are not known: a band without an end would be compared with them.
     return band.within(tokens) if has_windows(config) and not torch.compiler.is_exporting() else None

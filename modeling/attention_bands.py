@@ -18,6 +18,9 @@ QUERIES, MOST_QUERIES, LANES = 32, 256, 16
 NARROW = 8
 # A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 40
+# One masked matrix is faster than bands, and than groups of heads, for up to so many tokens on a GPU; bands are faster
+# at 8,192. Measured on an H100 80 GB, in bfloat16 with 12 heads of 64 (docs/benchmarks.md).
+SHORT_ON_GPU = 2048
 # The widest band of an exported program, which does not know how short texts will be.
 WIDEST_EXPORTED = 512
 
@@ -46,13 +49,20 @@ def queries_per_block(band: Band) -> int:
     return (queries + reach) // LANES * LANES - reach
 
 
-def is_worthwhile(band: Band, tokens: int) -> bool:
+def is_short_on_gpu(tokens: int, device: torch.device | str) -> bool:
+    """Whether one matrix of all heads is faster than any band, as it is on a GPU or another accelerator; measured."""
+    return torch.device(device).type != "cpu" and tokens <= SHORT_ON_GPU
+
+
+def is_worthwhile(band: Band, tokens: int, device: torch.device | str) -> bool:
     """
-    Whether a band is faster than the whole matrix on a CPU; measured. In an exported program, whether it is bounded
-    and not too wide: a comparison with `tokens` would tie the program to some lengths.
+    Whether a band is faster than the whole matrix on this device; measured. In an exported program, whether it is
+    bounded and not too wide: a comparison with `tokens` would tie the program to some lengths.
     """
     if torch.compiler.is_exporting():
         return band.before + band.after <= WIDEST_EXPORTED
+    if is_short_on_gpu(tokens, device):
+        return False
     return queries_per_block(band) + band.before + band.after + BLOCK_OVERHEAD <= DENSE_FROM * tokens
 
 

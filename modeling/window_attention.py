@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from .attention_bands import Others, band_attention, gather_tokens, hidden, is_worthwhile, wide
+from .attention_bands import Others, band_attention, gather_tokens, hidden, is_short_on_gpu, is_worthwhile, wide
 from .mask_bands import EVERYTHING, UNBOUNDED, Band
 
 # One masked matrix for all heads is faster than groups of heads, whatever the windows: for up to so many tokens, and
 # for so few multiply-adds a group, where the mask and softmax of a score count as 32 dimensions; measured on a CPU.
+# A GPU has a limit of its own: see `is_short_on_gpu`.
 SHORT, LITTLE = 64, 6_000_000
 # Queries, keys and values.
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -45,7 +46,9 @@ def window_attention(
     method: str | None = None,
 ) -> torch.Tensor:
     """
-    Neighbouring heads with the same window are computed together, in bands where these are faster.
+    Neighbouring heads with the same window are computed together, in bands where these are faster on the device. On a
+    GPU, up to 2,048 tokens, all heads are one masked matrix: `(batch, heads, tokens, tokens)` numbers if their windows
+    differ and there is padding.
 
     Args:
         query, key (`torch.Tensor` of shape `(batch, heads, tokens, head_dim)`): Queries and keys.
@@ -86,7 +89,7 @@ def window_attention(
         far = others if narrower else None
         mixed = group.limits is not None and group.limits.shape[1] > 1
         inside = tokens - (0 if far is None else far.places.shape[1])
-        pays = not mixed and tokens > SHORT and is_worthwhile(group.band, inside)
+        pays = not mixed and tokens > SHORT and is_worthwhile(group.band, inside, query.device)
         if method == "banded" or (method is None and pays):
             output = _banded((q, k, v), group, real, far, options)
         else:
@@ -168,7 +171,7 @@ def _groups(
         return [_Group(heads, band)]
     limits = limits_of(windows, query.device)
     whole = [_Group(heads, band, limits)]
-    if method == "dense" or (method is None and tokens <= SHORT):
+    if method == "dense" or (method is None and (tokens <= SHORT or is_short_on_gpu(tokens, query.device))):
         return whole
     if isinstance(windows, torch.Tensor):
         columns = windows.T.tolist()
@@ -203,7 +206,7 @@ def _banded(states: States, group: _Group, real: Tokens, others: Others | None, 
     """A band, and what special tokens see beyond it, `(batch, heads, tokens, value_dim)`."""
     query, key, value = states
     tokens = query.shape[2]
-    band = group.band if is_worthwhile(group.band, tokens) else group.band.within(tokens)
+    band = group.band if is_worthwhile(group.band, tokens, query.device) else group.band.within(tokens)
     output = band_attention(*states, band, real, group.limits, others=others, **options)
     if others is None:
         return output

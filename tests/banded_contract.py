@@ -24,7 +24,9 @@ WINDOWS: tuple[dict[str, Any], ...] = (
 def bands_everywhere(monkeypatch: Any) -> None:
     """Short texts are computed as long ones are."""
     for module in (attention, window_attention):
-        monkeypatch.setattr(module, "is_worthwhile", lambda band, tokens: band.before + band.after + 1 < tokens)
+        monkeypatch.setattr(
+            module, "is_worthwhile", lambda band, tokens, device: band.before + band.after + 1 < tokens
+        )
     monkeypatch.setattr(window_attention, "SHORT", 0)
 
 

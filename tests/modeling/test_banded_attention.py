@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
+from transformers.masking_utils import sliding_window_bidirectional_mask_function
 
 from msattn.modeling import attention, attention_bands, window_attention
 from msattn.modeling.attention_bands import band_attention
@@ -104,6 +105,22 @@ def test_only_layers_with_a_window_are_banded(monkeypatch):
     bands.clear()
     model(**batch("modernbert"))  # too short to pay
     assert not bands
+
+
+def test_a_gpu_has_bands_above_2048_tokens():
+    """Without a GPU: a device without numbers is not a CPU, either. Windows of `set_windows` always need a band."""
+    config = modernbert().config
+
+    def is_band(tokens: int, device: str) -> bool:
+        sizes = {"batch_size": 1, "q_length": tokens, "kv_length": tokens}
+        near = sliding_window_bidirectional_mask_function(8)
+        mask = attention.attention_mask(mask_function=near, config=config, device=device, **sizes)
+        return decode_band(mask) is not None
+
+    assert is_band(300, "cpu") and is_band(2049, "meta")
+    assert not is_band(300, "meta") and not is_band(2048, "meta")
+    config.attention_windows = [[1] * 4] * 2
+    assert is_band(300, "meta")
 
 
 def decoder(**changes: Any) -> Any:

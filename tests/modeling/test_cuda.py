@@ -27,7 +27,7 @@ from msattn import (
     scale_aware_attention,
     set_windows,
 )
-from msattn.modeling import window_attention
+from msattn.modeling import attention_bands, window_attention
 from msattn.modeling.attention import attention_forward
 from msattn.modeling.attention_statistics import STATISTICS
 from msattn.modeling.window_fitting import head_reach
@@ -148,7 +148,12 @@ CASES: dict[str, Callable[[], tuple[nn.Module, dict[str, torch.Tensor]]]] = {
 READING = (
     "parser",
     "BertPairwiseParser",
-    "windows",
+    "windows-sentences",
+    "windows-tokens",
+    "windows-global",
+    "windows-pairs",
+    "windows-crf",
+    "windows-encoder-special",
     "bilstm-crf",
     "bilstm-pairs",
     "multiscale-llama",
@@ -311,6 +316,7 @@ def with_gradients(function: Callable[..., Any], tensors: Any, dtype: torch.dtyp
 @pytest.mark.parametrize("tokens", [200, 256])  # a GPU has other kernels for a multiple of 64
 def test_scale_aware_attention(tokens, method, windows, left, dtype, monkeypatch):
     monkeypatch.setattr(window_attention, "LITTLE", 0)
+    monkeypatch.setattr(attention_bands, "SHORT_ON_GPU", 0)  # what is chosen by itself is "dense" here
     generator = torch.Generator().manual_seed(0)
     tensors = [torch.randn(3, 4, tokens, 64, generator=generator).to(dtype) for _ in range(3)]
     real = torch.arange(tokens) < torch.tensor([[tokens], [90], [1]])
@@ -325,8 +331,10 @@ def test_scale_aware_attention(tokens, method, windows, left, dtype, monkeypatch
     assert_close(found, expected, 1e-4 if dtype == torch.float32 else 3e-2)
 
 
+@pytest.mark.parametrize("short", [0, 2048], ids=["bands", "matrix"])
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_windows_of_a_model(left):
+def test_windows_of_a_model(left, short, monkeypatch):
+    monkeypatch.setattr(attention_bands, "SHORT_ON_GPU", short)
     model, inputs = banded.modernbert(), banded.long_inputs(left)
     expected = [one.clone() for one in banded.results(model.double(), "sdpa", inputs)]
     found = banded.results(model.float().to(DEVICE), "banded", there(inputs))

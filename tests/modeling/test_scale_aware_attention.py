@@ -200,6 +200,23 @@ def test_heads_of_a_window_are_one_group(per_sentence, monkeypatch):
     assert calls == [("dense", 6)] * 2
 
 
+def test_a_gpu_takes_one_matrix_for_short_texts(monkeypatch):
+    """Without a GPU: a device without numbers is not a CPU, either."""
+    monkeypatch.undo()
+    calls, windows = calls_of(monkeypatch), [1, 1, 3, 3, 3, None]
+    own = torch.ones(2, 6, dtype=torch.long, device="meta")  # nobody reads the windows of a sentence
+    groups = [("banded", 2), ("banded", 3), ("dense", 1)]
+    for device, tokens, given, expected in (
+        ("meta", 300, windows, [("dense", 6)]),
+        ("meta", 2048, own, [("dense", 6)]),
+        ("meta", 2049, windows, groups),
+        ("cpu", 2048, windows, groups),
+    ):
+        window_attention.window_attention(*torch.empty(3, 2, 6, tokens, 8, device=device), given)
+        assert calls == expected
+        calls.clear()
+
+
 @pytest.mark.heavy
 def test_an_exported_program_keeps_the_band(monkeypatch):
     """For every length of a named range; a window without an end is dense."""
