@@ -59,7 +59,10 @@ def ask_once(attention_mask: torch.Tensor) -> torch.Tensor:
     real = attention_mask.bool()
     if torch.compiler.is_compiling():
         return real
-    return all_real(real.shape, real.device) if real.all() else real.contiguous()
+    if real.all():
+        return all_real(real.shape, real.device)
+    # Not `contiguous`, which keeps strides of 0 in texts of one token.
+    return real.clone(memory_format=torch.contiguous_format)
 
 
 def all_real(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:

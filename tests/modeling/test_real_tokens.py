@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from msattn.modeling.real_tokens import checked_mask, first_token, real_tokens_first
+from msattn.modeling.real_tokens import ask_once, checked_mask, first_token, real_tokens_first
 
 # Padding on the right, on the left, in the middle, none, and nothing but padding.
 MASK = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]])
@@ -30,6 +30,15 @@ def test_inputs_that_do_not_fit(inputs, mask, message):
     tensors = (torch.ones(5, 4, dtype=torch.long), torch.ones(5, 4, 2))
     with pytest.raises(ValueError, match=message):
         checked_mask(*(tensor if given else None for tensor, given in zip(tensors, inputs, strict=True)), mask)
+
+
+def test_one_true_stands_for_texts_without_padding_only():
+    """Layers see it by a stride of 0, which a mask of other origin may have, too."""
+    empty = torch.tensor([[False], [True]]).expand(2, 4)
+    for mask in (MASK, empty, empty[:, :1]):
+        assert ask_once(mask).stride(-1) == 1 and torch.equal(ask_once(mask), mask.bool())
+    for mask in (MASK[3:4], torch.ones(2, 4), torch.ones(2, 4).T):
+        assert ask_once(mask).stride(-1) == 0 and ask_once(mask).shape == mask.shape and ask_once(mask).all()
 
 
 def test_first_token():
