@@ -90,8 +90,10 @@ def main(argv: list[str] | None = None) -> None:
 def run_all(study: dict[str, Any], settings: list[str], folder: Path, jobs: int) -> None:
     """The runs of these settings, and the tables after each. Ends the program if one failed."""
     failed = 0
+    chosen = [point for point in points(study) if point[0] in settings]
+    for point in chosen:  # before the first starts: the end of the program waits for runs
+        is_finished(*planned(study, *point, folder))
     with ThreadPoolExecutor(jobs) as pool:
-        chosen = [point for point in points(study) if point[0] in settings]
         for done in pool.map(lambda point: repeat(study, *point, folder), chosen):
             failed += not done
             write_tables(study, folder)
@@ -112,20 +114,34 @@ def place(study: dict[str, Any], setting: str, fraction: float, seed: int, folde
     return folder / setting / (f"fraction-{fraction:g}" if "fractions" in study else "") / f"seed-{seed}"
 
 
-def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> bool:
-    """Starts the script, unless the run is finished; whether the run is finished now."""
+def planned(
+    study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run, and its arguments."""
     output = place(study, setting, fraction, seed, folder)
     own = {**(study["settings"][setting] or {}), **study.get("chosen", {}).get((setting, fraction), {})}
     given = {**study["arguments"], **own, "seed": seed, "output_dir": str(output)}
     given = {name: replaced(value, setting, seed) for name, value in given.items()}
     if fraction < 1:
         given["train_fraction"] = fraction
-    finished = output / "run.json"
-    if finished.exists():
-        before = json.loads(finished.read_text(encoding="utf-8"))["arguments"]
-        changed = [name for name in {**before, **given} if before.get(name) != given.get(name)]
-        if changed:
-            sys.exit(f"error: {output} holds a run with another {', '.join(changed)}; give another --output_dir.")
+    return output, given
+
+
+def is_finished(output: Path, given: dict[str, Any]) -> bool:
+    """Whether a run is finished. Ends the program if it has other arguments."""
+    if not (output / "run.json").exists():
+        return False
+    before = json.loads((output / "run.json").read_text(encoding="utf-8"))["arguments"]
+    changed = [name for name in {**before, **given} if before.get(name) != given.get(name)]
+    if changed:
+        sys.exit(f"error: {output} holds a run with another {', '.join(changed)}; give another --output_dir.")
+    return True
+
+
+def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> bool:
+    """Starts the script, unless the run is finished; whether the run is finished now."""
+    output, given = planned(study, setting, fraction, seed, folder)
+    if is_finished(output, given):
         return True
     output.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(ROOT / study["script"]), *flags(given)]
@@ -141,9 +157,9 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
         return False
     results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
     content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
-    partial = finished.with_suffix(".partial")
+    partial = output / "run.partial"
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    partial.replace(finished)  # in one step: with several jobs, the tables are written meanwhile
+    partial.replace(output / "run.json")  # in one step: with several jobs, the tables are written meanwhile
     for checkpoint in output.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     if not study.get("weights", True):
