@@ -135,10 +135,13 @@ def hiding_bias(
         bias = hidden(dtype) * beyond.to(dtype)
         bias = bias if whole else bias.unfold(-1, tokens, 1).flip(-2)
     if real is not None:
+        # A row needs a visible key, see `hidden`: padding sees itself, a sentence of padding alone all of it.
+        if bias is None:
+            real = real | ~real.any(dim=-1, keepdim=True)
         padding = hidden(dtype) * (~real[:, None, None]).to(dtype)
         if bias is None:
             return padding
-        others = (places != places[:, None]).to(dtype)  # a row needs a visible key: see `hidden`
+        others = (places != places[:, None]).to(dtype)
         bias = torch.addcmul(bias, padding, others)
     return bias
 

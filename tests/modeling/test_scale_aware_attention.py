@@ -112,11 +112,12 @@ def test_dropout(method):
     assert inner.mean().item() == pytest.approx(5 * 0.75, abs=0.3)
 
 
-@pytest.mark.parametrize("method", ["dense", "banded"])
+@pytest.mark.parametrize("method", ["dense", "banded", None])
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
 def test_every_token_sees_a_key(windows, method, monkeypatch):
     """Also padding: a row in which all keys are hidden has a gradient of NaN on a GPU."""
     seen = []
+    monkeypatch.setattr(window_attention, "SHORT", 0)
 
     def noting(*states, attn_mask=None, **options):
         seen.append(attn_mask is None or bool((attn_mask == 0).any(dim=-1).all()))
@@ -124,7 +125,8 @@ def test_every_token_sees_a_key(windows, method, monkeypatch):
 
     for module in (attention_bands, window_attention):
         monkeypatch.setattr(module, "scaled_dot_product_attention", noting)
-    scale_aware_attention(*heads(), windows, real_tokens(), method=method)
+    for lengths in (LENGTHS, (23, 9, 0)):
+        scale_aware_attention(*heads(), windows, real_tokens(lengths), method=method)
     assert seen and all(seen)
 
 
