@@ -152,7 +152,8 @@ def limits_of(windows: Sequence[int | None] | torch.Tensor, device: torch.device
         return windows
     every = [UNBOUNDED if window is None else index(window) for window in windows]
     limits = torch.tensor([every if len(set(every)) > 1 else every[:1]])
-    return limits.to(device, non_blocking=True)
+    # Apple's GPUs read a source that is gone by then: https://github.com/pytorch/pytorch/issues/189690
+    return limits.to(device, non_blocking=device.type == "cuda")
 
 
 def _covers(band: Band, tokens: int) -> bool:
