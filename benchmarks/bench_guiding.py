@@ -21,8 +21,8 @@ from bench_multiscale import (
     SHAPES,
     add_measurement_arguments,
     describe,
+    fresh_peak,
     markdown,
-    measured_apart,
     resident_peak,
     take_turns,
 )
@@ -150,7 +150,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
         del steps
         peaks = dict.fromkeys(ways, math.nan)
         for way in tqdm(ways if arguments.memory else (), desc=f"N = {tokens}, memory", leave=False):
-            peaks[way] = measured_apart(peak_bytes, way, tokens, arguments)
+            peaks[way] = fresh_peak(peak_bytes, way, tokens, arguments)
         for way in ways:
             ratios = [time / plain for time, plain in zip(seconds[way], seconds[PLAIN], strict=True)]
             rows.append(

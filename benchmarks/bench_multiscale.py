@@ -141,8 +141,8 @@ def resident_peak() -> int:
     return 1024 * int(Path("/proc/self/status").read_text(encoding="utf-8").split("VmHWM:")[1].split()[0])
 
 
-def measured_apart(measure: Callable[..., Any], *rest: Any, processes: Any = None) -> Any:
-    """The peak `measure(*rest)`, in a process of its own; on a GPU in this one, after a reset of its peak."""
+def fresh_peak(measure: Callable[..., Any], *rest: Any, processes: Any = None) -> Any:
+    """The peak `measure(*rest)`: in a new process or, on a GPU, after a reset of what it counts."""
     if not rest[-1].device.startswith("cuda"):
         with (processes or multiprocessing.get_context("spawn")).Pool(1) as pool:
             return pool.apply(measure, rest)
@@ -190,7 +190,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
             for i in range(1, len(configs)):
                 rows[kind].append(names[i] + time_row(times[i], times[0], counts[i] / counts[0]))
         progress = tqdm(configs, desc=f"N = {tokens}, memory", leave=False)
-        peaks = [measured_apart(peak_bytes, config, tokens, arguments) for config in progress]
+        peaks = [fresh_peak(peak_bytes, config, tokens, arguments) for config in progress]
         for i in range(1, len(configs)):
             rows["memory"].append(names[i] + memory_row(kept[i], kept[0], peaks[i], peaks[0]))
     return rows

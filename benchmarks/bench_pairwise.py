@@ -20,8 +20,8 @@ from bench_multiscale import (
     SHAPES,
     add_measurement_arguments,
     describe,
+    fresh_peak,
     markdown,
-    measured_apart,
     resident_peak,
     take_turns,
 )
@@ -275,7 +275,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, list[list[str]]]:
         }
         peaks = {}
         for way in tqdm(arguments.ways if arguments.memory else (), desc=f"{words} words, memory", leave=False):
-            peaks[way] = measured_apart(peak_bytes, way, words, arguments, processes=processes)
+            peaks[way] = fresh_peak(peak_bytes, way, words, arguments, processes=processes)
         for kind in steps:
             times = take_turns([*steps[kind].values()], arguments, f"{words} words, {kind}")
             seconds = dict(zip(steps[kind], times, strict=True))

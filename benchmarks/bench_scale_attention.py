@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from bench_multiscale import add_measurement_arguments, describe, markdown, measured_apart, resident_peak, take_turns
+from bench_multiscale import add_measurement_arguments, describe, fresh_peak, markdown, resident_peak, take_turns
 from torch.nn.functional import scaled_dot_product_attention
 
 from msattn import MSTransformerConfig, MSTransformerForSequenceClassification, scale_aware_attention
@@ -161,7 +161,7 @@ def compare(make: Callable, ways: Sequence[str], arguments: argparse.Namespace, 
     for way in ways:
         memory = ""
         if not arguments.no_memory:
-            memory = f"{measured_apart(peak_bytes, make, way, *case, arguments) / 2**20:,.0f} MiB"
+            memory = f"{fresh_peak(peak_bytes, make, way, *case, arguments) / 2**20:,.0f} MiB"
         speed = statistics.median(plain / time for time, plain in zip(seconds[way], seconds[ways[0]], strict=True))
         milliseconds = f"{1000 * statistics.median(seconds[way]):,.2f} ms"
         rows.append([*map(str, case), way, milliseconds, f"{speed:.2f}", memory])

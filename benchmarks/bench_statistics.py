@@ -17,8 +17,8 @@ from bench_multiscale import (
     SHAPES,
     add_measurement_arguments,
     describe,
+    fresh_peak,
     markdown,
-    measured_apart,
     resident_peak,
     take_turns,
 )
@@ -81,7 +81,7 @@ def compare(arguments: argparse.Namespace) -> list[list[str]]:
         seconds = dict(zip(ways, take_turns(steps, arguments, f"N = {tokens}, time"), strict=True))
         peaks, above = dict.fromkeys(ways, math.nan), dict.fromkeys(ways, math.nan)
         for way in ways:
-            start, peaks[way] = measured_apart(memory, way, tokens, arguments)
+            start, peaks[way] = fresh_peak(memory, way, tokens, arguments)
             above[way] = peaks[way] - start
         for way in ways:
             ratios = [time / plain for time, plain in zip(seconds[way], seconds["plain"], strict=True)]

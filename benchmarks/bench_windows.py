@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable
 
 import torch
-from bench_multiscale import add_measurement_arguments, describe, markdown, measured_apart, resident_peak, take_turns
+from bench_multiscale import add_measurement_arguments, describe, fresh_peak, markdown, resident_peak, take_turns
 from transformers import AutoModelForSequenceClassification, ModernBertConfig
 
 import msattn  # noqa: F401  registers "banded"
@@ -77,7 +77,7 @@ def rows_of(task: str, tokens: int, arguments: argparse.Namespace) -> list[list[
     steps = [make_step(way, task, tokens, arguments) for way in ways]
     seconds = dict(zip(ways, take_turns(steps, arguments, f"{task}, {tokens}: time"), strict=True))
     del steps
-    peaks = {way: measured_apart(peak_bytes, way, task, tokens, arguments) for way in ways}
+    peaks = {way: fresh_peak(peak_bytes, way, task, tokens, arguments) for way in ways}
     times = {way: f"{1000 * statistics.median(seconds[way]):,.2f} ms" for way in ways}
     memory = {way: f"{peaks[way] / 2**20:,.0f} MiB" for way in ways}
     rows = []
