@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import sys
 
@@ -8,6 +9,9 @@ import pytest
 import torch
 
 from tests.light_site import link_packages
+
+# No test asks the Hub: where it cannot be reached, each of its retries takes seconds.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_itemcollected(item):
