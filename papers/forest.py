@@ -50,12 +50,10 @@ def _row(axes, place: float, verdict: Verdict) -> None:
     beside = axes.get_yaxis_transform()
     axes.text(-0.02, place, verdict.claim["short"], ha="right", va="center", color=INK, transform=beside)
     axes.text(1.04, place, verdict.word.lower(), va="center", color=color, transform=beside)
-    mean = verdict.lead
-    half = verdict.difference.half_width() if verdict.difference else 0.0
+    mean, half = verdict.difference.mean, verdict.difference.half_width()
     low, high = max(mean - half, -WIDEST), min(mean + half, WIDEST)
     axes.plot([min(low, WIDEST), max(high, -WIDEST)], [place, place], color=color, linewidth=1.6)
     if abs(mean) <= WIDEST:
-        filled = color if verdict.difference else "white"
-        axes.plot([mean], [place], "o", markersize=4.5, color=color, markerfacecolor=filled)
+        axes.plot([mean], [place], "o", markersize=4.5, color=color)
     else:
         axes.plot([WIDEST if mean > 0 else -WIDEST], [place], ">" if mean > 0 else "<", color=color, clip_on=False)

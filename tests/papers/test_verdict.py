@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 
@@ -23,7 +24,7 @@ CLAIM = {
     "b": ["runs.csv.gz", "b"],
     "metric": "accuracy",
     "same": 1,
-    "rates": "tuned",
+    "rates": "none",
     "use": "it pays",
     "else": "B",
 }
@@ -53,24 +54,33 @@ def judge(folder, **changes) -> verdict.Verdict:
         (0.75, {}, verdict.FAILS),
         (0.80, {}, verdict.SAME),
         (0.80, {"same": 0.05}, verdict.UNKNOWN),
-        (0.85, {"rates": "rates not searched"}, verdict.UNKNOWN),
     ],
 )
 def test_words(tmp_path, share, changes, word):
     simulated(tmp_path, {"a": share, "b": 0.8})
     found = judge(tmp_path, **changes)
-    assert found.word == word and found.reason == ("" if changes.get("rates") is None else changes["rates"])
-    assert found.lead == pytest.approx(100 * (share - 0.8), abs=1)
+    assert (found.word, found.reason) == (word, "")
+    assert found.difference.mean == pytest.approx(100 * (share - 0.8), abs=1)
 
 
-def test_one_seed_cannot_tell(tmp_path):
+def test_one_seed_is_refused(tmp_path):
     simulated(tmp_path, {"a": 0.9, "b": 0.8}, seeds=1)
-    found = judge(tmp_path)
-    assert (found.word, found.reason) == (verdict.UNKNOWN, "one seed") and "[" not in found.interval
-    # B's other seeds do not count.
-    (tmp_path / "table.csv").write_text('setting,scores\na,82.9\nb,"84.7, 84.1"\n')
-    change = {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": ["scores"], "metric": "by seed"}
-    assert judge(tmp_path, **change, examples=9).interval == "−1.8"
+    with pytest.raises(ValueError, match="claim: A and B need two common seeds"):
+        judge(tmp_path)
+
+
+def test_both_sides_of_a_claim_tried_the_same_rates():
+    compared = 0
+    for path in sorted(verdict.ROOT.glob("*/claims.yaml")):
+        for name, claim in yaml.safe_load(path.read_text(encoding="utf-8"))["claims"].items():
+            if claim["rates"] in ("compared", "none"):
+                continue
+            with open(path.parent / claim["rates"], encoding="utf-8", newline="") as file:
+                rows = [row.get("setting", "").partition("/") for row in csv.DictReader(file)]
+            tried = [{point for setting, _, point in rows if setting == claim[side][1]} for side in "ab"]
+            assert tried[0] == tried[1], name
+            compared += all(map(bool, tried)) and "learning_rate" in str(tried[0])
+    assert compared > 30
 
 
 def test_settings_are_pooled_by_a_pattern(tmp_path):
@@ -102,15 +112,9 @@ def test_false_verdicts_are_rare(tmp_path):
         shares = 80 + draw.standard_normal((2, 3))
         rows = [",".join(["ab"[side], *(f"{value:.2f}" for value in shares[side])]) for side in (0, 1)]
         (tmp_path / "table.csv").write_text("\n".join(["setting,1,2,3", *rows]) + "\n")
-        change = {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": [1, 2, 3], "metric": "by seed"}
+        change = {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": [*"123"], "metric": "by seed"}
         held += judge(tmp_path, **change, examples=10**9).word == verdict.HOLDS
     assert held <= 10
-
-
-def test_cells():
-    assert verdict.numbers("84.25, 84.03") == ([84.25, 84.03], None)
-    assert verdict.numbers("80.1 ± 0.2 / 75.6 ± 0.2") == ([80.1], 0.2)
-    assert verdict.numbers("−0.4") == ([-0.4], None)
 
 
 def test_the_readme_and_the_plot_follow_from_the_recorded_scores(tmp_path):
