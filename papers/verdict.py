@@ -96,10 +96,7 @@ def by_example(folder: Path, claim: dict[str, Any]) -> tuple[tuple[float, float]
     return scores, of_examples(np.array([one[1] - other[1] for one, other in found]))
 
 
-@cache
-def kept(path: Path) -> dict[str, tuple[list[str], list[str]]]:
-    """The scores of a file, which several claims compare."""
-    return read_scores(path)
+kept = cache(read_scores)
 
 
 def answers(path: Path, setting: str) -> dict[str, tuple[list[str], list[str]]]:
@@ -124,14 +121,15 @@ def verdicts(root: Path) -> list[Verdict]:
 
 def judged(folder: Path, family: str, claims: dict[str, dict[str, Any]]) -> list[Verdict]:
     """The verdicts of a family, whose claims Holm's correction joins."""
+    read = {n: (by_seed if c["metric"] == "by seed" else by_example)(folder, c) for n, c in claims.items()}
+    tests = holm([read[name][1].p_value(claim.get("margin", 0)) for name, claim in claims.items()])
+    equal = holm([read[name][1].p_equivalence(claim["same"]) for name, claim in claims.items()])
     found = []
-    read = [(by_seed if claim["metric"] == "by seed" else by_example)(folder, claim) for claim in claims.values()]
-    margins = [claim.get("margin", 0) for claim in claims.values()]
-    tests = holm([difference.p_value(margin) for (_, difference), margin in zip(read, margins, strict=True)])
-    equal = holm([one.p_equivalence(claim["same"]) for (_, one), claim in zip(read, claims.values(), strict=True)])
-    for (name, claim), (scores, difference), *ps in zip(claims.items(), read, tests, equal, strict=True):
-        chosen, apart = word(claim, difference, *ps), abs(difference.mean - claim.get("margin", 0))
-        reason = f"p = {ps[0]:.2g} after Holm" if chosen == UNKNOWN and apart > difference.half_width() else ""
+    for (name, claim), test, same in zip(claims.items(), tests, equal, strict=True):
+        scores, difference = read[name]
+        chosen = word(claim, difference, test, same)
+        apart = abs(difference.mean - claim.get("margin", 0)) > difference.half_width()
+        reason = f"p = {test:.2g} after Holm" if chosen == UNKNOWN and apart else ""
         found.append(Verdict(f"{folder.name}-{name}", family, claim, scores, difference, chosen, reason))
     return found
 
