@@ -30,6 +30,18 @@ CLAIM = {
 }
 
 
+# Claims whose rates are from a grid of other settings, or from a table that names them in another way.
+OTHER_NAMES = {
+    "mtl16",
+    "mtl16-lstm",
+    "mtl16-one-scale",
+    "best-tree",
+    "best-tree-mpnet",
+    "other-treebank",
+    "other-treebank-back",
+}
+
+
 def simulated(folder, shares: dict[str, float], seeds: int = 5, examples: int = 2000) -> None:
     """Answers that are right with a probability; those of different settings to one example go together."""
     draw = np.random.default_rng(0)
@@ -70,7 +82,6 @@ def test_one_seed_is_refused(tmp_path):
 
 
 def test_both_sides_of_a_claim_tried_the_same_rates():
-    compared = 0
     for path in sorted(verdict.ROOT.glob("*/claims.yaml")):
         for name, claim in yaml.safe_load(path.read_text(encoding="utf-8"))["claims"].items():
             if claim["rates"] in ("compared", "none"):
@@ -78,9 +89,7 @@ def test_both_sides_of_a_claim_tried_the_same_rates():
             with open(path.parent / claim["rates"], encoding="utf-8", newline="") as file:
                 rows = [row.get("setting", "").partition("/") for row in csv.DictReader(file)]
             tried = [{point for setting, _, point in rows if setting == claim[side][1]} for side in "ab"]
-            assert tried[0] == tried[1], name
-            compared += all(map(bool, tried)) and "learning_rate" in str(tried[0])
-    assert compared > 30
+            assert tried[0] == tried[1] and (name in OTHER_NAMES or tried[0]), name
 
 
 def test_settings_are_pooled_by_a_pattern(tmp_path):
