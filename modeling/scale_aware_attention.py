@@ -42,7 +42,7 @@ def scale_aware_attention(
             - `"dense"`: fused attention with a mask.
             - `"banded"`: blocks of queries, each with the keys around it.
             - `None`: the faster of `"dense"` and `"banded"` on a CPU, for each window or, of a small input, for all.
-              On a GPU, `"dense"` for up to 2,048 tokens and the same choice for more. An exported program, which takes
+              On a GPU, `"dense"` for up to 1,024 tokens and the same choice for more. An exported program, which takes
               any length, has bands for windows of up to 256. `"dense"` for a tensor of windows in compiled code, which
               cannot read it.
 

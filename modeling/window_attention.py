@@ -47,7 +47,7 @@ def window_attention(
 ) -> torch.Tensor:
     """
     Neighbouring heads with the same window are computed together, in bands where these are faster on the device. On a
-    GPU, up to 2,048 tokens, all heads are one masked matrix: `(batch, heads, tokens, tokens)` numbers if their windows
+    GPU, up to 1,024 tokens, all heads are one masked matrix: `(batch, heads, tokens, tokens)` numbers if their windows
     differ and there is padding, or if each sentence has windows of its own.
 
     Args:

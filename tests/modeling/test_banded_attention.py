@@ -107,7 +107,7 @@ def test_only_layers_with_a_window_are_banded(monkeypatch):
     assert not bands
 
 
-def test_a_gpu_has_bands_above_2048_tokens():
+def test_a_gpu_has_bands_above_1024_tokens():
     """Without a GPU: a device without numbers is not a CPU, either. Windows of `set_windows` always need a band."""
     config = modernbert().config
 
@@ -117,8 +117,8 @@ def test_a_gpu_has_bands_above_2048_tokens():
         mask = attention.attention_mask(mask_function=near, config=config, device=device, **sizes)
         return decode_band(mask) is not None
 
-    assert is_band(300, "cpu") and is_band(2049, "meta")
-    assert not is_band(300, "meta") and not is_band(2048, "meta")
+    assert is_band(300, "cpu") and is_band(1025, "meta")
+    assert not is_band(300, "meta") and not is_band(1024, "meta")
     config.attention_windows = [[1] * 4] * 2
     assert is_band(300, "meta")
 

@@ -210,9 +210,9 @@ def test_a_gpu_takes_one_matrix_for_short_texts(monkeypatch):
     groups = [("banded", 2), ("banded", 3), ("dense", 1)]
     for device, tokens, given, expected in (
         ("meta", 300, windows, [("dense", 6)]),
-        ("meta", 2048, own, [("dense", 6)]),
-        ("meta", 2049, windows, groups),
-        ("cpu", 2048, windows, groups),
+        ("meta", 1024, own, [("dense", 6)]),
+        ("meta", 1025, windows, groups),
+        ("cpu", 1024, windows, groups),
     ):
         window_attention.window_attention(*torch.empty(3, 2, 6, tokens, 8, device=device), given)
         assert calls == expected
