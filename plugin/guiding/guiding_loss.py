@@ -46,7 +46,7 @@ def guiding_loss(
     ```python
     >>> with read_attention(model) as readings:
     ...     loss = model(**batch).loss
-    >>> guided, terms = guiding_loss(readings, GuidingArguments(mdg_weight=0.01, pdg_weight=0.001))
+    >>> guided, terms = guiding_loss(readings, GuidingArguments(mdg_weight=0.01, pdg_weight=0.0001))
     >>> (loss + guided).backward()
     ```
     """
