@@ -15,7 +15,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -90,18 +90,18 @@ def read_scores(path: Path) -> dict[str, tuple[list[str], list[str]]]:
     """The true answers and those given, by the name of the run."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    found = {}
-    for column, name in enumerate(header[3:], start=3):
-        own = [row for row in rows if row[column]]
-        found[name] = ([row[2] for row in own], [row[column] for row in own])
-    return found
+    _, _, gold, *columns = zip(*rows, strict=True)
+    pairs = zip(header[3:], columns, strict=True)
+    return {name: ([*compress(gold, column)], [*filter(None, column)]) for name, column in pairs}
 
 
 def _labels(gold: list[str], given: list[str]) -> np.ndarray:
     """True positives, answers and references of each label, `(examples, 3, labels)`; SemEval's directions are one."""
-    kinds = sorted({label.split("(")[0] for label in (*gold, *given)} - {"Other"})
-    of = {kind: row for kind, row in zip(kinds, np.eye(len(kinds)), strict=True)} | {"Other": np.zeros(len(kinds))}
-    answers, references = (np.array([of[label.split("(")[0]] for label in labels]) for labels in (given, gold))
+    kind_of = {label: label.split("(")[0] for label in {*gold, *given}}
+    kinds = sorted({*kind_of.values()} - {"Other"})
+    row_of = {kind: row for row, kind in enumerate([*kinds, "Other"])}
+    rows = np.eye(len(kinds) + 1, len(kinds))
+    answers, references = (rows[[row_of[kind_of[label]] for label in labels]] for labels in (given, gold))
     right = np.array(gold) == np.array(given)
     return np.stack([references * right[:, None], answers, references], axis=1)
 
