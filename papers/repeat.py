@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--settings", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the file")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, such as 12 on one large GPU")
-    args = parser.parse_args(argv)
+    args = parser.parse_intermixed_args(argv)  # changes may follow options
     study = yaml.safe_load(args.study.read_text(encoding="utf-8"))
     study["arguments"] |= {name: yaml.safe_load(value) for name, value in (one.split("=", 1) for one in args.changes)}
     study["seeds"] = args.seeds or study["seeds"]
