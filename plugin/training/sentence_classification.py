@@ -148,7 +148,8 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
         training (`bool`): Whether something is trained.
 
     Raises:
-        UserError: There are neither training data nor a classifier, or all examples have the same label.
+        UserError: There are neither training data nor a classifier, all examples have the same label, or the labels
+            are numbers with a decimal comma.
     """
     if not training:
         if known is None:
@@ -157,6 +158,9 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
     trained = splits["train"].unique("label")
     if all(map(_is_number, trained)) and not all(map(_is_whole, trained)):
         return None
+    commas = [label for label in trained if "," in label]
+    if commas and all(_is_number(label.replace(",", ".")) for label in trained):
+        raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}; write them with a point.")
     labels = relation_labels(*(rows for rows in splits.values() if "label" in rows.column_names))
     if len(labels) == 1:
         raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")

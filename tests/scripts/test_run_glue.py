@@ -280,11 +280,13 @@ def test_mistakes(fails, rows, glue_dir, tmp_path):
     same = rows("same", [{"text": "dog", "label": "a"}] * 2)
     scores = rows("scores", [{"text": "dog", "label": 0.5}, {"text": "cat", "label": 1}])
     words = rows("words", [{"text": "dog", "label": "author"}])
+    commas = rows("commas", [{"text": "dog", "label": "3,5"}, {"text": "cat", "label": "4"}])
     assert "give --train_file, --dataset_name or --task_name" in fails("do_train")
     assert "leave out --dataset_name and the files" in fails("do_train", train_file=train, **task)
     assert "one column or two, not 3" in fails("do_train", train_file=train, text_column_names=["a", "b", "c"])
     assert "the labels are not known" in fails("do_eval", validation_file=train)
     assert "more than one label" in fails("do_train", train_file=same)
+    assert "numbers with a decimal comma, such as '3,5'" in fails("do_train", train_file=commas)
     assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)
     error = fails("do_train", "do_eval", train_file=scores, validation_file=words)
     assert "eval data, example 1: the label 'author' is not a number" in error
