@@ -18,8 +18,9 @@ QUERIES, MOST_QUERIES, LANES = 32, 256, 16
 NARROW = 8
 # A band is slower than the whole matrix once the keys of a block, plus the overhead, are this part of the tokens.
 DENSE_FROM, BLOCK_OVERHEAD = 0.9, 40
-# One masked matrix is faster than bands, and than groups of heads, for up to so many tokens on a GPU. At twice as many it
-# is as fast, but takes up to five times the memory. Measured on an H200 in bfloat16 (benchmarks/bench_one_matrix.py).
+# One masked matrix is faster than bands, and than groups of heads, for up to so many tokens on a GPU. At twice as
+# many, it is slower with one window, faster with several, and takes up to six times the memory with padding. Measured
+# on an H200 in bfloat16 (benchmarks/bench_one_matrix.py).
 SHORT_ON_GPU = 1024
 # The widest band of an exported program, which does not know how short texts will be.
 WIDEST_EXPORTED = 512
