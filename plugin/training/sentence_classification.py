@@ -160,7 +160,7 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
         return None
     commas = [label for label in trained if "," in label]
     if commas and all(_is_number(label.replace(",", ".")) for label in trained):
-        raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}; write them with a point.")
+        raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}: write a point.")
     labels = relation_labels(*(rows for rows in splits.values() if "label" in rows.column_names))
     if len(labels) == 1:
         raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
