@@ -79,7 +79,7 @@ def test_a_study(study, tmp_path, capsys):
     repeat.main([str(study)])
     assert not (out / "two" / "fraction-0.25" / "seed-2" / "command.json").exists()
     with pytest.raises(SystemExit, match="holds a run with another learning_rate"):
-        repeat.main([str(study), "--seeds", "2", "3", "--jobs", "8", "learning_rate=0.1"])
+        repeat.main([str(study), "learning_rate=0.1", "--seeds", "2", "3", "--jobs", "8", "other=1"])
     assert not (out / "one" / "fraction-1" / "seed-3").exists()
 
 
