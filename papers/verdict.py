@@ -13,7 +13,8 @@ A verdict for every claim: reads `papers/*/claims.yaml` and the recorded scores,
         margin: 0                      # A beats B by more than this
         same: 0.6                      # a smaller difference is none
         rates: recorded/semeval_rates.csv  # the grid from which those of A and B were chosen alike; or that none were
-        use: the layer for relations   # where it holds; otherwise take what `else` names
+        use: the layer for relations   # what to use where it holds
+        else: entity starts            # and otherwise
 
 In a table without answers, `columns` hold the score of each seed; `examples` are those of the test data, which bound
 their error (times `factor`, where a score spreads more than a share).
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Sequence
 from fnmatch import fnmatch
 from functools import cache
 from itertools import groupby
@@ -141,35 +141,27 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
     return SAME if equal < LEVEL else UNKNOWN
 
 
-def advice(found: Sequence[Verdict]) -> str:
-    """What to take: A where it holds, and what is simpler for the rest."""
-    uses = dict.fromkeys(one.claim["use"] for one in found if one.word == HOLDS)
-    simpler = dict.fromkeys(one.claim["else"] for one in found if one.word != HOLDS)
-    parts = [f"**Use** {'; '.join(uses)}."] if uses else []
-    parts += [f"**{'Elsewhere, use' if uses else 'Use'} the simpler**: {', '.join(simpler)}."] if simpler else []
-    return " ".join(parts)
-
-
 def table(found: list[Verdict]) -> str:
     """The tables of the README, one for each family."""
     parts = []
     for family, group in groupby(found, lambda one: one.family):
         own, rows, last = [*group], [], ""
         for one in own:
-            claim, last = last, f"{one.claim['where']}: {one.claim['says']}"
+            claim, before, last = one.claim, last, f"{one.claim['where']}: {one.claim['says']}"
             rows.append(
                 [
-                    f'<a id="{one.name}"></a>{"the same" if claim == last else last}',
-                    one.claim["here"],
+                    f'<a id="{one.name}"></a>{"the same" if before == last else last}',
+                    claim["here"],
                     one.interval,
                     one.difference.seeds,
                     f"{one.difference.detects():.1f}",
                     f"**{one.word}**" + (f": {one.reason}" if one.reason else ""),
+                    claim["use" if one.word == HOLDS else "else"],
                 ]
             )
-        header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict"]
+        header = ["the paper", "here", "A − B [95 %]", "seeds", "detects", "verdict", "use"]
         title = f"### [{family}]({own[0].name.partition('-')[0]}/README.md)"
-        parts.append(f"{title}\n\n{markdown_table(header, rows)}\n\n{advice(own)}\n")
+        parts.append(f"{title}\n\n{markdown_table(header, rows)}\n")
     return "\n".join(parts)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r'^\| <a id="([\w-]+)"></a>.*?\| ([+−0][^|]*?) \| (\d+) \|[^|]*\| \*\*([A-Z ]+)\*\*', re.MULTILINE)
-VERDICTS = {
-    name: (interval, seeds, word.lower())
-    for name, interval, seeds, word in ROW.findall((ROOT / "papers/README.md").read_text(encoding="utf-8"))
-}
+TEXT = (ROOT / "papers/README.md").read_text(encoding="utf-8")
+VERDICTS = {name: (interval, seeds, word.lower()) for name, interval, seeds, word in ROW.findall(TEXT)}
+ROWS = {name: line for line in TEXT.splitlines() for name in re.findall('^\\| <a id="([\\w-]+)"', line)}
 PATTERNS = ("README.md", "docs/*.md", "papers/*/README.md", "notebooks/*.ipynb")
 PAGES = [path for pattern in PATTERNS for path in ROOT.glob(pattern)]
+GUIDES = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
 # A link to a verdict, and the text of the link.
 LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\]\((?:\.\./)?(?:papers/|\.\./)?README\.md#([a-z_0-9]+-[\w-]+)\)")
 
@@ -26,6 +26,16 @@ def test_no_page_contradicts_the_verdicts(page):
             continue
         interval, seeds, word = VERDICTS[name]
         assert text in (word, f"{interval}, {seeds} seeds, {word}"), f"{name}: {word}"
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_no_guide_has_figures_of_its_own_beside_a_verdict(page):
+    """They would outlive the runs: only figures of the verdict's row stand in its sentence."""
+    for paragraph in re.split(r"\n\n|\n(?=[|-])", page.read_text(encoding="utf-8")):
+        for sentence in re.split(r"(?<=[.:;|]) ", paragraph.replace("\n", " ")):
+            rows = "".join(ROWS[name] for _, name in LINK.findall(sentence) if name in ROWS)
+            own = re.findall(r"\d+\.\d+", LINK.sub("", sentence))
+            assert not rows or all(figure in rows for figure in own), sentence
 
 
 def test_each_method_of_the_readme_has_the_difference_of_a_verdict():
@@ -40,4 +50,4 @@ def test_each_method_of_the_readme_has_the_difference_of_a_verdict():
 
 
 def test_every_row_is_read():
-    assert len(VERDICTS) == (ROOT / "papers/README.md").read_text(encoding="utf-8").count('<a id="')
+    assert len(VERDICTS) == len(ROWS) == TEXT.count('<a id="')
