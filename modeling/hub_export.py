@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -60,6 +61,12 @@ def joined_sources(paths: Mapping[str, str | os.PathLike]) -> dict[str, str]:
         places.update(dict.fromkeys(trees, name))
         joined[name] = _joined(trees, places, name)
     return joined
+
+
+@cache
+def _joined_once(*paths: tuple[str, Path]) -> dict[str, str]:
+    """[`joined_sources`] of a model, which a run saves many times."""
+    return joined_sources(dict(paths))
 
 
 def _add_needed(file: Path, trees: dict[Path, ast.Module], places: Mapping[Path, str]) -> None:
@@ -201,7 +208,9 @@ class HubExportMixin:
         paths |= {name: path for name, path, _, _ in pipelines.values()}
         # Files that were joined once are copied: this one is then part of the model's.
         copied = cls.__module__ == __name__
-        sources = {name: path.read_text("utf-8") for name, path in paths.items()} if copied else joined_sources(paths)
+        sources = (
+            {name: path.read_text("utf-8") for name, path in paths.items()} if copied else _joined_once(*paths.items())
+        )
         for name, text in sources.items():
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
