@@ -1,5 +1,5 @@
 """
-`run_re.py` with another fusion layer: `--variant NAME`, and what `--head multiscale` takes.
+`run_re.py` with another fusion layer, `--variant NAME`, for `--head multiscale` of one layer and one head.
 
 - `zero`: the value projection starts at zero; with `fusion_residual=true` the layer starts as the identity.
 - `norm-zero`: queries and keys also read the output of a LayerNorm.
@@ -12,15 +12,17 @@ at a word depends on no other query.
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.scripts import run_re
+from msattn.training.checkpoints import load_model
 
 
 class NormedFusion(MultiScaleFusion):
@@ -51,11 +53,18 @@ class SegmentFusion(MultiScaleFusion):
 VARIANTS = {"zero": MultiScaleFusion, "norm-zero": NormedFusion, "segments-zero": SegmentFusion}
 
 
-def load_variant(name: str, load: Any, *args: Any, **kwargs: Any) -> nn.Module:
-    """The model that `load` gives, with one layer of a variant instead of its own."""
-    model = load(*args, **kwargs)
+@dataclass
+class VariantArguments(run_re.RelationModelArguments):
+    """With the name of the layer."""
+
+    variant: str = field(default="zero", metadata={"help": "The layer.", "choices": [*VARIANTS]})
+
+
+def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **kwargs: Any) -> nn.Module:
+    """What the script loads, with one layer of a variant instead of its own."""
+    model = load_model(model_class, model_args, *args, **kwargs)
     config = model.config
-    layer = VARIANTS[name](config.hidden_size, config.scales, mask_mode=config.mask_mode)
+    layer = VARIANTS[model_args.variant](config.hidden_size, config.scales, mask_mode=config.mask_mode)
     layer.load_state_dict(model.base_model.fusion[0].state_dict(), strict=False)
     nn.init.zeros_(layer.value.weight)
     model.base_model.fusion[0] = layer
@@ -66,12 +75,10 @@ def load_variant(name: str, load: Any, *args: Any, **kwargs: Any) -> nn.Module:
     return model
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--variant", required=True, choices=VARIANTS)
-    args, others = parser.parse_known_args()
-    run_re.load_model = partial(load_variant, args.variant, run_re.load_model)
-    run_re.main(others)
+def main(argv: Sequence[str] | None = None) -> None:
+    """As `run_re.py`."""
+    with patch.multiple(run_re, RelationModelArguments=VariantArguments, load_model=load_variant):
+        run_re.main(argv)
 
 
 if __name__ == "__main__":

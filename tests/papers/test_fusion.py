@@ -1,11 +1,14 @@
-"""The picture of fused attention."""
+"""The picture of fused attention, and other fusion layers."""
 
 from __future__ import annotations
 
 import html
 import re
+from types import SimpleNamespace
 
 import pytest
+import torch
+import variants
 from attention_picture import QUERY, ROW, main, plot
 
 from tests.plugin.plots.test_fused_attention import TOKENS, random_attention
@@ -44,3 +47,30 @@ def test_a_sentence_of_a_model(tmp_path):
     text = "the <e1>author</e1> wrote a <e2>book</e2> ."
     main(["--model", str(tmp_path / "model"), "--text", text, "--output", str(tmp_path / "a.png")])
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_phrase_of_a_word_is_its_part_around_the_entities():
+    torch.manual_seed(0)
+    fusion = variants.SegmentFusion(8, [1])
+    fusion.entity_starts = torch.tensor([[5, 2], [1, 3]])
+    words = torch.randn(2, 9, 8)
+    words[1, 6:] = 0
+    expected = torch.zeros(2, 9, 8)
+    for row, bounds in enumerate(([0, 2, 5, 9], [0, 1, 3, 6])):
+        for first, end in zip(bounds, bounds[1:], strict=False):
+            expected[row, first:end] = words[row, first:end].mean(dim=0) @ fusion.convs[0].weight[:, :, 0].T
+    found = fusion._convolve(fusion.convs[0], 1, words)
+    real = words.any(dim=-1)
+    torch.testing.assert_close(found[real], expected[real])
+
+
+def test_a_variant_starts_as_the_identity(monkeypatch):
+    model, *_ = tiny_relation_extractor()
+    monkeypatch.setattr(variants, "load_model", lambda *args: model)
+    for name in variants.VARIANTS:
+        found = variants.load_variant(type(model), SimpleNamespace(variant=name))
+        found.config.fusion_residual = True
+        inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
+        outputs = found(**inputs, output_hidden_states=True)
+        starts = outputs.hidden_states[-1][:, [1, 2]].flatten(1)
+        torch.testing.assert_close(outputs.logits, found.multiscale_classifier(starts))

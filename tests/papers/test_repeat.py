@@ -120,7 +120,8 @@ def test_the_scripts_know_every_argument_of_the_studies(path, monkeypatch):
     parse = ArgumentParser.parse_known_args
     monkeypatch.setattr(ArgumentParser, "parse_known_args", stop)
     study = yaml.safe_load(path.read_text(encoding="utf-8"))
-    script = import_module(study["script"].removesuffix(".py"))
+    monkeypatch.syspath_prepend(repeat.ROOT / study["script"].rpartition("/")[0])
+    script = import_module(Path(study["script"]).stem)
     for own in study["settings"].values():
         trial = study.get("tune", {}).get("arguments", {})
         given = {**study["arguments"], **own, **trial, "seed": study["seeds"][0], "output_dir": "out"}
