@@ -154,8 +154,9 @@ def test_no_two_joined_files_use_one_name_for_two_things(exported):
     for key, text in exported.items():
         owners = dict.fromkeys(dir(builtins), "Python")
         for statement in ast.parse(text).body:
+            code = ast.unparse(statement)
             for name in bound(statement):
-                assert owners.setdefault(name, ast.unparse(statement)) == ast.unparse(statement), (*key, name)
+                assert owners.setdefault(name, code) == code, (*key, name)
 
 
 def test_joined_files_agree_on_when_annotations_are_evaluated(exported):

@@ -99,21 +99,31 @@ def test_public_names():
 READ = "from transformers import AttentionInterface as A; assert {'received', 'banded', 'words', 'rows'} < {*A()}"
 
 
+FIRST_IMPORTS = [
+    "import sys, msattn; assert not {'transformers.modeling_utils', 'transformers.pipelines'} & {*sys.modules}",
+    "import sys, msattn.plots; assert 'matplotlib' not in sys.modules",
+    "from msattn.modeling.attention_call import AttentionRefused",
+    # The file of a model imports what registers attention before its own classes are there.
+    f"import msattn; from transformers import DebertaV2Model, MPNetModel; {READ}",
+    f"import msattn, transformers.processing_utils; from msattn.modeling import attention_reader; {READ}",
+    "from msattn.pipelines.dependency_parsing import DependencyParsingPipeline",
+    f"import msattn; {READ}",
+    f"import transformers.modeling_utils, msattn; {READ}",
+    "import msattn; from transformers.pipelines import PIPELINE_REGISTRY as P; P.check_task('dependency-parsing')",
+]
+# A process for each, all with torch and what else takes seconds and imports neither Transformers nor msattn.
+EACH_FIRST = """
+import os, sys, scipy.stats, sklearn.metrics, torch, torch._dynamo
+assert not {"transformers", "msattn", "matplotlib"} & {*sys.modules}
+for code in sys.argv[1:]:
+    if not os.fork():
+        exec(code)
+        os._exit(0)
+    assert os.wait()[1] == 0, code
+"""
+
+
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import sys, msattn; assert not {'transformers.modeling_utils', 'transformers.pipelines'} & {*sys.modules}",
-        "from msattn.modeling.attention_call import AttentionRefused",
-        # The file of a model imports what registers attention before its own classes are there.
-        f"import msattn; from transformers import DebertaV2Model, MPNetModel; {READ}",
-        f"import msattn, transformers.processing_utils; from msattn.modeling import attention_reader; {READ}",
-        "from msattn.pipelines.dependency_parsing import DependencyParsingPipeline",
-        f"import msattn; {READ}",
-        f"import transformers.modeling_utils, msattn; {READ}",
-        "import msattn; from transformers.pipelines import PIPELINE_REGISTRY as P; P.check_task('dependency-parsing')",
-    ],
-)
-def test_what_takes_long_is_imported_late(code):
+def test_what_takes_long_is_imported_late():
     """And what depends on it is registered then, whatever is imported first."""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", EACH_FIRST, *FIRST_IMPORTS], check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -67,10 +66,3 @@ def test_help_lists_all_kinds(capsys):
         plot(["--help"])
     out = capsys.readouterr().out
     assert all(f"    {kind}" in out for kind in KINDS)
-
-
-def test_names_need_no_matplotlib():
-    import subprocess
-
-    code = "import msattn.plots, sys; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
