@@ -73,4 +73,4 @@ def test_a_variant_starts_as_the_identity(monkeypatch):
         inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
         outputs = found(**inputs, output_hidden_states=True)
         starts = outputs.hidden_states[-1][:, [1, 2]].flatten(1)
-        torch.testing.assert_close(outputs.logits, found.multiscale_classifier(starts))
+        torch.testing.assert_close(outputs.logits, getattr(found, found._classifier_name)(starts))
