@@ -53,6 +53,8 @@ def _row(axes, place: float, verdict: Verdict) -> None:
     mean, half = verdict.difference.mean, verdict.difference.half_width()
     low, high = max(mean - half, -WIDEST), min(mean + half, WIDEST)
     axes.plot([min(low, WIDEST), max(high, -WIDEST)], [place, place], color=color, linewidth=1.6)
+    if margin := verdict.claim.get("margin"):
+        axes.plot([margin], [place], "|", markersize=9, color=INK)
     if abs(mean) <= WIDEST:
         axes.plot([mean], [place], "o", markersize=4.5, color=color)
     else:
