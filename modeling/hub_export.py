@@ -65,7 +65,7 @@ def joined_sources(paths: Mapping[str, str | os.PathLike]) -> dict[str, str]:
 
 @cache
 def _joined_once(*paths: tuple[str, Path]) -> dict[str, str]:
-    """[`joined_sources`] of a model, which a run saves many times."""
+    """[`joined_sources`], kept: a run saves the same files with each checkpoint."""
     return joined_sources(dict(paths))
 
 

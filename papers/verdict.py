@@ -138,7 +138,7 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
     """The verdict from the corrected p-values of the test and of the two one-sided tests."""
     if test < LEVEL:
         return HOLDS if difference.mean > claim.get("margin", 0) else FAILS
-    return SAME if equal < LEVEL else UNKNOWN
+    return SAME if equal < LEVEL and not claim.get("margin") else UNKNOWN
 
 
 def table(found: list[Verdict]) -> str:

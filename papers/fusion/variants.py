@@ -1,13 +1,15 @@
 """
-`run_re.py` with another fusion layer, `--variant NAME`, for `--head multiscale` of one layer and one head.
+`run_re.py --head multiscale` with another fusion layer: `--variant NAME`. All start as the identity, by a value
+projection of zeros and `fusion_residual=true`:
 
-- `zero`: the value projection starts at zero; with `fusion_residual=true` the layer starts as the identity.
-- `norm-zero`: queries and keys also read the output of a LayerNorm.
-- `segments-zero`: the phrase of a word is the mean of the part it lies in, before, between or after the starts of the
-  two entities, through a linear layer (`scales=[1]`).
+- `zero`: nothing else.
+- `norm-zero`: queries and keys, those of the mask as well, read a LayerNorm of the states.
+- `segments-zero`: the phrase of a word is the mean of the part that it lies in, before, between or after the starts of
+  both entities, through a linear layer (`scales=[1]`).
 
-Queries at the markers alone need no variant: the classifier reads one layer's output at the markers, and the output
-at a word depends on no other query.
+Queries at the markers alone need no variant: with one layer and `pooling=entity_start`, the defaults, the classifier
+reads the output at the markers, which depends on no other query. What is trained is scored at once: a saved variant
+loads as a layer of the package, without its changes.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
+from msattn.errors import UserError
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.scripts import run_re
 from msattn.training.checkpoints import load_model
 
 
 class NormedFusion(MultiScaleFusion):
-    """LayerNorm before queries and keys, those of the mask as well."""
+    """A LayerNorm before queries and keys."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -37,7 +40,7 @@ class NormedFusion(MultiScaleFusion):
 
 
 class SegmentFusion(MultiScaleFusion):
-    """The phrase of a word is the part of the sentence around both entities that it lies in."""
+    """The phrase of a word is the mean of the part of the sentence, cut at both entities, that it lies in."""
 
     entity_starts: torch.Tensor
 
@@ -64,8 +67,19 @@ def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **
     """What the script loads, with one layer of a variant instead of its own."""
     model = load_model(model_class, model_args, *args, **kwargs)
     config = model.config
-    layer = VARIANTS[model_args.variant](config.hidden_size, config.scales, mask_mode=config.mask_mode)
-    layer.load_state_dict(model.base_model.fusion[0].state_dict(), strict=False)
+    if model_args.head != "multiscale" or config.fusion_layers != 1 or kwargs["refuse_new_weights"]:
+        raise UserError("--variant needs --do_train, --head multiscale and one fusion layer.")
+    (own,) = model.base_model.fusion
+    layer = VARIANTS[model_args.variant](
+        config.hidden_size,
+        config.scales,
+        num_heads=config.fusion_heads,
+        mask_mode=config.mask_mode,
+        conv_alignment=config.conv_alignment,
+        mask_temperature=config.mask_temperature,
+        renormalize=config.renormalize,
+    )
+    layer.load_state_dict(layer.state_dict() | own.state_dict())
     nn.init.zeros_(layer.value.weight)
     model.base_model.fusion[0] = layer
     # `MultiScaleModel` does not pass the markers on to the layer.

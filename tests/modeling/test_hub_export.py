@@ -152,7 +152,7 @@ def exported():
 def test_no_two_joined_files_use_one_name_for_two_things(exported):
     assert len(exported) == 22
     for key, text in exported.items():
-        owners = dict.fromkeys(dir(builtins), ast.parse("Python"))
+        owners = dict.fromkeys(dir(builtins), ast.parse("a_name_of_Python"))
         for statement in ast.parse(text).body:
             for name in bound(statement):
                 owner = owners.setdefault(name, statement)

@@ -11,6 +11,7 @@ import torch
 import variants
 from attention_picture import QUERY, ROW, main, plot
 
+from msattn.errors import UserError
 from tests.plugin.plots.test_fused_attention import TOKENS, random_attention
 from tests.tiny_models import tiny_relation_extractor
 
@@ -64,13 +65,29 @@ def test_the_phrase_of_a_word_is_its_part_around_the_entities():
     torch.testing.assert_close(found[real], expected[real])
 
 
-def test_a_variant_starts_as_the_identity(monkeypatch):
+def test_queries_and_keys_read_normed_states():
+    torch.manual_seed(0)
+    fusion, states = variants.NormedFusion(8, [], mask_mode="none"), torch.randn(2, 5, 8)
+    normed = torch.nn.functional.layer_norm(states, (8,))
+    scores = fusion.query(normed) @ fusion.key(normed).transpose(1, 2) / 8**0.5
+    torch.testing.assert_close(fusion(states)[0], scores.softmax(dim=-1) @ fusion.value(states))
+
+
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_a_variant_starts_as_the_identity(name, monkeypatch):
     model, *_ = tiny_relation_extractor()
-    monkeypatch.setattr(variants, "load_model", lambda *args: model)
-    for name in variants.VARIANTS:
-        found = variants.load_variant(type(model), SimpleNamespace(variant=name))
-        found.config.fusion_residual = True
-        inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
-        outputs = found(**inputs, output_hidden_states=True)
-        starts = outputs.hidden_states[-1][:, [1, 2]].flatten(1)
-        torch.testing.assert_close(outputs.logits, getattr(found, found._classifier_name)(starts))
+    monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: model)
+    arguments = SimpleNamespace(variant=name, head="multiscale")
+    found = variants.load_variant(type(model), arguments, refuse_new_weights=False)
+    found.config.fusion_residual = True
+    inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
+    outputs = found(**inputs, output_hidden_states=True)
+    starts = outputs.hidden_states[-1][:, [1, 2]].flatten(1)
+    torch.testing.assert_close(outputs.logits, getattr(found, found._classifier_name)(starts))
+
+
+def test_a_variant_is_not_scored_without_training(monkeypatch):
+    model, *_ = tiny_relation_extractor()
+    monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: model)
+    with pytest.raises(UserError, match="--variant needs --do_train, --head multiscale and one fusion layer"):
+        variants.load_variant(type(model), SimpleNamespace(variant="zero", head="multiscale"), refuse_new_weights=True)

@@ -66,6 +66,7 @@ def judge(folder, **changes) -> verdict.Verdict:
         (0.75, {}, verdict.FAILS),
         (0.80, {}, verdict.SAME),
         (0.80, {"same": 0.05}, verdict.UNKNOWN),
+        (0.80, {"margin": 0.3}, verdict.UNKNOWN),
     ],
 )
 def test_words(tmp_path, share, changes, word):

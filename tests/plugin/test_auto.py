@@ -111,13 +111,13 @@ FIRST_IMPORTS = [
     f"import transformers.modeling_utils, msattn; {READ}",
     "import msattn; from transformers.pipelines import PIPELINE_REGISTRY as P; P.check_task('dependency-parsing')",
 ]
-# A process for each, all with torch and what else takes seconds and imports neither Transformers nor msattn.
+# Forks a process for each, after importing torch and others that import neither Transformers nor msattn.
 EACH_FIRST = """
 import os, sys, scipy.stats, sklearn.metrics, torch, torch._dynamo
 assert not {"transformers", "msattn", "matplotlib"} & {*sys.modules}
 for code in sys.argv[1:]:
     if not os.fork():
-        exec(code)
+        exec(code, {})
         os._exit(0)
     assert os.wait()[1] == 0, code
 """
@@ -126,4 +126,4 @@ for code in sys.argv[1:]:
 @pytest.mark.heavy
 def test_what_takes_long_is_imported_late():
     """And what depends on it is registered then, whatever is imported first."""
-    subprocess.run([sys.executable, "-c", EACH_FIRST, *FIRST_IMPORTS], check=True)
+    subprocess.run([sys.executable, "-c", EACH_FIRST, *FIRST_IMPORTS], check=True, timeout=300)
