@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from msattn.errors import UserError
+from msattn.modeling import multiscale_fusion
 from msattn.modeling.multiscale_fusion import MultiScaleFusion
 from msattn.scripts import run_re
 from msattn.training.checkpoints import load_model
@@ -64,27 +65,16 @@ class VariantArguments(run_re.RelationModelArguments):
 
 
 def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **kwargs: Any) -> nn.Module:
-    """What the script loads, with one layer of a variant instead of its own."""
-    model = load_model(model_class, model_args, *args, **kwargs)
-    config = model.config
-    if model_args.head != "multiscale" or config.fusion_layers != 1 or kwargs["refuse_new_weights"]:
-        raise UserError("--variant needs --do_train, --head multiscale and one fusion layer.")
-    (own,) = model.base_model.fusion
-    layer = VARIANTS[model_args.variant](
-        config.hidden_size,
-        config.scales,
-        num_heads=config.fusion_heads,
-        mask_mode=config.mask_mode,
-        conv_alignment=config.conv_alignment,
-        mask_temperature=config.mask_temperature,
-        renormalize=config.renormalize,
-    )
-    layer.load_state_dict(layer.state_dict() | own.state_dict())
-    nn.init.zeros_(layer.value.weight)
-    model.base_model.fusion[0] = layer
+    """What the script loads, with a variant as its fusion layer."""
+    if model_args.head != "multiscale" or kwargs["refuse_new_weights"]:
+        raise UserError("--variant needs --do_train and --head multiscale.")
+    with patch.object(multiscale_fusion, "MultiScaleFusion", VARIANTS[model_args.variant]):
+        model = load_model(model_class, model_args, *args, **kwargs)
+    for layer in model.base_model.fusion:
+        nn.init.zeros_(layer.value.weight)
     # `MultiScaleModel` does not pass the markers on to the layer.
     model.register_forward_pre_hook(
-        lambda _, args, inputs: setattr(layer, "entity_starts", inputs["entity_starts"]), with_kwargs=True
+        lambda _, args, inputs: setattr(SegmentFusion, "entity_starts", inputs["entity_starts"]), with_kwargs=True
     )
     return model
 

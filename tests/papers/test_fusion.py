@@ -75,10 +75,10 @@ def test_queries_and_keys_read_normed_states():
 
 @pytest.mark.parametrize("name", variants.VARIANTS)
 def test_a_variant_starts_as_the_identity(name, monkeypatch):
-    model, *_ = tiny_relation_extractor()
-    monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: model)
+    monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: tiny_relation_extractor()[0])
     arguments = SimpleNamespace(variant=name, head="multiscale")
-    found = variants.load_variant(type(model), arguments, refuse_new_weights=False)
+    found = variants.load_variant(None, arguments, refuse_new_weights=False)
+    assert type(found.base_model.fusion[0]) is variants.VARIANTS[name]
     found.config.fusion_residual = True
     inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
     outputs = found(**inputs, output_hidden_states=True)
@@ -86,8 +86,7 @@ def test_a_variant_starts_as_the_identity(name, monkeypatch):
     torch.testing.assert_close(outputs.logits, getattr(found, found._classifier_name)(starts))
 
 
-def test_a_variant_is_not_scored_without_training(monkeypatch):
-    model, *_ = tiny_relation_extractor()
-    monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: model)
-    with pytest.raises(UserError, match="--variant needs --do_train, --head multiscale and one fusion layer"):
-        variants.load_variant(type(model), SimpleNamespace(variant="zero", head="multiscale"), refuse_new_weights=True)
+def test_a_variant_is_not_scored_without_training():
+    arguments = SimpleNamespace(variant="zero", head="multiscale")
+    with pytest.raises(UserError, match="--variant needs --do_train and --head multiscale"):
+        variants.load_variant(None, arguments, refuse_new_weights=True)
