@@ -1,9 +1,10 @@
 """
-`run_re.py --head multiscale` with another fusion layer: `--variant NAME`. All start as the identity, by a value
-projection of zeros and `fusion_residual=true`:
+`run_re.py --head multiscale` with another fusion layer: `--variant NAME`. With `fusion_residual=true`, all but `norm`
+start as the identity, by a value projection of zeros:
 
 - `zero`: nothing else.
-- `norm-zero`: queries and keys, those of the mask as well, read a LayerNorm of the states.
+- `norm`: queries and keys, those of the mask as well, read a LayerNorm of the states.
+- `norm-zero`: both.
 - `segments-zero`: the phrase of a word is the mean of the part that it lies in, before, between or after the starts of
   both entities, through a linear layer (`scales=[1]`).
 
@@ -54,7 +55,7 @@ class SegmentFusion(MultiScaleFusion):
         return super()._convolve(conv, width, mean @ words)
 
 
-VARIANTS = {"zero": MultiScaleFusion, "norm-zero": NormedFusion, "segments-zero": SegmentFusion}
+VARIANTS = {"zero": MultiScaleFusion, "norm": NormedFusion, "norm-zero": NormedFusion, "segments-zero": SegmentFusion}
 
 
 @dataclass
@@ -70,8 +71,9 @@ def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **
         raise UserError("--variant needs --do_train and --head multiscale.")
     with patch.object(multiscale_fusion, "MultiScaleFusion", VARIANTS[model_args.variant]):
         model = load_model(model_class, model_args, *args, **kwargs)
-    for layer in model.base_model.fusion:
-        nn.init.zeros_(layer.value.weight)
+    if model_args.variant != "norm":
+        for layer in model.base_model.fusion:
+            nn.init.zeros_(layer.value.weight)
     # `MultiScaleModel` does not pass the markers on to the layer.
     model.register_forward_pre_hook(
         lambda _, args, inputs: setattr(SegmentFusion, "entity_starts", inputs["entity_starts"]), with_kwargs=True
