@@ -4,7 +4,7 @@ start as the identity, by a value projection of zeros:
 
 - `zero`: nothing else.
 - `norm`: queries and keys, those of the mask as well, read a LayerNorm of the states.
-- `norm-zero`: both.
+- `norm-zero`: the LayerNorm and the zeros.
 - `segments-zero`: the phrase of a word is the mean of the part that it lies in, before, between or after the starts of
   both entities, through a linear layer (`scales=[1]`).
 
@@ -71,7 +71,7 @@ def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **
         raise UserError("--variant needs --do_train and --head multiscale.")
     with patch.object(multiscale_fusion, "MultiScaleFusion", VARIANTS[model_args.variant]):
         model = load_model(model_class, model_args, *args, **kwargs)
-    if model_args.variant != "norm":
+    if model_args.variant.endswith("zero"):
         for layer in model.base_model.fusion:
             nn.init.zeros_(layer.value.weight)
     # `MultiScaleModel` does not pass the markers on to the layer.

@@ -73,18 +73,28 @@ def test_queries_and_keys_read_normed_states():
     torch.testing.assert_close(fusion(states)[0], scores.softmax(dim=-1) @ fusion.value(states))
 
 
-@pytest.mark.parametrize("name", variants.VARIANTS)
-def test_a_variant_with_zero_values_starts_as_the_identity(name, monkeypatch):
+@pytest.fixture
+def load(monkeypatch):
     monkeypatch.setattr(variants, "load_model", lambda *args, **kwargs: tiny_relation_extractor()[0])
-    arguments = SimpleNamespace(variant=name, head="multiscale")
-    found = variants.load_variant(None, arguments, refuse_new_weights=False)
+    return lambda name: variants.load_variant(
+        None, SimpleNamespace(variant=name, head="multiscale"), refuse_new_weights=False
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in variants.VARIANTS if name.endswith("zero")])
+def test_a_variant_with_zeros_starts_as_the_identity(name, load):
+    found = load(name)
     assert type(found.base_model.fusion[0]) is variants.VARIANTS[name]
     found.config.fusion_residual = True
     inputs = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "entity_starts": torch.tensor([[1, 2]])}
     outputs = found(**inputs, output_hidden_states=True)
     starts = outputs.hidden_states[-1][:, [1, 2]].flatten(1)
-    same = torch.allclose(outputs.logits, getattr(found, found._classifier_name)(starts))
-    assert same == (name != "norm")
+    torch.testing.assert_close(outputs.logits, getattr(found, found._classifier_name)(starts))
+
+
+def test_a_layer_norm_alone_keeps_its_values(load):
+    (layer,) = load("norm").base_model.fusion
+    assert type(layer) is variants.NormedFusion and layer.value.weight.any()
 
 
 def test_a_variant_is_not_scored_without_training():
