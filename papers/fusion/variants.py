@@ -1,6 +1,6 @@
 """
-`run_re.py --head multiscale` with another fusion layer: `--variant NAME`. With `fusion_residual=true`, all but `norm`
-start as the identity, by a value projection of zeros:
+`run_re.py`, where `--head multiscale` can have another fusion layer: `--variant NAME`. With `fusion_residual=true`,
+all but `norm` start as the identity, by a value projection of zeros:
 
 - `zero`: nothing else.
 - `norm`: queries and keys, those of the mask as well, read a LayerNorm of the states.
@@ -62,11 +62,13 @@ VARIANTS = {"zero": MultiScaleFusion, "norm": NormedFusion, "norm-zero": NormedF
 class VariantArguments(run_re.RelationModelArguments):
     """With the name of the layer."""
 
-    variant: str = field(default="zero", metadata={"help": "The layer.", "choices": [*VARIANTS]})
+    variant: str | None = field(default=None, metadata={"help": "The layer.", "choices": [*VARIANTS]})
 
 
 def load_variant(model_class: type, model_args: VariantArguments, *args: Any, **kwargs: Any) -> nn.Module:
     """What the script loads, with a variant as its fusion layer."""
+    if model_args.variant is None:
+        return load_model(model_class, model_args, *args, **kwargs)
     if model_args.head != "multiscale" or kwargs["refuse_new_weights"]:
         raise UserError("--variant needs --do_train and --head multiscale.")
     with patch.object(multiscale_fusion, "MultiScaleFusion", VARIANTS[model_args.variant]):
