@@ -97,6 +97,11 @@ def test_a_layer_norm_alone_keeps_its_values(load):
     assert type(layer) is variants.NormedFusion and layer.value.weight.any()
 
 
+def test_without_a_variant_the_layer_is_that_of_the_package(load):
+    (layer,) = load(None).base_model.fusion
+    assert type(layer) is variants.MultiScaleFusion and layer.value.weight.any()
+
+
 def test_a_variant_is_not_scored_without_training():
     arguments = SimpleNamespace(variant="zero", head="multiscale")
     with pytest.raises(UserError, match="--variant needs --do_train and --head multiscale"):
