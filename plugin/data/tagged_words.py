@@ -12,6 +12,7 @@ from typing import Any
 from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers.utils import logging
 
+from msattn.data.columns import find_column
 from msattn.data.files.arrow_tables import (
     Located,
     class_names,
@@ -22,10 +23,10 @@ from msattn.data.files.arrow_tables import (
 )
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
-from msattn.data.files.records import READERS, csv_rows, guess_format
+from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
 from msattn.data.files.text_lines import first_line, text_lines
 from msattn.data.formats.brat import brat_rows
-from msattn.data.tag_records import WORDS, tag_records, tag_table
+from msattn.data.tag_records import SENTENCE, WORD, WORDS, tag_records, tag_table
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -48,14 +49,15 @@ def read_tagged_words(
     Reads tagged sentences from CoNLL-U or CoNLL columns.
 
     Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
-    else spaces, and blank lines between sentences. Headings such as `word tag`, and comments before a sentence such as
-    `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the outer tags are read. JSON and JSON
-    lines hold lists of words and tags, or words or texts with spans; a folder is brat's; `.csv` has a word a row and a
-    column that numbers the sentences.
+    else spaces, and blank lines between sentences. Headings such as `word tag`, which may name the word column, and
+    comments before a sentence such as `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the
+    outer tags are read. JSON and JSON lines hold lists of words and tags, or words or texts with spans; a folder is
+    brat's; `.csv`, and columns with such a heading, have a word a row and a column that numbers the sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8, or a folder of brat.
-        word_column (`str`, *optional*): Number of the word column, from 1; not for CoNLL-U. Default: the first.
+        word_column (`str`, *optional*):
+            Number of the word column, from 1; not for CoNLL-U. Default: the one that a heading names, or the first.
         tag_column (`str`, *optional*):
             For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
             of the tag column, from 1. Default: the last; with a single column, the words have no tags. If all tags
@@ -87,6 +89,8 @@ def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_col
     suffix = Path(name.lower().removesuffix(".gz")).suffix
     if suffix == ".csv":
         return tag_table(csv_rows(path), word_column, tag_column)
+    if not os.path.isdir(path) and _numbers_sentences(first_line(path)[1].split("\t")):
+        return tag_table(tsv_rows(path), word_column, tag_column)
     if suffix == ".ann" or os.path.isdir(path):
         return _hub_rows(tag_records(brat_rows(path), word_column, tag_column), "words", "tags")
     if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
@@ -169,8 +173,11 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
         if not words and (COMMENT.match(line) or GERMEVAL.match(line)):
             continue
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-        if not width and len(cells) > 1 and all(map(HEADING.fullmatch, cells)):
-            continue
+        if not width and len(cells) > 1:
+            named = next((at for at, name in enumerate(cells) if find_column(name, WORD)), 0)
+            if named or all(map(HEADING.fullmatch, cells)):
+                word_at = word_at if word_column else named
+                continue
         width = width or len(cells)
         if len(cells) != width:
             raise UserError(f"{where}: the line has {len(cells)} columns, unlike the {width} of those before it.")
@@ -182,6 +189,11 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
             raise UserError(f"{where}: the line has no {'tag' if word else 'word'}.")
         words.append(word)
         tags.append(tag)
+
+
+def _numbers_sentences(header: Sequence[str]) -> bool:
+    """Whether a heading names a column of words and one that numbers the sentences."""
+    return all(any(find_column(name, header) for name in names) for names in (WORD, SENTENCE))
 
 
 def _column_number(column: str) -> int:

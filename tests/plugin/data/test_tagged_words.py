@@ -49,6 +49,19 @@ def test_comments_and_headings(write, before):
     assert rows == [{"words": ["EU", "#"], "tags": ["B-ORG", "O"]}, {"words": ["#"], "tags": ["X"]}]
 
 
+@pytest.mark.parametrize("heading", ["Id\tWord\tTag", "pos\ttoken\tlabel"])
+def test_a_heading_names_the_words(write, heading):
+    path = write(f"{heading}\n1\tAnn\tB-PER\n2\tleft\tO\n3\tus\tO\n\n1\tBob\tB-PER\n")
+    assert read_tagged_words(path)["words"][:] == [["Ann", "left", "us"], ["Bob"]]
+    assert read_tagged_words(path, tag_column="1")["tags"][1] == ["1"]
+
+
+def test_a_table_in_columns_numbers_its_sentences(write):
+    path = write("Sentence #\tWord\tTag\ns1\tAnn\tB-PER\ns1\tleft\tO\ns2\tBob\tB-PER\n")
+    found = read_tagged_words(path)
+    assert found["words"][:] == [["Ann", "left"], ["Bob"]] and found["tags"][1] == ["B-PER"]
+
+
 def test_germeval(write, caplog):
     sentence = "#\thttp://de.wikipedia.org/wiki/Manfred [2010-01-17]\n1\tIm\tO\tO\n2\tBerliner\tB-ORGpart\tB-LOC\n"
     path = write(f"{sentence}\n{sentence}", "NER-de-train.tsv")
