@@ -26,7 +26,7 @@ from transformers.utils import logging
 
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.command_line import named, parse_arguments, user_mistakes
-from msattn.data.columns import LOOKED_AT, TEXTS, find_column, ignored_columns, text_columns
+from msattn.data.columns import LOOKED_AT, PAIRS, TEXTS, find_column, ignored_columns, text_columns
 from msattn.data.entity_pairs import text_rows
 from msattn.data.files.checked_text import check_cell, filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
@@ -37,6 +37,7 @@ from msattn.data.formats.semeval import semeval_rows
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import by_query, query_rows
+from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import WORD
 from msattn.data.tagged_words import tagged_rows
 from msattn.data.treebanks import rows_to_parse
@@ -49,9 +50,11 @@ logger = logging.get_logger(__name__)
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
 RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
-TABLES = (".csv", ".tsv", ".parquet", ".arrow")
+BINARY = (".parquet", ".arrow")
+TABLES = (".csv", ".tsv", *BINARY)
 SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 COLUMNS = (".conll", ".bio", ".iob")
+IOB = re.compile(r"O|[BIESLU]-[^\W\d]\S*")
 
 # A place in a file, for error messages, and what is there: a text, or an object.
 Located = tuple[str, Any]
@@ -152,7 +155,7 @@ def _check(args: PredictArguments, processes: int) -> None:
 
 def _inputs(path: str) -> Iterator[Located]:
     """Texts, or objects where a line starts with a brace. Empty lines are skipped."""
-    if Path(path.lower().removesuffix(".gz")).suffix in TABLES:
+    if _suffix(path) in TABLES:
         raise UserError(f"{path}: the file is a table; give texts or JSON objects, one per line.")
     for where, line in text_lines(path):
         refuse_conllu_row(line, where)
@@ -161,6 +164,15 @@ def _inputs(path: str) -> Iterator[Located]:
             raise UserError(f"{where}: a list of objects; give one object per line.")
         if content:
             yield where, parse_json(content, where) if content.startswith("{") else line.rstrip()
+
+
+def _suffix(path: str) -> str:
+    return Path(path.lower().removesuffix(".gz")).suffix
+
+
+def _first(path: str) -> str:
+    """The first line of a file of text; `""` for a pipe, which can be read only once."""
+    return first_line(path, fallback="latin-1")[1] if Path(path).is_file() and _suffix(path) not in BINARY else ""
 
 
 def _json(value: Any) -> str:
@@ -192,7 +204,7 @@ def _relation_rows(path: str) -> Iterator[Located]:
     """What relations are trained on, with or without labels: SemEval's lines, brat, a table, JSON; or [`_inputs`]."""
     if Path(path).is_dir() or Path(path).suffix == ".ann":
         return text_rows(brat_rows(path))
-    if Path(path).is_file() and SEMEVAL.match(first_line(path)[1]):  # a pipe can be read only once
+    if SEMEVAL.match(_first(path)):
         return semeval_rows(path)
     return text_rows(_rows(path))
 
@@ -243,28 +255,39 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
             tags[sentence] += [model.config.id2label[numbers[start]] for start in starts]
         return [_json({"words": words, "tags": found}) for words, found in zip(sentences, tags, strict=True)]
 
-    return _sentences(args.file), answer
+    return _sentences(args.file, [*model.config.id2label.values()]), answer
 
 
-def _sentences(path: str) -> Iterator[Located]:
+def _sentences(path: str, labels: Sequence[str]) -> Iterator[Located]:
     """Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines."""
-    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    suffix = _suffix(path)
     if suffix in (".csv", ".parquet") or (
         suffix == ".tsv" and not {*first_line(path)[1].split("\t")}.isdisjoint(TEXTS)
     ):
         rows = _rows(path)
         first = list(islice(rows, LOOKED_AT))
-        if suffix == ".csv" and first and any(find_column(name, first[0][1]) for name in WORD):
+        if suffix != ".parquet" and first and any(find_column(name, first[0][1]) for name in WORD):
             yield from tagged_rows(path)
         elif first and any(name in first[0][1] for name in ("words", "tokens")):
             yield from chain(first, rows)
         elif first:
             (text,) = text_columns(first[0][0], [row for _, row in first])[:1]
             yield from ((where, row[text]) for where, row in chain(first, rows))
-    elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path):
+    elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path) or _is_tagged(path, labels):
         yield from tagged_rows(path)
     else:
         yield from _inputs(path)
+
+
+def _is_tagged(path: str, labels: Sequence[str]) -> bool:
+    """Whether the lines that decide are columns, as many in each, and the last one holds tags."""
+    lines = (line.split() for _, line in islice(text_lines(path), LOOKED_AT)) if _first(path) else ()
+    cells = [line for line in lines if line and line[0] not in ("#", "-DOCSTART-")]
+    widths, tags = {len(line) for line in cells}, {line[-1] for line in cells}
+    if len(cells) < 2 or len(widths) > 1 or 1 in widths:
+        return False
+    # A full stop may be a tag, and all texts may end in one.
+    return any(map(str.isalpha, "".join(tags))) and all(tag in labels or IOB.fullmatch(tag) for tag in tags)
 
 
 def _words(where: str, item: Any) -> list[str]:
@@ -299,13 +322,16 @@ def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 def _texts(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
     """The text of each input, or its two texts, from the columns of the training or else those of the first input."""
     columns: list[str] = []
-    for where, item in _rows(path):
+    corpus = corpus_of(path) if _first(path)[:1] not in ("", "{") else None
+    for where, item in corpus(path) if corpus else _rows(path, stored or ()):
         row = {"text": item} if isinstance(item, str) else item
         if not isinstance(row, dict):
             raise UserError(f"{where}: an input is a text or an object with a text, not {shown(row)}.")
         if stored is not None and len(stored) == 2 and row is not item:
             raise UserError(f"{where}: the model reads two texts, {' and '.join(stored)}; give objects or a table.")
         if not columns:
+            if corpus and len(stored or ()) == len(row) - 1:
+                stored = None  # its columns have names of ours
             columns = text_columns(where, [row]) if stored is None else _trained_columns(where, row, stored)
             if row is item:
                 ignored = ", ".join(ignored_columns(columns, row, "label"))
@@ -327,10 +353,11 @@ def _trained_columns(where: str, row: dict, stored: Sequence[str]) -> list[str]:
     )
 
 
-def _rows(path: str) -> Iterator[Located]:
-    """The rows of a table or of a JSON file, or [`_inputs`]."""
-    suffix = Path(path.lower().removesuffix(".gz")).suffix
-    if suffix in (".csv", ".tsv", ".parquet", ".json"):
+def _rows(path: str, names: Sequence[str] = ()) -> Iterator[Located]:
+    """The rows of a JSON file or of a table, told by its ending or a first line that names a text; or [`_inputs`]."""
+    first = _first(path).split("\t")
+    header = len(first) > 1 and any(find_column(name, first) for name in (*names, *TEXTS, *chain(*PAIRS)))
+    if header or _suffix(path) in (".csv", ".tsv", ".parquet", ".json"):
         return iter(READERS[guess_format(path) or "jsonl"](path))
     return _inputs(path)
 

@@ -59,7 +59,7 @@ def read_sentences(
             file other than SST-5 trees. With `labelled`, a table has no label column; without it, a text is empty.
     """
     name = os.fspath(path)
-    corpus = _corpus(path)
+    corpus = corpus_of(path)
     if phrases and corpus is not sentiment_tree_rows:
         raise UserError(f"{name}: only the trees of SST-5 have phrases.")
     if corpus is not None:
@@ -170,12 +170,12 @@ def _examples(rows: Located, source: str, columns: Mapping[str, str], label_colu
         )
 
 
-def _corpus(path: str | os.PathLike) -> Callable[..., Located] | None:
+def corpus_of(path: str | os.PathLike) -> Callable[..., Located] | None:
     """The reader for files of SST-5, MTL-16 and SNLI; `None` for other files."""
     if Path(os.fspath(path).lower().removesuffix(".gz")).suffix in (".csv", ".parquet"):
         return None
     _, line = first_line(path, fallback="latin-1")
-    if re.match(r"\([0-4] ", line):
+    if re.match(r"\([0-4] (\([0-4] |[^ ]+\)$)", line):
         return sentiment_tree_rows
     if re.match(r"[01]\t[^\t]*$", line):
         return review_rows

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
@@ -108,7 +109,7 @@ def test_relations(predict, checkpoints, batch_size):
     assert found == expected and found[0]["head"] == {"start": 4, "end": 10, "text": "author"}
 
 
-def test_relations_of_the_files_that_train_them(predict):
+def test_relations_of_the_files_that_train_them(predict, checkpoints, tmp_path):
     marked = "the <e1>author</e1> of a <e2>book</e2> ."
     (expected,) = predict("relations", f"{marked}\n")
     for suffix, content in [
@@ -120,6 +121,9 @@ def test_relations_of_the_files_that_train_them(predict):
     ]:
         (found,) = predict("relations", content, suffix=suffix)
         assert {**found, "id": int(found["id"])} == {"id": 7, **expected}
+    Dataset.from_dict({"id": [7], "text": [marked]}).to_parquet(tmp_path / "rows.parquet")
+    main([str(checkpoints[0] / "relations"), str(tmp_path / "rows.parquet"), "--output", str(tmp_path / "found")])
+    assert json.loads((tmp_path / "found").read_text()) == {"id": 7, **expected}
     mentions = [[{"sent_id": 0, "pos": [1, 2]}], [{"sent_id": 1, "pos": [0, 1]}, {"sent_id": 1, "pos": [2, 3]}]]
     document = {"title": "Books", "sents": [["a", "dog", "."], ["the", "house", "author"]], "vertexSet": mentions}
     (found,) = predict("relations", json.dumps([document]), "--negative", "keep", "--order", "both", suffix="json")
@@ -313,6 +317,10 @@ CONLLU_ROWS = "\t_\t_\t_\t_\t_\t_\t_\t_\n"
         ("tsv", "a\tO\ndog\tO\nsleeps\tO\n\nthe\tO\nhouse\tO\n"),
         ("conll", "a O\ndog O\nsleeps O\n\nthe O\nhouse O\n"),
         ("bio", "a\ndog\nsleeps\n\nthe\nhouse\n"),
+        ("txt", "-DOCSTART- -X- O\n\na DT O\ndog NN B-pet\nsleeps VB O\n\nthe DT O\nhouse NN O\n"),
+        ("test", "a\tDET\ndog\tNOUN\nsleeps\tVERB\n\nthe\tDET\nhouse\tNOUN\n"),
+        ("tsv", "Sentence #\tWord\tTag\n1\ta\tO\n1\tdog\tO\n1\tsleeps\tO\n2\tthe\tO\n2\thouse\tO\n"),
+        ("tsv", "sentence\tword\n1\ta\n1\tdog\n1\tsleeps\n2\tthe\n2\thouse\n"),
         (
             "conllu",
             "".join("".join(f"{n}\t{w}{CONLLU_ROWS}" for n, w in enumerate(words, 1)) + "\n" for words in WORDS),
@@ -325,13 +333,36 @@ def test_taggers_read_every_format(predict, suffix, content):
     assert predict("tagger", content, suffix=suffix) == expected
 
 
-def test_the_table_that_trained_a_model_is_predicted(predict, checkpoints, tmp_path):
-    rows = [{"Review": "the dog .", "by": "Ann"}, {"Review": "a cat", "by": "Bob"}]
-    expected = predict("classes", "the dog .\na cat\n")
+@pytest.mark.parametrize("content", ["a dog .\nthe house .\n", "a dog\tO\n", "a DET\nthe big house\n"])
+def test_texts_are_no_columns(predict, content):
+    assert [line["words"] for line in predict("tagger", content)] == [line.split() for line in content.splitlines()]
+
+
+@pytest.fixture
+def of_reviews(checkpoints, tmp_path):
+    """A classifier that was trained on the column `review`."""
     folder = tmp_path / "trained"
     shutil.copytree(checkpoints[0] / "classes", folder)
     config = json.loads((folder / "config.json").read_text()) | {"text_columns": ["review"]}
     (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_classifiers_read_the_files_that_train_them(predict, of_reviews):
+    expected = predict("classes", "the dog .\na cat\n")
+    for content in (
+        "text\tlabel\nthe dog .\tgood\na cat\tbad\n",
+        "1\tthe dog .\n0\ta cat\n",
+        "(3 (2 (2 the) (2 dog)) (2 .))\n(2 (2 a) (2 cat))\n",
+    ):
+        assert predict("classes", content) == expected
+    assert predict(of_reviews, content) == predict(of_reviews, "Review\tby\nthe dog .\tAnn\na cat\tBob\n") == expected
+    assert len(predict("classes", "(3 stars) a dog\n(1 star) a cat\n")) == 2
+
+
+def test_the_table_that_trained_a_model_is_predicted(predict, of_reviews):
+    rows = [{"Review": "the dog .", "by": "Ann"}, {"Review": "a cat", "by": "Bob"}]
+    expected = predict("classes", "the dog .\na cat\n")
     table = "by,Review\n" + "".join(f"{row['by']},{row['Review']}\n" for row in rows)
     for suffix, content in (
         ("csv", table),
@@ -341,10 +372,10 @@ def test_the_table_that_trained_a_model_is_predicted(predict, checkpoints, tmp_p
         ("jsonl", '{"text": "the dog ."}\n{"text": "a cat"}\n'),
         ("txt", "the dog .\na cat\n"),
     ):
-        assert predict(folder, content, suffix=suffix) == expected
-    assert predict(folder, table, "--encoding", "utf-16", suffix="csv", encoding="utf-16") == expected
+        assert predict(of_reviews, content, suffix=suffix) == expected
+    assert predict(of_reviews, table, "--encoding", "utf-16", suffix="csv", encoding="utf-16") == expected
     with pytest.raises(UserError, match=r"input\.csv:2: the model was trained on review, and there are body, by"):
-        predict(folder, "body,by\na dog,Ann\n", suffix="csv")
+        predict(of_reviews, "body,by\na dog,Ann\n", suffix="csv")
 
 
 @pytest.mark.slow
