@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, permutations, product
 from numbers import Integral
@@ -225,11 +225,16 @@ def _pairs(
     owners: list[int],
     rules: PairRules,
 ) -> list[tuple[int, int]]:
-    """Pairs of mentions, the nearest ones of each pair of entities."""
-    of_entities = _nearest_mentions(spans, owners)
+    """Pairs of mentions, of each pair of entities the nearest ones that the rules keep, or else the nearest."""
     asked = None if pairs is None or pairs == "all" else pairs
     if asked is not None or pairs == "all":
         rules = replace(rules, types=None)
+
+    def keeps(pair: tuple[int, int]) -> bool:
+        head, tail = pair
+        return rules.keeps(text, (spans[head], spans[tail], types[head], types[tail]))
+
+    of_entities = _nearest_mentions(spans, owners, keeps)
     numbers, allowed = [], set()
     check_pairs(asked)
     for pair in asked or ():
@@ -241,25 +246,26 @@ def _pairs(
             raise UserError(f"the pair {shown(pair)} is not of two different ones of the {len({*owners})} entities.")
     for of in {of for pair in allowed for of in pair}.difference(types) if types else ():
         logger.warning_once(f"pairs: no entity of a text has the type {of!r}, so it has no such pair; is it spelt so?")
-    kept = [
-        (head, tail)
-        for head, tail in of_entities.values()
-        if rules.keeps(text, (spans[head], spans[tail], types[head], types[tail]))
-    ]
+    kept = [pair for pair in of_entities.values() if keeps(pair)]
     if asked is None:
         return kept
     further = {*kept}.difference(numbers) if allowed else ()
     return [*numbers, *(pair for pair in kept if (types[pair[0]], types[pair[1]]) in allowed and pair in further)]
 
 
-def _nearest_mentions(spans: list[list[int]], owners: list[int]) -> dict[tuple[int, int], tuple[int, int]]:
-    """The nearest mentions of each two entities, by the numbers of these, without those that share their only span."""
+def _nearest_mentions(
+    spans: list[list[int]], owners: list[int], keeps: Callable[[tuple[int, int]], bool]
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """
+    The nearest mentions of each two entities, by the numbers of these, without those that share their only span.
+    Mentions that are kept come before nearer ones.
+    """
     mentions: dict[int, list[int]] = {}
     for mention, owner in enumerate(owners):
         mentions.setdefault(owner, []).append(mention)
 
-    def apart(pair: tuple[int, int]) -> int:
-        return max(spans[mention][0] for mention in pair) - min(spans[mention][1] for mention in pair)
+    def apart(pair: tuple[int, int]) -> tuple[bool, int]:
+        return not keeps(pair), max(spans[at][0] for at in pair) - min(spans[at][1] for at in pair)
 
     nearest = {}
     for head, tail in permutations(mentions, 2):

@@ -480,6 +480,17 @@ def test_pairs_are_those_of_training(pairwise, trained, options, expected, caplo
     assert (unseen in caplog.text) == ("ORG" in trained.get("types", {}))
 
 
+def test_mentions_in_one_sentence_come_before_nearer_ones(pairwise):
+    text = "Ann knows old Bob well. Ann left."
+    found = pairwise({"text": text, "entities": ["Ann", "Bob"]}, threshold=0, negative="keep")
+    assert {(one["head"]["start"], one["tail"]["start"]) for one in found} == {(24, 14), (14, 24)}
+    found = pairwise({"text": text, "entities": ["Ann", "Bob"]}, threshold=0, negative="keep", same_sentence=True)
+    assert {(one["head"]["start"], one["tail"]["start"]) for one in found} == {(0, 14), (14, 0)}
+    asked = {"pairs": [(0, 1)], "order": "text"}
+    (one,) = pairwise({"text": text, "entities": ["Ann", "Bob"]}, threshold=0, negative="keep", **asked)
+    assert (one["head"]["start"], one["tail"]["start"]) == (0, 14)
+
+
 def test_the_more_probable_direction_is_kept(monkeypatch, extractor):
     entities = {**INPUT, "entities": ENTITIES[:2]}
     answering(monkeypatch, extractor, [0.1, 0.8, 0.1], [0.2, 0.1, 0.7])
