@@ -20,7 +20,7 @@ def write_triples(results: Iterable[Any], path: str | os.PathLike) -> int:
     Writes triples as a table (`.csv`) or as JSON lines (`.jsonl`).
 
     The columns are the number of the text, the words and types of head and tail, the relation, its probability, and
-    where head and tail start. Items with an error, and what is no relation, are left out.
+    where head and tail start. Items with an error or without a label are left out.
 
     Args:
         results (`Iterable`): The results of the pipeline for one text or for many, `doc._.relations` among them.
@@ -35,10 +35,10 @@ def write_triples(results: Iterable[Any], path: str | os.PathLike) -> int:
     suffix = Path(path).suffix.lower()
     if suffix not in (".csv", ".jsonl"):
         raise UserError(f"{os.fspath(path)}: triples are written as .csv or .jsonl.")
-    results = list(results)
-    texts = (
-        [results] if results and all(isinstance(each, Mapping) and "label" in each for each in results) else results
-    )
+    results = [results] if isinstance(results, Mapping) else list(results)
+    # Of several entities, an item begins with its head; of a marked pair, which is a text of its own, with its label.
+    of_one_text = all(isinstance(each, Mapping) and next(iter(each), None) == "head" for each in results)
+    texts = [results] if of_one_text else results
     rows = [row for number, relations in enumerate(texts) for row in _rows(number, relations)]
     buffer = io.StringIO()
     if suffix == ".csv":

@@ -532,5 +532,9 @@ def test_triples_are_written(pairwise, tmp_path):
         "book",
     )
     assert write_triples(results[0], tmp_path / "a.csv") == 6
+    assert {row["text"] for row in csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8"))} == {"0"}
+    marked = pairwise(["a <e1>b</e1> <e2>c</e2>", "a <e1>d</e1> <e2>e</e2>"])
+    assert write_triples(marked, tmp_path / "a.csv") == 2 and write_triples(marked[0], tmp_path / "b.csv") == 1
+    assert [row["text"] for row in csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8"))] == ["0", "1"]
     with pytest.raises(UserError, match=r"a.txt: triples are written as .csv or .jsonl"):
         write_triples(results, tmp_path / "a.txt")
