@@ -201,7 +201,8 @@ def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(backward)
     def checked(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        with torch.no_grad():
+        device = next((one.device.type for one in gradients if one is not None), "cpu")
+        with torch.no_grad(), torch.autocast(device, enabled=False):  # autograd keeps the autocast of the caller
             results = backward(ctx, *gradients)
         # torch.compile refuses second derivatives itself.
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():

@@ -150,6 +150,17 @@ def test_half_precision_is_computed_in_float32(dtype, tolerance):
         torch.testing.assert_close(statistic.double(), exact[name], rtol=tolerance, atol=tolerance, msg=name)
 
 
+def test_backward_under_autocast():
+    gradients = []
+    for enabled in (False, True):
+        query, key = (tensor.detach().requires_grad_() for tensor in queries_and_keys())
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            found = attention_statistics(query, key, statistics=STATISTICS, bands=BANDS)
+            sum(statistic.double().square().sum() for statistic in found.values()).backward()
+        gradients.append((query.grad, key.grad))
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def test_keeps_no_matrix_for_the_backward_pass():
     query, key = queries_and_keys(dim=2)
     kept: list[int] = []
