@@ -20,6 +20,7 @@ from transformers import (
 from ..configuration.any_encoder_config import AnyEncoderConfig
 from .hub_export import HubExportMixin
 from .new_layers import check_new_layers
+from .real_tokens import positions
 
 # Arguments of `from_pretrained` that say where a configuration is.
 _WHERE = ("cache_dir", "force_download", "gguf_file", "local_files_only", "proxies", "revision", "subfolder", "token")
@@ -162,7 +163,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             **kwargs: Further arguments of the encoder's `forward`.
         """
         if position_ids is None and attention_mask is not None:
-            position_ids = self._first_position + _positions(attention_mask)
+            position_ids = self._first_position + positions(attention_mask)
         optional = {"position_ids": position_ids, "token_type_ids": token_type_ids, "use_cache": False}
         return self.encoder(
             input_ids=input_ids,
@@ -193,9 +194,3 @@ def _family(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
         return PreTrainedConfig.get_config_dict(name_or_path, **where)[0].get("model_type")
     except OSError:
         return None
-
-
-def _positions(attention_mask: torch.Tensor) -> torch.Tensor:
-    """Positions counted from the first real token, and 0 before it; `(batch, tokens)`."""
-    first = attention_mask.bool().int().argmax(dim=1, keepdim=True)
-    return (torch.arange(attention_mask.shape[1], device=attention_mask.device) - first).clamp_min(0)

@@ -9,6 +9,7 @@ from .hub_export import HubExportMixin
 from .new_layers import check_new_layers
 from .pairwise_parsing import PairwiseParsing
 from .pairwise_relations import PairwiseRelations
+from .real_tokens import positions
 
 
 class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
@@ -33,6 +34,8 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
         self.bert = BertModel(config, add_pooling_layer=False)
 
     def encode(self, input_ids, attention_mask, inputs_embeds, position_ids=None, token_type_ids=None, **kwargs):
+        if position_ids is None and attention_mask is not None:
+            position_ids = positions(attention_mask)
         return self.bert(
             input_ids=input_ids,
             attention_mask=attention_mask,

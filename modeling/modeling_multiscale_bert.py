@@ -18,6 +18,8 @@ from .fusion_classifiers import (
 )
 from .hub_export import HubExportMixin
 from .multiscale_fusion import FusionStack
+from .new_layers import check_new_layers
+from .real_tokens import positions
 
 
 class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
@@ -28,6 +30,13 @@ class MultiScaleBertPreTrainedModel(HubExportMixin, BertPreTrainedModel):
     new_layers: ClassVar[tuple[str, ...]] = ("bert.fusion",)
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
+
+    def train(self, mode: bool = True):
+        """As in [`MultiScaleModel`]: raises `ValueError` if adapters (PEFT) leave a random layer frozen."""
+        if mode and self._random_weights:
+            base = "" if self.base_model is self else f"{self.base_model_prefix}."
+            check_new_layers(self, f"{base}embeddings", f"{base}encoder")
+        return super().train(mode)
 
     def _after_loading(self) -> None:
         self.base_model.fusion.freeze_unreachable()
@@ -75,6 +84,8 @@ class MultiScaleBertModel(MultiScaleBertPreTrainedModel, BertModel):
             raise ValueError(f"attention_mask must be (batch, tokens), got the shape {tuple(attention_mask.shape)}")
         if output_attentions is None:
             output_attentions = self.config.output_attentions
+        if position_ids is None and attention_mask is not None:
+            position_ids = positions(attention_mask)
         outputs = super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,

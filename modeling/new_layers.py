@@ -18,12 +18,12 @@ def classifier_dropout(config: Any) -> float:
     return config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
 
 
-def new_modules(model: nn.Module, encoder_path: str) -> list[str]:
+def new_modules(model: nn.Module, *encoder_paths: str) -> list[str]:
     """The outermost modules with weights that are no part of the encoder, such as `["arcs", "relations"]`."""
-    parents = encoder_path.split(".")[:-1]
+    parents = encoder_paths[0].split(".")[:-1]
     found: dict[str, None] = {}
     for name, _ in model.named_parameters():
-        if name.startswith(f"{encoder_path}."):
+        if name.startswith(tuple(f"{path}." for path in encoder_paths)):
             continue
         parts = name.split(".")
         depth = len(parents) + 1 if parts[: len(parents)] == parents else 1
@@ -33,19 +33,19 @@ def new_modules(model: nn.Module, encoder_path: str) -> list[str]:
     return list(found)
 
 
-def check_new_layers(model: nn.Module, encoder_path: str) -> None:
+def check_new_layers(model: nn.Module, *encoder_paths: str) -> None:
     """
     Check that the layers on top of an encoder are trained. Warns if only a part of one is.
 
     Args:
         model (`torch.nn.Module`): The model, in which adapters may have replaced modules.
-        encoder_path (`str`): Where the encoder is in it.
+        *encoder_paths (`str`): Where the encoder, or each of its parts, is in it.
 
     Raises:
         ValueError: A layer has no weight that requires a gradient.
     """
-    modules = new_modules(model, encoder_path)
-    base = encoder_path.rpartition(".")[0]
+    modules = new_modules(model, *encoder_paths)
+    base = encoder_paths[0].rpartition(".")[0]
     names = [name.removeprefix(f"{base}.") for name in modules]
     advice = f"name {'it' if len(names) == 1 else 'them'} in the adapter's configuration, modules_to_save={names}"
     for module in modules:

@@ -70,6 +70,12 @@ def all_real(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:
     return torch.ones(1, 1, dtype=torch.bool, device=device).expand(*shape)
 
 
+def positions(attention_mask: torch.Tensor) -> torch.Tensor:
+    """Positions counted from the first real token, and 0 before it; `(batch, tokens)`."""
+    first = attention_mask.bool().int().argmax(dim=1, keepdim=True)
+    return (torch.arange(attention_mask.shape[1], device=attention_mask.device) - first).clamp_min(0)
+
+
 def first_token(attention_mask: torch.Tensor) -> torch.Tensor:
     """True at the first real token of each sentence, `(batch, tokens)`."""
     real = attention_mask.bool()

@@ -106,6 +106,36 @@ def assert_loads(member: Member, folder, encoder: BertModel) -> None:
     assert not loaded
 
 
+def test_padding_on_the_left_changes_nothing(member):
+    model = randomized(member.bert_class(member.config))
+    # The places of words, entities and markers; -1 fills up.
+    moved = {
+        name: torch.nn.functional.pad(value, (3, 0), value=-1)
+        if name == "word_index"
+        else (value + 3).where(value >= 0, value)
+        for name, value in member.inputs.items()
+        if name not in ("heads", "relations", "labels")
+    }
+    given = {name: member.inputs[name] for name in moved}
+    with torch.no_grad():
+        found, expected = model(**batch("bert", left=3), **moved)[0], model(**batch("bert"), **given)[0]
+    if member.encoder == "":
+        real = batch("bert")["attention_mask"].bool()
+        found, expected = found[:, 3:][real], expected[real]
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+def test_random_layers_are_not_left_frozen(member, tmp_path):
+    BertModel(plain_config()).save_pretrained(tmp_path)
+    model = member.bert_class.from_pretrained(tmp_path, **member.fields)
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(not name.startswith(member.new))
+    names = rf"modules_to_save=\[.*{member.new[-1].rstrip('.')}"
+    with pytest.raises(ValueError, match=f"is new and random, and none of its weights is trained; .*{names}"):
+        model.train()
+    member.bert_class.from_pretrained(tmp_path, **member.fields).train()
+
+
 @pytest.mark.parametrize("plain_class", [BertModel, BertForMaskedLM, BertForPreTraining])
 def test_load_plain_checkpoint(member, plain_class, tmp_path):
     plain = plain_class(plain_config())
