@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn.functional import pad
+from transformers import PreTrainedModel
 
 from .attention_readings import read_attention
 from .attention_windows import _owner, _token_ids
@@ -90,7 +91,8 @@ def head_reach(
     """Measures how far the heads of a model look; see [`fit_windows`]."""
     ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
     owner, layers = _owner(model)
-    model = owner if owner.config.is_encoder_decoder else model
+    if owner.config.is_encoder_decoder or not isinstance(model, PreTrainedModel):  # such as a SentenceTransformer
+        model = owner
     sums = [torch.zeros(heads, 0, dtype=torch.double) for heads in layers.values()]
     rows, tokens, texts = [0] * len(layers), 0, 0
     # Neither its place nor `layer_idx` is the row: ALBERT repeats layers, and hybrids count layers without attention.

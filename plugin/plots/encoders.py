@@ -40,14 +40,14 @@ def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def batches(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text], batch_size: int = 32
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Text | str], batch_size: int = 32
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
     """
     The rows and the padded inputs of batches of texts on the device of the model, longest texts first, truncated to
     the limit of the model, with `special_tokens_mask`.
     """
     limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
-    columns = map(list, zip(*texts, strict=True))
+    columns = map(list, zip(*((text,) if isinstance(text, str) else text for text in texts), strict=True))
     encoded = tokenizer(*columns, truncation=True, max_length=limit, return_special_tokens_mask=True)
     order = sorted(range(len(texts)), key=lambda row: -len(encoded["input_ids"][row]))
     for start in range(0, len(order), batch_size):

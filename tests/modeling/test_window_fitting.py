@@ -67,6 +67,11 @@ def test_the_least_window_that_keeps_the_mass(family, mass):
     set_windows(model, windows, SPECIAL)
 
 
+def test_a_model_inside_of_a_module():
+    model, batches = randomized(AutoModel.from_config(tiny_encoder("bert"))), batches_of("bert")
+    assert fit_windows(torch.nn.Sequential(model), batches, 0.9) == fit_windows(model, batches, 0.9)
+
+
 def test_special_tokens_of_a_tokenizer():
     model, batches = randomized(AutoModel.from_config(tiny_encoder("bert"))), batches_of("bert")
     masked = [{**b, "special_tokens_mask": torch.isin(b["input_ids"], torch.tensor(SPECIAL)).long()} for b in batches]

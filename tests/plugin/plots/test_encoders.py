@@ -98,6 +98,12 @@ def test_distances_against_the_reference(family, texts):
         assert found.uniform_scale == pytest.approx(uniform @ np.arange(16))
 
 
+def test_texts_are_strings_or_tuples():
+    model, tokenizer = encoder(), tiny_tokenizer()
+    found = [attention_distances(model, tokenizer, texts) for texts in (["a dog", "cats"], [("a dog",), ("cats",)])]
+    np.testing.assert_array_equal(found[0].distributions, found[1].distributions)
+
+
 def test_texts_without_distances():
     with pytest.raises(UserError, match="no text of two tokens"):
         attention_distances(encoder(), tiny_tokenizer(), [("cat",)])
