@@ -138,5 +138,8 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def load(folder: str | Path, threads: int | None = None) -> OnnxModel:
-    """Loads an exported model; see [`OnnxModel`]."""
-    return OnnxModel(folder, threads)
+    """Loads an exported model: an [`OnnxModel`], in a class of the name of the exported one."""
+    model = OnnxModel(folder, threads)
+    # Pipelines of Transformers complain of classes whose names they do not know.
+    model.__class__ = type((model.config.architectures or ["OnnxModel"])[0], (OnnxModel,), {})
+    return model

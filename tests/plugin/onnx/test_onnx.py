@@ -78,6 +78,7 @@ def assert_same_answers(task, folder, inputs, **options):
     exported = msattn.onnx.load(folder / "onnx", threads=1)
     tokenizer = AutoTokenizer.from_pretrained(folder / "onnx")
     own = pipeline(task, model=exported, tokenizer=tokenizer)
+    assert type(exported).__name__ == type(own.model).__name__ == exported.config.architectures[0]
     expected = rounded(pipeline(task, model=str(folder / "torch"))(inputs, **options))
     assert rounded(own(inputs, **options)) == rounded(own(inputs, batch_size=3, **options)) == expected
 
