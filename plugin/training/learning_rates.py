@@ -22,6 +22,8 @@ ENCODER_RATE, WIDTH, DEPTH = 2e-4, 384, 12
 SCRATCH_RATE = 2e-3
 # How far a step of the optimizer may move a score, and the most that a rate may be for it.
 SCORE_STEP, MOST = 1.0, 1e-2
+# The ends of the names of scores that are better if they are lower, beside the loss.
+ERRORS = ("mse", "ece", "false_positives", "false_positive_rate")
 
 
 @dataclass
@@ -42,6 +44,9 @@ class FineTuningArguments(TrainingArguments):
     def __post_init__(self) -> None:
         refuse_below(self, seed=0, learning_rate=0, gradient_accumulation_steps=1)
         refuse_below(self, per_device_train_batch_size=1, per_device_eval_batch_size=1)
+        unset = getattr(self, "greater_is_better", None) is None
+        if unset and str(self.metric_for_best_model).endswith(ERRORS):
+            self.greater_is_better = False
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
             raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")

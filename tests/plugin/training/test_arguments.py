@@ -44,6 +44,17 @@ def test_a_number_that_is_too_small(arguments, name, wrong, least):
     arguments(**{name: least})
 
 
+@pytest.mark.parametrize(
+    ("metric", "greater"),
+    [("mse", False), ("eval_ece", False), ("false_positive_rate", False), ("loss", False), ("pearson", True)],
+)
+def test_the_best_error_is_the_lowest(metric, greater):
+    def given(**changes):
+        return FineTuningArguments(use_cpu=True, metric_for_best_model=metric, **changes).greater_is_better
+
+    assert given() is greater and given(greater_is_better=True) is True
+
+
 def test_weights_that_evaluation_would_round():
     with pytest.raises(UserError, match="round the weights to be saved"):
         FineTuningArguments(do_train=True, bf16_full_eval=True, use_cpu=True)
