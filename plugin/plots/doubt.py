@@ -153,7 +153,7 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
 
     Returns:
         `str`: The comments, `# tree_probability` and `# expected_errors`, the words and an empty line. Empty columns
-        that the parser tags are filled in, too.
+        that the parser tags are filled in, too, but for FEATS beside a UPOS: that word has none.
     """
     rows = [place for place, line in enumerate(lines) if "\t" in line and not line.startswith("#")]
     comments = [*takewhile(lambda line: line.startswith("#"), reversed(lines[: rows[0]]))][::-1]
@@ -167,6 +167,9 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
         name: [word[name] if cell == "_" else cell for word, cell in zip(doubt.words, cells, strict=True)]
         for name, cells in tag_columns(own, [name for name in TAG_CELLS if name in doubt.words[0]]).items()
     }
+    if "feats" in tags:  # beside a UPOS, none are meant
+        upos, feats = tag_columns(own, ["upos", "feats"]).values()
+        tags["feats"] = [new if pos == "_" else old for new, pos, old in zip(tags["feats"], upos, feats, strict=True)]
     tree = with_tree(own, *zip(*trees, strict=True), **tags)
     found = f"{FOUND[0]}{doubt.probability:.4g}\n{FOUND[1]}{doubt.errors:.4g}\n"
     return "".join(comments) + found + tree.rstrip("\r\n") + "\n\n"

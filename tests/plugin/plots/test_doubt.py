@@ -80,7 +80,7 @@ def test_empty_tags_are_filled_in():
     lines = conllu_lines(["a", "b"])
     lines[1] = lines[1].replace("a\t_\t_", "a\t_\tX")
     rows = [line.split("\t") for line in annotation(lines, Doubt([word, word], 1, 0), 0).split("\n") if "\t" in line]
-    assert [row[2:6] for row in rows] == [["_", "X", "_", "A=1"], ["_", "NOUN", "_", "A=1"]]
+    assert [row[2:6] for row in rows] == [["_", "X", "_", "_"], ["_", "NOUN", "_", "A=1"]]
 
 
 @pytest.mark.parametrize("by", ["probability", "loss"])
