@@ -26,9 +26,11 @@ from msattn.errors import UserError, shown
 logger = logging.get_logger(__name__)
 
 # Names of columns, the first one that there is.
-QUERIES, LABELS = ("query", "anchor", "question"), ("label", "relevance", "grade", "score")
+QUERIES, QUERY_IDS = ("query", "anchor", "question"), ("query_id", "qid")
+DOCUMENTS = ("text", "passage", "document", "doc", "answer")
+DOCUMENT_IDS = ("document_id", "candidate_id", "doc_id", "docid", "docno", "pid")
+LABELS = ("label", "relevance", "relevant", "grade", "score")
 POSITIVE = ("positive", "pos")
-DOCUMENTS = ("document", "text", "passage", "doc", "answer")
 POSITIVES_OR_NEGATIVES = re.compile(r"(pos|neg)(?:itives?|atives?)?(?:_?\d+)?")
 RANKING_FEATURES = Features(
     {**dict.fromkeys(("query_id", "candidate_id", "query", "text"), Value("string")), "label": Value("int64")}
@@ -89,11 +91,14 @@ def read_ranking(path: str | os.PathLike, relevance_level: int = 1) -> RankingDa
 
     - `{"query": "...", "candidates": [{"text": "...", "label": 1}, ...]}`;
     - `query`, `positive` and `negative` (or `pos`, `neg`), each a string or a list of strings; also `negative_1`, ...;
-    - a pair: `query`, `document` (or `text`, `passage`) and `label`. Pairs with the same query, or `query_id`, belong
-      together.
+      such rows with the same query and no `id` belong together, and a text that is negative after it was positive, or
+      the reverse, is left out;
+    - a pair: `query`, `text` (or `passage`, `document`) and `label`; a `score` is a label where there is no `rank`.
+      Pairs with the same query, or `query_id` (`qid`), belong together.
 
-    Queries and candidates may have an `"id"`; by default, the id of a query is its number, and that of a candidate a
-    hash of its text. Repeated candidates are dropped. `"anchor"` is another name of `"query"`.
+    Queries and candidates may have an `"id"`, in pairs `document_id`, `doc_id` or `docno`; by default, the id of a
+    query is its number, and that of a candidate a hash of its text. Repeated candidates are dropped. `"anchor"` is
+    another name of `"query"`.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -151,6 +156,12 @@ def read_trec_ranking(
     run = read_run(run_file)
     relevant = read_qrels(qrels_files, relevance_level)
     labelled = not relevant.keys().isdisjoint(run)
+    if qrels_files and run and not labelled:
+        names = " and ".join(str(path) for path in qrels_files)
+        logger.warning(
+            f"{names}: no document is relevant for a query of {os.fspath(run_file)}, such as {next(iter(run))!r}, so "
+            "it has no labels; are the ids the same?"
+        )
     missed = {query: {*relevant.get(query, {})} - {*documents} for query, documents in run.items()}
     if add_relevant:
         run = {query: documents | relevant.get(query, {}) for query, documents in run.items()}
@@ -249,7 +260,7 @@ def _query_of_pair(row: Any) -> str | None:
     """The id of the query of a row that is a pair, or the query; `None` for other rows."""
     if not isinstance(row, Mapping) or _field(row, ("candidates", *POSITIVE)) or _field(row, DOCUMENTS) is None:
         return None
-    return str(_field(row, ("query_id",)) or _field(row, QUERIES))
+    return str(_field(row, QUERY_IDS) or _field(row, QUERIES))
 
 
 def _field(row: Mapping, names: Iterable[str]) -> Any:
@@ -262,18 +273,21 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
     asked: dict[str, tuple[str, str]] = {}
     numbers: dict[str, str] = {}  # of queries
     pairs: dict[tuple[str, str], dict[str, Any]] = {}
+    both = []  # where a text is positive and negative
     for where, row in rows:
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row must be an object with a query and its candidates.")
         names = ", ".join(map(str, row))
         query = filled_text(_field(row, QUERIES), where, f'the row has no text in "query"; there are {names}')
         of_pair = _query_of_pair(row)
-        number = numbers.setdefault(of_pair or where, str(len(numbers) + 1))
-        query_id = _identifier(row.get("id") if of_pair is None else _field(row, ("query_id",)), where) or number
+        triplet = of_pair is None and _field(row, POSITIVE) is not None and row.get("id") is None
+        number = numbers.setdefault(query if triplet else of_pair or where, str(len(numbers) + 1))
+        query_id = _identifier(row.get("id") if of_pair is None else _field(row, QUERY_IDS), where) or number
         first, first_query = asked.setdefault(query_id, (where, query))
-        if first_query != query or (of_pair is None and first != where):
+        alone = of_pair is None and not triplet
+        if first_query != query or (alone and first != where):
             raise UserError(f"{where}: the query id {query_id!r} is also that of {first}.")
-        known = {} if of_pair is None else pairs
+        known = {} if alone else pairs
         for position, candidate in enumerate(_candidates(row, where), start=1):
             if not isinstance(candidate, Mapping):
                 raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
@@ -285,16 +299,23 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
             if grade is not None and grades is not None:
                 grades[grade] += 1
             before = known.setdefault((query_id, identifier), pair)
-            if before != pair:
+            if before != pair and triplet:
+                both.append(where)
+            elif before != pair:
                 raise UserError(f"{where}: candidate {position} comes twice, with different texts or labels.")
             if before is pair:
                 yield where, pair
+    if both:
+        logger.warning(
+            f"{both[0]}: a text is positive and negative for the query; {len(both)} such are left out after the first."
+        )
 
 
 def _candidates(row: Mapping, where: str) -> list:
     if _query_of_pair(row) is not None:
-        label, identifier = (_field(row, names) for names in (LABELS, ("document_id", "candidate_id")))
-        return [{"text": _field(row, DOCUMENTS), "label": label, "id": identifier}]
+        ranked = _field(row, ("rank",)) is not None  # by a retriever, whose score it is
+        label = _field(row, LABELS[:-1] if ranked else LABELS)
+        return [{"text": _field(row, DOCUMENTS), "label": label, "id": _field(row, DOCUMENT_IDS)}]
     candidates = row.get("candidates")
     if _field(row, POSITIVE) is not None:
         kinds = ((name, POSITIVES_OR_NEGATIVES.fullmatch(str(name).strip().casefold())) for name in row)

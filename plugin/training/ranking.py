@@ -60,7 +60,8 @@ def read_candidates(split: str, data_args: Any, as_found: bool = False) -> Ranki
     relevant = data.relevant() if data.labelled else {}
     if not relevant:
         raise UserError(
-            f"{path}: no query has a candidate that is known to be relevant; only test data may come without labels."
+            f"{path}: no query has a candidate that is known to be relevant (label, relevance, grade); only test data "
+            "may come without labels."
         )
     queries = data.pairs.unique("query_id")
     if without := sum(query not in relevant for query in queries):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import json_lines
@@ -72,7 +71,7 @@ def read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], wh
 
 
 def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
-    if Path(path).suffix.lower() == ".jsonl":
+    if os.fspath(path).lower().removesuffix(".gz").endswith(".jsonl"):
         for where, row in json_lines(path):
             parts = [row.get("title") or "", row.get("text")] if isinstance(row, dict) and "_id" in row else [None]
             if not all(isinstance(part, str) for part in parts):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+import logging
 
 import pytest
 
@@ -39,6 +41,24 @@ def test_other_forms(write):
     assert rows(read_ranking(write(json.dumps([ROW], indent=1), "c.json"))) == expected
     read_ranking(write([ROW], "a.jsonl")).pairs.from_list([ROW]).to_parquet(write("", "d.parquet"))
     assert rows(read_ranking(write("", "a.jsonl").with_name("d.parquet"))) == expected
+
+
+def test_rows_with_a_positive_share_their_query(write, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    expected = rows(
+        read_ranking(write([{**ROW, "candidates": [*ROW["candidates"], {"text": "x", "label": 0}]}], "a.jsonl"))
+    )
+    triplets = [{"query": "a cat", "positive": "the cat", "negative": text} for text in ("a dog", "x", "the cat")]
+    assert rows(read_ranking(write(triplets, "b.jsonl"))) == expected
+    assert "b.jsonl:3: a text is positive and negative for the query; 1 such are left out" in caplog.text
+    assert len(read_ranking(write([{**row, "id": at} for at, row in enumerate(triplets[:2])], "c.jsonl"))) == 2
+
+
+def test_columns_of_retrievers(write):
+    found = {"qid": "q1", "query": "a cat", "docno": "D7", "text": "the cat", "score": 12.31, "rank": 1}
+    assert rows(read_ranking(write([found], "a.jsonl"))) == [("q1", "D7", "a cat", "the cat", None)]
+    judged = {"query": "a cat", "document": "d1", "text": "the cat", "relevant": 1}
+    assert rows(read_ranking(write([judged], "b.jsonl")))[0][3:] == ("the cat", 1)
 
 
 def test_without_labels(write):
@@ -139,6 +159,9 @@ def test_beir_files(read, write):
     qrels = write("query-id\tcorpus-id\tscore\nq1\td1\t1\n", "test.tsv")
     data = read_trec_ranking(write(RUN, "run.trec"), [queries], [corpus], [qrels])
     assert rows(data)[0] == ("q1", "d1", "a cat", "on pets or not", 1)
+    zipped = corpus.with_name("corpus.JSONL.gz")
+    zipped.write_bytes(gzip.compress(corpus.read_bytes()))
+    assert rows(read_trec_ranking(corpus.with_name("run.trec"), [queries], [zipped], [qrels])) == rows(data)
     assert rows(data)[3] == ("q2", "d3", "a dog", "the dog", 0)
 
 
@@ -155,6 +178,12 @@ WRONG_FILES = {
         "qrels.txt:1: the document d9 is not in ",
     ),
 }
+
+
+def test_judgements_of_other_queries(read, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    assert not read(qrels="1 0 d1 1\n").labelled
+    assert "run.trec, such as 'q1', so it has no labels; are the ids the same?" in caplog.text
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG_FILES.values(), ids=WRONG_FILES)
