@@ -31,7 +31,7 @@ from msattn.data.entity_pairs import text_rows
 from msattn.data.files.checked_text import check_cell, filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
-from msattn.data.files.text_lines import files_in, first_line, text_lines
+from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
@@ -155,7 +155,7 @@ def _check(args: PredictArguments, processes: int) -> None:
 
 def _inputs(path: str) -> Iterator[Located]:
     """Texts, or objects where a line starts with a brace. Empty lines are skipped."""
-    if _suffix(path) in TABLES:
+    if suffix_of(path) in TABLES:
         raise UserError(f"{path}: the file is a table; give texts or JSON objects, one per line.")
     for where, line in text_lines(path):
         refuse_conllu_row(line, where)
@@ -166,13 +166,9 @@ def _inputs(path: str) -> Iterator[Located]:
             yield where, parse_json(content, where) if content.startswith("{") else line.rstrip()
 
 
-def _suffix(path: str) -> str:
-    return Path(path.lower().removesuffix(".gz")).suffix
-
-
 def _first(path: str) -> str:
     """The first line of a file of text; `""` for a pipe, which can be read only once."""
-    return first_line(path, fallback="latin-1")[1] if Path(path).is_file() and _suffix(path) not in BINARY else ""
+    return first_line(path, fallback="latin-1")[1] if Path(path).is_file() and suffix_of(path) not in BINARY else ""
 
 
 def _json(value: Any) -> str:
@@ -260,7 +256,7 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 def _sentences(path: str, labels: Sequence[str]) -> Iterator[Located]:
     """Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines."""
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     if suffix in (".csv", ".parquet") or (
         suffix == ".tsv" and not {*first_line(path)[1].split("\t")}.isdisjoint(TEXTS)
     ):
@@ -357,7 +353,7 @@ def _rows(path: str, names: Sequence[str] = ()) -> Iterator[Located]:
     """The rows of a JSON file or of a table, told by its ending or a first line that names a text; or [`_inputs`]."""
     first = _first(path).split("\t")
     header = len(first) > 1 and any(find_column(name, first) for name in (*names, *TEXTS, *chain(*PAIRS)))
-    if header or _suffix(path) in (".csv", ".tsv", ".parquet", ".json"):
+    if header or suffix_of(path) in (".csv", ".tsv", ".parquet", ".json"):
         return iter(READERS[guess_format(path) or "jsonl"](path))
     return _inputs(path)
 

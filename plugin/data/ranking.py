@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, Value
@@ -19,7 +18,7 @@ from transformers.utils import logging
 from msattn.data.files.arrow_tables import Located, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import first_line
+from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.trec import read_qrels, read_run, read_texts
 from msattn.errors import UserError, shown
 
@@ -212,7 +211,7 @@ def _ranking_data(pairs: Located, source: str) -> RankingData:
 
 
 def _format(path: str | os.PathLike) -> str:
-    if Path(os.fspath(path).lower().removesuffix(".gz")).suffix not in (".parquet", ".csv", ".tsv"):
+    if suffix_of(path) not in (".parquet", ".csv", ".tsv"):
         where, line = first_line(path)
         if line and line.lstrip()[0] not in "{[":
             raise UserError(
@@ -281,13 +280,13 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
         query = filled_text(_field(row, QUERIES), where, f'the row has no text in "query"; there are {names}')
         of_pair = _query_of_pair(row)
         triplet = of_pair is None and _field(row, POSITIVE) is not None and row.get("id") is None
-        number = numbers.setdefault(query if triplet else of_pair or where, str(len(numbers) + 1))
+        shared = query if triplet else of_pair  # by all rows of the query; `None` if it has one
+        number = numbers.setdefault(shared or where, str(len(numbers) + 1))
         query_id = _identifier(row.get("id") if of_pair is None else _field(row, QUERY_IDS), where) or number
         first, first_query = asked.setdefault(query_id, (where, query))
-        alone = of_pair is None and not triplet
-        if first_query != query or (alone and first != where):
+        if first_query != query or (shared is None and first != where):
             raise UserError(f"{where}: the query id {query_id!r} is also that of {first}.")
-        known = {} if alone else pairs
+        known = {} if shared is None else pairs
         for position, candidate in enumerate(_candidates(row, where), start=1):
             if not isinstance(candidate, Mapping):
                 raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')

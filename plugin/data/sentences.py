@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, Value
@@ -17,7 +16,7 @@ from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_co
 from msattn.data.files.arrow_tables import Located, located_rows, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
-from msattn.data.files.text_lines import first_line
+from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.mtl16 import review_rows
 from msattn.data.formats.sentiment_trees import sentiment_tree_rows
 from msattn.data.formats.snli import snli_rows
@@ -172,7 +171,7 @@ def _examples(rows: Located, source: str, columns: Mapping[str, str], label_colu
 
 def corpus_of(path: str | os.PathLike) -> Callable[..., Located] | None:
     """The reader for files of SST-5, MTL-16 and SNLI; `None` for other files."""
-    if Path(os.fspath(path).lower().removesuffix(".gz")).suffix in (".csv", ".parquet"):
+    if suffix_of(path) in (".csv", ".parquet"):
         return None
     _, line = first_line(path, fallback="latin-1")
     if re.match(r"\([0-4] (\([0-4] |[^ ]+\)$)", line):

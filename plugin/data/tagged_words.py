@@ -24,7 +24,7 @@ from msattn.data.files.arrow_tables import (
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.conllu import conllu_sentences
 from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
-from msattn.data.files.text_lines import first_line, text_lines
+from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.tag_records import SENTENCE, WORD, WORDS, tag_records, tag_table
 from msattn.errors import UserError, shown
@@ -81,12 +81,12 @@ def read_tagged_words(
 def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None) -> Located:
     """The rows of [`read_tagged_words`] with their locations, one by one; not of Parquet."""
     name = os.fspath(path)
-    conllu = name.lower().removesuffix(".gz").endswith(".conllu")
+    conllu = suffix_of(path) == ".conllu"
     if conllu and word_column is not None:
         raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
     if conllu:
         return _conllu_rows(path, tag_column)
-    suffix = Path(name.lower().removesuffix(".gz")).suffix
+    suffix = suffix_of(path)
     if suffix == ".csv":
         return tag_table(csv_rows(path), word_column, tag_column)
     if not os.path.isdir(path) and _numbers_sentences(first_line(path)[1].split("\t")):

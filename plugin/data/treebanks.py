@@ -12,7 +12,7 @@ from datasets import Dataset, Features, List, Value
 from msattn.data.files.arrow_tables import rows_to_dataset
 from msattn.data.files.conllu import ConlluToken, conllu_sentences, refuse_conllu_row
 from msattn.data.files.conllu_lines import conllu_lines, conllu_lines_of_text
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import suffix_of, text_lines
 from msattn.data.inputs.raw_text import Word
 from msattn.errors import UserError, shown
 
@@ -110,7 +110,7 @@ def _is_known(heads: Sequence[int] | None) -> bool:
 
 def is_text_file(path: str | os.PathLike) -> bool:
     """Returns true if a file is named `.txt` or `.txt.gz`: it holds plain sentences."""
-    return os.fspath(path).lower().removesuffix(".gz").endswith(".txt")
+    return suffix_of(path) == ".txt"
 
 
 def _text_rows(path: str | os.PathLike, split: TextSplitter | None) -> Iterator[dict[str, Any]]:

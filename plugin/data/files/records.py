@@ -8,14 +8,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import Located, parquet_rows
 from msattn.data.files.checked_text import check_text
-from msattn.data.files.text_lines import first_line, text_lines
+from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -41,7 +40,7 @@ def guess_format(path: str | os.PathLike) -> str | None:
     Raises:
         UserError: The file is empty or cannot be read.
     """
-    suffix = Path(os.fspath(path).lower().removesuffix(".gz")).suffix
+    suffix = suffix_of(path)
     if suffix in (".csv", ".tsv", ".parquet"):
         return suffix[1:]
     line = first_line(path)[1].strip()

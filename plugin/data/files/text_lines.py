@@ -95,6 +95,11 @@ def text_lines(
         raise UserError(f"{name}: the file cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
+def suffix_of(path: str | os.PathLike) -> str:
+    """The ending of a file's name in lower case, such as `".csv"`; of a gzipped file the one before `.gz`."""
+    return Path(os.fspath(path).lower().removesuffix(".gz")).suffix
+
+
 def first_line(path: str | os.PathLike, fallback: str | None = None) -> tuple[str, str]:
     """Location and text of the first line that is not blank, without its line end; the path and `""` if all are."""
     lines = ((where, line.rstrip("\r\n")) for where, line in text_lines(path, fallback=fallback) if line.strip())

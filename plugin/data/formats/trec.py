@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msattn.data.files.checked_text import filled_text
 from msattn.data.files.records import json_lines
-from msattn.data.files.text_lines import first_line, text_lines
+from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.errors import UserError, shown
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
@@ -71,7 +71,7 @@ def read_texts(paths: Sequence[str | os.PathLike], wanted: Mapping[str, str], wh
 
 
 def _identified(path: str | os.PathLike) -> Iterator[tuple[str, str, str]]:
-    if os.fspath(path).lower().removesuffix(".gz").endswith(".jsonl"):
+    if suffix_of(path) == ".jsonl":
         for where, row in json_lines(path):
             parts = [row.get("title") or "", row.get("text")] if isinstance(row, dict) and "_id" in row else [None]
             if not all(isinstance(part, str) for part in parts):
