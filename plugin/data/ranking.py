@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 from datasets import Dataset, Features, Value
@@ -112,7 +112,12 @@ def read_ranking(path: str | os.PathLike, relevance_level: int = 1) -> RankingDa
             different content, or only some candidates have labels. The message names file and line.
     """
     file, grades = os.fspath(path), Counter[int]()
-    data = _ranking_data(_located_pairs(READERS[_format(path)](path), relevance_level, grades), file)
+    rows = iter(READERS[_format(path)](path))
+    first = [*islice(rows, 1)]
+    data = _ranking_data(_located_pairs(chain(first, rows), relevance_level, grades), file)
+    for _, row in first:
+        if ignored := [name for name in row if name not in _columns(row)]:
+            logger.warning(f"{file}: read are {', '.join(_columns(row))}; ignored: {', '.join(ignored)}.")
     if any(grade > 1 for grade in grades):
         logger.warning(
             f"{file}: the labels are grades from {min(grades)} to {max(grades)}; relevant are those from "
@@ -262,10 +267,25 @@ def _query_of_pair(row: Any) -> str | None:
     return str(_field(row, QUERY_IDS) or _field(row, QUERIES))
 
 
-def _field(row: Mapping, names: Iterable[str]) -> Any:
-    """The value of the first of the columns that there is, by its name in any case; `None` for none."""
-    own = {str(name).strip().casefold(): value for name, value in row.items()}
+def _column(row: Mapping, names: Iterable[str]) -> Any:
+    """The first of the columns that there is, by its name in any case; `None` for none."""
+    own = {str(name).strip().casefold(): name for name in row}
     return next((own[name] for name in names if name in own), None)
+
+
+def _field(row: Mapping, names: Iterable[str]) -> Any:
+    return row.get(_column(row, names))
+
+
+def _columns(row: Mapping) -> list[str]:
+    """The columns that are read."""
+    if _query_of_pair(row) is not None:
+        found = [_column(row, names) for names in (QUERIES, QUERY_IDS, DOCUMENTS, DOCUMENT_IDS, _labels(row))]
+    elif _field(row, POSITIVE) is not None:
+        found = [_column(row, QUERIES), *_texts_by_kind(row), "id"]
+    else:
+        found = [_column(row, QUERIES), "candidates", "id"]
+    return [name for name in found if name in row]
 
 
 def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int] | None = None) -> Located:
@@ -312,16 +332,13 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
 
 def _candidates(row: Mapping, where: str) -> list:
     if _query_of_pair(row) is not None:
-        ranked = _field(row, ("rank",)) is not None  # by a retriever, whose score it is
-        label = _field(row, LABELS[:-1] if ranked else LABELS)
+        label = _field(row, _labels(row))
         return [{"text": _field(row, DOCUMENTS), "label": label, "id": _field(row, DOCUMENT_IDS)}]
     candidates = row.get("candidates")
     if _field(row, POSITIVE) is not None:
-        kinds = ((name, POSITIVES_OR_NEGATIVES.fullmatch(str(name).strip().casefold())) for name in row)
         candidates = [
-            {"text": text, "label": int(kind[1] == "pos")}
-            for name, kind in kinds
-            if kind
+            {"text": text, "label": int(kind == "pos")}
+            for name, kind in _texts_by_kind(row).items()
             for text in _texts(row[name] or [], name, where)
         ]
     if not isinstance(candidates, list) or not candidates:
@@ -330,6 +347,17 @@ def _candidates(row: Mapping, where: str) -> list:
             f'"document" and "label"; there are {", ".join(map(str, row))}.'
         )
     return candidates
+
+
+def _labels(row: Mapping) -> Sequence[str]:
+    """The names of a label; the score beside a rank is that of a retriever."""
+    return LABELS if _field(row, ("rank",)) is None else LABELS[:-1]
+
+
+def _texts_by_kind(row: Mapping) -> dict[str, str]:
+    """`"pos"` or `"neg"` for each column of positives or negatives."""
+    kinds = {name: POSITIVES_OR_NEGATIVES.fullmatch(str(name).strip().casefold()) for name in row}
+    return {name: kind[1] for name, kind in kinds.items() if kind}
 
 
 def _grade(label: Any, what: str) -> int | None:

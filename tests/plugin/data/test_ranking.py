@@ -54,6 +54,24 @@ def test_rows_with_a_positive_share_their_query(write, caplog, monkeypatch):
     assert len(read_ranking(write([{**row, "id": at} for at, row in enumerate(triplets[:2])], "c.jsonl"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        (
+            {"Query": "q", "title": "t", "passage": "a", "label": 1, "url": "u"},
+            "Query, passage, label; ignored: title, url",
+        ),
+        ({"query": "q", "pos": ["a"], "neg": [], "pos_scores": [1]}, "query, pos, neg; ignored: pos_scores"),
+        ({"question": "q", "candidates": [{"text": "a"}], "topic": 1}, "question, candidates; ignored: topic"),
+        ({"qid": 1, "query": "q", "text": "a", "score": 2.5, "rank": 1}, "query, qid, text; ignored: score, rank"),
+    ],
+)
+def test_ignored_columns_are_named(write, caplog, monkeypatch, row, named):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    read_ranking(write([row], "a.jsonl"))
+    assert f"a.jsonl: read are {named}." in caplog.text
+
+
 def test_columns_of_retrievers(write):
     found = {"qid": "q1", "query": "a cat", "docno": "D7", "text": "the cat", "score": 12.31, "rank": 1}
     assert rows(read_ranking(write([found], "a.jsonl"))) == [("q1", "D7", "a cat", "the cat", None)]
