@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from transformers import PreTrainedTokenizerBase
+from transformers import Pipeline, PreTrainedTokenizerBase, pipeline
 
 from msattn.auto import auto_class_of
 from msattn.command_line import user_mistakes
@@ -57,3 +57,18 @@ def load_trained(name: str, fallback: Any = None) -> Trained:
         return Trained(
             auto_class, load_model(auto_class, source, tokenizer, refuse_new_weights=True).eval(), tokenizer
         )
+
+
+def load_pipeline(task: str, name: str) -> Pipeline:
+    """
+    Loads the pipeline of a fine-tuned checkpoint, or of one that `msattn export` has written.
+
+    Args:
+        task (`str`): The task, such as `"dependency-parsing"`.
+        name (`str`): A folder, or a name on the Hub.
+
+    Raises:
+        UserError: As for [`load_trained`]; or the checkpoint is of another task.
+    """
+    _, model, tokenizer = load_trained(name)
+    return pipeline(task, model=model, tokenizer=tokenizer)

@@ -122,6 +122,8 @@ def main(argv: list[str]) -> None:
     (args,) = parse_arguments([PredictArguments], named(argv, "model", "file"), "msattn predict")
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
+    if args.output == "-":
+        args.output = None
     if args.file == "-":
         args.file = "/dev/stdin"
         if not Path(args.file).exists():  # Windows

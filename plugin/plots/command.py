@@ -6,12 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from transformers import pipeline
-
 from msattn import plots
 from msattn.command_line import user_mistakes
 from msattn.data.relation_rows import TAG, relation_row
-from msattn.loading import load_trained
+from msattn.loading import load_pipeline, load_trained
 from msattn.plots.doubt import write_doubtful
 from msattn.plots.encoders import load_encoder, read_texts, short_names
 from msattn.plots.heads import distance_table
@@ -33,12 +31,12 @@ def draw_errors(args: argparse.Namespace) -> None:
 
 def draw_trees(args: argparse.Namespace) -> None:
     """the dependency trees of a text (.svg)"""
-    plots.arc_diagram(pipeline("dependency-parsing", model=args.model)(args.text), args.output)
+    plots.arc_diagram(load_pipeline("dependency-parsing", args.model)(args.text), args.output)
 
 
 def draw_relations(args: argparse.Namespace) -> None:
     """the relation of the entities <e1>..</e1> and <e2>..</e2> in a text (.svg)"""
-    plots.relation_graph([pipeline("relation-extraction", model=args.model)(args.text)], args.output)
+    plots.relation_graph([load_pipeline("relation-extraction", args.model)(args.text)], args.output)
 
 
 def draw_maps(args: argparse.Namespace) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from datasets import Dataset
-from transformers import Pipeline, pipeline
+from transformers import Pipeline
 from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import TAG_CELLS, tag_columns, with_tree
 from msattn.data.inputs.raw_text import split_text
 from msattn.data.treebanks import UNKNOWN, is_text_file, read_treebank, treebank_rows
 from msattn.errors import UserError
+from msattn.loading import load_pipeline
 from msattn.plots.style import check_suffix
 
 logger = logging.get_logger(__name__)
@@ -56,7 +57,7 @@ def write_doubtful(
     Writes the sentences that a parser is least sure of, with its sure arcs, for annotation.
 
     Args:
-        model (`str`): A parser: a folder of `run_parsing.py`, or a name on the Hub.
+        model (`str`): A parser: a folder of `run_parsing.py` or `msattn export`, or a name on the Hub.
         file (`str`):
             Sentences in CoNLL-U, or raw text in a `.txt` file, which is split into sentences and words. Sentences with
             a head are left out.
@@ -78,7 +79,7 @@ def write_doubtful(
     sentences = [(row["words"], row["lines"]) for row in rows]
     if not sentences:
         raise UserError(f"{file}: there is no sentence without heads to annotate.")
-    found = doubts(pipeline("dependency-parsing", model=model), [words for words, _ in sentences])
+    found = doubts(load_pipeline("dependency-parsing", model), [words for words, _ in sentences])
     chosen = most_doubtful(found, top, by, similarity)
     written = [annotation(sentences[number][1], doubt, sure) for number in chosen if (doubt := found[number])]
     Path(output).write_text("".join(written), encoding="utf-8", newline="")

@@ -291,6 +291,13 @@ def test_raw_text_is_split_by_a_named_tokenizer(predict):
     assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 
 
+def test_a_dash_is_the_standard_output(predict, checkpoints, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written = predict("classes", "a dog\n")
+    main([str(checkpoints[0] / "classes"), "input.txt", "--output", "-"])
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == written
+
+
 @pytest.mark.parametrize("output", ["./input.txt", "link.txt"])
 def test_the_file_that_is_read_is_not_overwritten(predict, tmp_path, output):
     (tmp_path / "input.txt").touch()

@@ -10,8 +10,10 @@ from transformers import pipeline
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
+from msattn.export import main as export
 from msattn.plots import Doubt, doubts, most_doubtful
 from msattn.plots.command import doubt as main
+from msattn.plots.command import plot
 from msattn.plots.doubt import annotation
 from tests.tiny_models import WORDS, tiny_parser
 
@@ -114,6 +116,18 @@ def test_sentences_of_a_text(parser, tmp_path):
     assert names == {"# sent_id = 1-1", "# sent_id = 1-2", "# sent_id = 3-1"}
     assert "# text = The dog doesn't sleep." in text
     assert ["The", "dog", "does", "n't", "sleep", "."] in read_treebank(tmp_path / "out.conllu")["words"][:]
+
+
+def test_exported_parsers_doubt_the_same(parser, tmp_path):
+    pytest.importorskip("onnxruntime")
+    export(["onnx", parser, str(tmp_path / "onnx")])
+    (tmp_path / "pool.conllu").write_text("".join("".join(conllu_lines(WORDS[at : at + 4])) for at in range(3)))
+    written = []
+    for model in (parser, tmp_path / "onnx"):
+        main([str(model), str(tmp_path / "pool.conllu"), "--output", str(tmp_path / "out.conllu"), "--sure", "0"])
+        written.append(read_treebank(tmp_path / "out.conllu"))
+        plot(["trees", str(model), "--text", "the dog", "--output", str(tmp_path / "out.svg")])
+    assert written[0]["words"][:] == written[1]["words"][:] and written[0]["heads"][:] == written[1]["heads"][:]
 
 
 def test_what_cannot_be_doubted(parser, tmp_path):
