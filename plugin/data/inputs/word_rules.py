@@ -42,9 +42,9 @@ LANGUAGES = {
         "zum:zu+dem zur:zu+der",
     ),
     "en": Language(
-        "adm approx apr assn assoc aug ave bldg blvd capt co col corp dec dept dist dr est etc ext feb fig figs fri "
-        "gen gov hon inc intl jan jr lt ltd maj messrs mfg mr mrs ms mt nov oct orig prof pvt rd rep rev sen sept sgt "
-        "sr st supt thu thurs tue tues univ vol vs",
+        "adm al approx apr assn assoc aug ave bldg blvd ca capt cf co col corp dec dept dist dr eq eqs est etc ext "
+        "feb fig figs fri gen gov hon inc intl jan jr lt ltd maj messrs mfg mr mrs ms mt nov oct orig ph.d prof pvt "
+        "rd rep rev sec sen sept sgt sr st supt thu thurs tue tues univ vol vs",
         hyphened=r"\b(?i:anti|co|counter|e|ex|hi|inter|mid|mini|mis|multi|neo|non|post|pre|pro|re|semi|sub|super|ultra"
         r"|un|vice)",
         fused=r"(.*\p{L})(n['’]t)|(.+)(['’](?:s|m|d|re|ve|ll))|(can)(not)|(gon|wan)(na)|(got)(ta)"
@@ -54,9 +54,9 @@ LANGUAGES = {
         "aprox avda dr dra etc fig máx mín núm prof pág págs sr sra srta tel vol", contractions="al:a+el del:de+el"
     ),
     "fr": Language(
-        "apr av boul cf chap dr env etc ex fig hab janv juil mgr mlle mm mme mmes oct sept tél vol",
-        r"((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’])(\p{L}.*)"
-        r"|(?!rendez-vous)(\p{L}.*?)"
+        "apr av boul cf chap dr env etc ex fig hab janv juil mgr mlle mm mme mmes oct sept st ste tél vol",
+        r"(?!c['’]est-\X-dire)((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’])(\p{L}.*)"
+        r"|(?!rendez-vous|c['’]est-\X-dire)(\p{L}.*?)"
         r"(-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|les?|la|lui|leur|moi|toi|ce|y|en))",
         contractions="au:à+le auquel:à+lequel aux:à+les auxquelles:à+lesquelles auxquels:à+lesquels des:de+les "
         "desquelles:de+lesquelles desquels:de+lesquels du:de+le duquel:de+lequel",
@@ -103,6 +103,8 @@ _WORDS = (
     rf"{_ALONE}(?=\p{{Lu}})(?:(?!I)|(?<={_ALONE}\p{{Lu}}\.{_SPACE}*)|(?=I\.{_SPACE}+\p{{Lu}}\.))\p{{Lu}}\p{{M}}*\."
     rf"(?={_SPACE}+\p{{Lu}})",
     rf"{_ALONE}(?i:\L<abbreviations>)\.{_ENDS}",
+    # No. 10, pp. 5-8.
+    rf"{_ALONE}(?i:nos?|pp?)\.(?={_SPACE}*\p{{Nd}})",
     # Faces of signs, numbers with their signs, numbers of telephones.
     rf"(?<![^\s(]){_FACE}{_ENDS}",
     rf"\p{{Nd}}+(?:[.,:/٫٬]\p{{Nd}}+)+{_LETTER}*",

@@ -22,8 +22,10 @@ SENTENCES = {
         '(~He left~.~)|She said "~Go~!~"|Then it ended etc.|Good~.',
         'He asked "~why~?~" and left~.',
     ],
-    "en": ["I could~n't~'ve gone~: it~'s John~'s e-mail~, can~not do~n’t~.", "the long~-~term non-EU plan"],
-    "fr": ["L'~homme n'~a~-t-il pas l’~été à Aujourd'hui ~?|Donne~-moi ça peut-être~.", "Le rendez-vous~."],
+    "en": ["I could~n't~'ve gone~: it~'s John~'s e-mail~, can~not do~n’t~.", "the long~-~term non-EU plan"]
+    + ["A Ph.D. on p. 5~, ca. 3 of No. 10 and pp.~5 (~cf. Fig. 2 et al. 2019~)~.|He said no~.|Yes~."],
+    "fr": ["L'~homme n'~a~-t-il pas l’~été à Aujourd'hui ~?|Donne~-moi ça peut-être~.", "Le rendez-vous~."]
+    + ["C'est-à-dire St. Malo~, c'~est à dire ici~."],
     "it": ["L'~anno c'~è il po~'~."],
     "de": ["Die Nord-Süd-Bahn fährt z.B. um 10:30 Uhr~.|Dr. Müller geht~."],
     "hi": ["मैं हिन्दी में लिखता हूँ~।|आप कैसे हैं~?"],
