@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from transformers.utils import logging
 
-from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, with_tree
+from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, kept_tags, with_tree
 from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
 from msattn.data.inputs.piece_batches import piece_batches
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
@@ -291,8 +291,8 @@ class DependencyParsingPipeline(TextPipeline):
         """
         Parses sentences of CoNLL-U, and puts their trees and tags into their lines.
 
-        A tree that is known in part is completed: those of its words that have a head and a relation keep them. One
-        that is known as a whole is replaced.
+        A tree that is known in part is completed: those of its words that have a head and a relation keep them, and
+        all words keep their tags. One that is known as a whole is replaced, with its tags.
 
         Args:
             sentences (`Sequence[Mapping]`):
@@ -312,7 +312,7 @@ class DependencyParsingPipeline(TextPipeline):
             for number in heads:
                 if (relation := sentence["relations"][number - 1]) != "_":
                     tree[number - 1]["relation"] = relation
-            written.append(_with_tree(sentence["lines"], tree))
+            written.append(_with_tree(sentence["lines"], tree, keep=bool(heads)))
         return written
 
     def _parse_around(self, heads: Mapping[int, int], words: Sequence[str], **kwargs: Any) -> list[dict[str, Any]]:
@@ -377,8 +377,9 @@ def _conllu_lines(words: Sequence[Mapping[str, Any]], name: str) -> list[str]:
     return conllu_lines([word["word"] for word in words], name)
 
 
-def _with_tree(lines: Sequence[str], words: Sequence[Mapping[str, Any]]) -> str:
+def _with_tree(lines: Sequence[str], words: Sequence[Mapping[str, Any]], keep: bool = False) -> str:
     tags = {name: [word[name] for word in words] for name in TAG_CELLS if name in words[0]}
+    tags = kept_tags(lines, tags) if keep else tags
     heads, relations = ([word[name] for word in words] for name in ("head", "relation"))
     return with_tree(lines, heads, relations, **tags)
 

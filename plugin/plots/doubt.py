@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import Pipeline
 from transformers.utils import logging
 
-from msattn.data.files.conllu_lines import TAG_CELLS, tag_columns, with_tree
+from msattn.data.files.conllu_lines import TAG_CELLS, kept_tags, with_tree
 from msattn.data.inputs.raw_text import split_text
 from msattn.data.treebanks import UNKNOWN, is_text_file, read_treebank, treebank_rows
 from msattn.errors import UserError
@@ -164,14 +164,8 @@ def annotation(lines: Sequence[str], doubt: Doubt, sure: float) -> str:
         for word in doubt.words
     ]
     own = lines[rows[0] : rows[-1] + 1]
-    tags = {
-        name: [word[name] if cell == "_" else cell for word, cell in zip(doubt.words, cells, strict=True)]
-        for name, cells in tag_columns(own, [name for name in TAG_CELLS if name in doubt.words[0]]).items()
-    }
-    if "feats" in tags:  # beside a UPOS, none are meant
-        upos, feats = tag_columns(own, ["upos", "feats"]).values()
-        tags["feats"] = [new if pos == "_" else old for new, pos, old in zip(tags["feats"], upos, feats, strict=True)]
-    tree = with_tree(own, *zip(*trees, strict=True), **tags)
+    tags = {name: [word[name] for word in doubt.words] for name in TAG_CELLS if name in doubt.words[0]}
+    tree = with_tree(own, *zip(*trees, strict=True), **kept_tags(own, tags))
     found = f"{FOUND[0]}{doubt.probability:.4g}\n{FOUND[1]}{doubt.errors:.4g}\n"
     return "".join(comments) + found + tree.rstrip("\r\n") + "\n\n"
 

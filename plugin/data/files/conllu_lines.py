@@ -59,6 +59,21 @@ def tag_columns(lines: Iterable[str], names: Iterable[str]) -> dict[str, list[st
     return {name: [cells[TAG_CELLS[name]] for cells in words] for name in names}
 
 
+def kept_tags(lines: Iterable[str], tags: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """
+    The cells of each word in the columns of `tags`, with tags where they are empty, but for FEATS beside a UPOS: that
+    word has none.
+    """
+    own = tag_columns([*lines], ["upos", *tags])
+    return {
+        name: [
+            tag if cell == "_" and (name != "feats" or upos == "_") else cell
+            for tag, cell, upos in zip(tags[name], own[name], own["upos"], strict=True)
+        ]
+        for name in tags
+    }
+
+
 def with_tree(
     lines: Sequence[str], heads: Iterable[int | str], relations: Iterable[str], **tags: Iterable[str]
 ) -> str:

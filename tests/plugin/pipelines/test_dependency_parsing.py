@@ -195,6 +195,20 @@ def test_known_heads_of_a_long_sentence_are_kept(parse, max_length):
     assert are_trees(torch.tensor([found]).numpy()).all()
 
 
+def test_a_half_corrected_sentence_keeps_its_tags():
+    model, tokenizer = tiny_parser(word_tags={"upos": ["X", "Y"], "feats": ["A=1"]})
+    parse = pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
+    lines = ["1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_\n", "2\tdog\t_\t_\t_\t_\t_\t_\t_\t_\n", "\n"]
+    sentence = {"words": ["the", "dog"], "lines": lines, "heads": [2, -1], "relations": ["det", "_"]}
+
+    def tags(**changes):
+        rows = parse.complete([{**sentence, **changes}])[0].splitlines()
+        return [[row.split("\t")[column] for column in (3, 5)] for row in rows if row]
+
+    answered = tags(heads=[2, 0])
+    assert tags() == [["DET", "_"], answered[1]] and answered[0][0] in "XY" and answered[0][1] == "A=1"
+
+
 def test_what_cannot_be_ranked(parse):
     for options in ({"k": 2}, {"marginals": True}):
         with pytest.raises(UserError, match="k, marginals and fixed need it as a whole"):
