@@ -227,7 +227,8 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
         return [check_cell(word, "word", where) for word in _words(where, item)]
 
     def answer(numbered: list[tuple[int, Located]]) -> list[str]:
-        items = [item if isinstance(item, str) else {"words": columns(where, item)} for _, (where, item) in numbered]
+        texts = ((where, _text_of(item)) for _, (where, item) in numbered)
+        items = [item if isinstance(item, str) else {"words": columns(where, item)} for where, item in texts]
         results = parse(items, batch_size=args.batch_size)
         return [parse.to_conllu(result, str(number)) for (number, _), result in zip(numbered, results, strict=True)]
 
@@ -288,9 +289,13 @@ def _is_tagged(path: str, labels: Sequence[str]) -> bool:
     return any(map(str.isalpha, "".join(tags))) and all(tag in labels or IOB.fullmatch(tag) for tag in tags)
 
 
+def _text_of(item: Any) -> Any:
+    """The text of an object without words; any other input."""
+    return item.get("text") if isinstance(item, Mapping) and not {"words", "tokens"} & item.keys() else item
+
+
 def _words(where: str, item: Any) -> list[str]:
-    if isinstance(item, Mapping) and not {"words", "tokens"} & item.keys():
-        item = item.get("text")
+    item = _text_of(item)
     if isinstance(item, str):
         found = (item[slice(*span)] for span in word_spans(item))
         # A joiner that stands alone is no token of a text.

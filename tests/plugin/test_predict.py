@@ -291,6 +291,12 @@ def test_raw_text_is_split_by_a_named_tokenizer(predict):
     assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 
 
+def test_a_parser_splits_the_texts_of_objects(predict):
+    texts = ["I don't know. It is late.", "a dog"]
+    lines = "".join(json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(texts))
+    assert predict("parser", lines, "--lang", "en") == predict("parser", "\n".join(texts), "--lang", "en")
+
+
 def test_a_dash_is_the_standard_output(predict, checkpoints, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written = predict("classes", "a dog\n")
