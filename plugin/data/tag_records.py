@@ -60,6 +60,8 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
             if tags is None and given:  # SpERT's: spans of words
                 row = {"tokens": words, "entities": row["entities"]}
+            elif tags is None and not row.keys().isdisjoint(TAGS):
+                raise UserError(f"{where}: there is no field {tag_column!r}; there are {', '.join(row)}.")
             else:
                 row = {"words": words, "tags": [None] * len(words) if tags is None else tags}
         elif "text" in row and spans is not None and not given:

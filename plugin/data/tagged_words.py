@@ -22,7 +22,7 @@ from msattn.data.files.arrow_tables import (
     without_empty,
 )
 from msattn.data.files.checked_text import check_cell
-from msattn.data.files.conllu import conllu_sentences
+from msattn.data.files.conllu import conllu_sentences, is_conllu
 from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
 from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
@@ -34,7 +34,7 @@ logger = logging.get_logger(__name__)
 FEATURES = Features({"words": List(Value("string")), "tags": List(Value("string"))})
 CONLLU_TAGS = ("upos", "xpos")
 # Lines before a sentence, as in CoNLL-U and MultiCoNER. Any other "#" is a word.
-COMMENT = re.compile(r"# (\w+ = |id\s+\S+(\s+domain=\S+)?$)")
+COMMENT = re.compile(r"# (\w+ = |new(doc|par)( id = |\s*$)|id\s+\S+(\s+domain=\S+)?$)")
 # The source of a sentence in GermEval 2014: its words are in column 2, and nested tags in column 4.
 GERMEVAL = re.compile(r"#\thttps?://\S+ \[")
 # The start of JSON, and of no word.
@@ -48,11 +48,12 @@ def read_tagged_words(
     """
     Reads tagged sentences from CoNLL-U or CoNLL columns.
 
-    Files named `.conllu` or `.conllu.gz` are CoNLL-U. All others have one word per line, columns separated by tabs or
-    else spaces, and blank lines between sentences. Headings such as `word tag`, which may name the word column, and
-    comments before a sentence such as `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the
-    outer tags are read. JSON and JSON lines hold lists of words and tags, or words or texts with spans; a folder is
-    brat's; `.csv`, and columns with such a heading, have a word a row and a column that numbers the sentences.
+    Files named `.conllu`, and `.conll` or `.conllx` with ten columns, are CoNLL-U; names may end in `.gz`. All others
+    have one word per line, columns separated by tabs or else spaces, and blank lines between sentences. Headings such
+    as `word tag`, which may name the word column, and comments before a sentence such as `# text = ...` or
+    MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the outer tags are read. JSON and JSON lines hold lists of
+    words and tags, or words or texts with spans; a folder is brat's; `.csv`, and columns with such a heading, have a
+    word a row and a column that numbers the sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8, or a folder of brat.
@@ -61,7 +62,7 @@ def read_tagged_words(
         tag_column (`str`, *optional*):
             For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
             of the tag column, from 1. Default: the last; with a single column, the words have no tags. If all tags
-            are `_`, the words have none.
+            are `_`, the words have none; a single word of CoNLL-U with `_` has the tag `None`.
 
     Returns:
         `datasets.Dataset`: `words`, and `tags` if the words are tagged.
@@ -74,14 +75,14 @@ def read_tagged_words(
     if Path(name.lower()).suffix == ".parquet":
         return to_tagged_words(parquet_dataset(path), name, word_column, tag_column)
     found = _dataset(tagged_rows(path, word_column, tag_column), name)
-    untagged = "tags" in found.column_names and {*chain(*found["tags"])} == {"_"}
+    untagged = "tags" in found.column_names and {*chain(*found["tags"])} in ({"_"}, {None})
     return found.remove_columns("tags") if untagged else found
 
 
 def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None) -> Located:
     """The rows of [`read_tagged_words`] with their locations, one by one; not of Parquet."""
     name = os.fspath(path)
-    conllu = suffix_of(path) == ".conllu"
+    conllu = _is_conllu(path, word_column, tag_column)
     if conllu and word_column is not None:
         raise UserError(f"{name}: the words of CoNLL-U are in the column FORM; leave --word_column out.")
     if conllu:
@@ -138,13 +139,25 @@ def _dataset(rows: Located, source: str) -> Dataset:
     return without_empty(rows_to_dataset(rows, FEATURES, source, "tags"), "tags")
 
 
+def _is_conllu(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> bool:
+    """Whether a file has the ten columns of CoNLL-U; other data go by its names, too."""
+    if not is_conllu(path):
+        return False
+    row = next((line for _, line in text_lines(path) if line.strip() and not line.startswith("#")), "")
+    columns = row.count("\t") + 1
+    if suffix_of(path) == ".conllu":
+        return not 1 < columns < 10
+    return columns == 10 and word_column is None and tag_column in (None, *CONLLU_TAGS)
+
+
 def _conllu_rows(path: str | os.PathLike, tag_column: str | None) -> Located:
     column = tag_column or CONLLU_TAGS[0]
     if column not in CONLLU_TAGS:
         raise UserError(f"{os.fspath(path)}: the tags of CoNLL-U are {' or '.join(CONLLU_TAGS)}, not {column!r}.")
     for where, tokens, _ in conllu_sentences(text_lines(path, newline="")):
         words = [token.cells for token in tokens if not token.end]
-        yield where, {"words": [word["form"] for word in words], "tags": [word[column] for word in words]}
+        tags = [None if word[column] == "_" else word[column] for word in words]
+        yield where, {"words": [word["form"] for word in words], "tags": tags}
 
 
 def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: str | None) -> Located:
@@ -163,7 +176,7 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
         line = line.rstrip("\n")
         # Splits at the white space of the format only: a no-break space may be a word.
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
-            if word_column is None and len(words) > 2 and words == [str(n) for n in range(1, len(words) + 1)]:
+            if word_column is None and len(words) > 2 and words in (_numbers(0, len(words)), _numbers(1, len(words))):
                 before = f"{os.fspath(path)}: the first column counts the words of a sentence"
                 raise UserError(f"{before}; name the column of the words, such as 2 (--word_column).")
             if words:
@@ -179,16 +192,20 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
                 word_at = word_at if word_column else named
                 continue
         width = width or len(cells)
-        if len(cells) != width:
+        if len(cells) != width and (word_column is None or tag_column is None):
             raise UserError(f"{where}: the line has {len(cells)} columns, unlike the {width} of those before it.")
         last = max(word_at, tag_at or 0)
-        if last >= width:
-            raise UserError(f"{where}: there is no column {last + 1}; the line has {width}.")
+        if last >= len(cells):
+            raise UserError(f"{where}: there is no column {last + 1}; the line has {len(cells)}.")
         word, tag = cells[word_at], cells[-1 if tag_at is None else tag_at].strip(" ")
         if not word or not tag:
             raise UserError(f"{where}: the line has no {'tag' if word else 'word'}.")
         words.append(word)
         tags.append(tag)
+
+
+def _numbers(first: int, count: int) -> list[str]:
+    return [str(number) for number in range(first, first + count)]
 
 
 def _numbers_sentences(header: Sequence[str]) -> bool:

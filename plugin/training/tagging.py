@@ -81,7 +81,9 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig, training:
     Raises:
         UserError: All words have the same tag, the checkpoint is no tagger, or it lacks a tag of the data.
     """
-    found = {prefix: set(chain(*rows["tags"])) for prefix, rows in splits.items() if "tags" in rows.column_names}
+    found = {
+        prefix: {*chain(*rows["tags"])} - {None} for prefix, rows in splits.items() if "tags" in rows.column_names
+    }
     if training:
         tags = sorted(set().union(*found.values()))
         if len(tags) < 2:
@@ -160,10 +162,14 @@ def write_tagging_predictions(
     gold = [sentences["tags"][:]] if "tags" in sentences.column_names else []
     with open(Path(folder, f"{prefix}_predictions.conll"), "w", encoding="utf-8", newline="\n") as file:
         for sentence in zip(sentences["words"], *gold, predicted, strict=True):
-            file.writelines("\t".join(cells) + "\n" for cells in zip(*sentence, strict=True))
+            rows = ["\t".join(cell or "_" for cell in cells) + "\n" for cells in zip(*sentence, strict=True)]
+            file.writelines(rows)
             file.write("\n")
     if gold:
-        report = tagging_report(gold[0], predicted, marks_entities(tags))
+        rows = (zip(*row, strict=True) for row in zip(gold[0], predicted, strict=True))
+        known = [[pair for pair in row if pair[0] is not None] for row in rows]
+        true, found = ([[pair[side] for pair in row] for row in known] for side in (0, 1))
+        report = tagging_report(true, found, marks_entities(tags))
         Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
         print(report)
 

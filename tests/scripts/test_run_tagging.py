@@ -45,7 +45,9 @@ def conll(sentences: list[str]) -> str:
 
 def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):
     train = write("train.conllu", conllu(SENTENCES * 4))
-    files = {"train_file": train, "validation_file": train, "test_file": write("test.txt", "the\ncats\n\ndog\n")}
+    untagged = "\n1\tdog" + 8 * "\t_" + "\n\n"
+    files = {"train_file": train, "validation_file": write("dev.conllu", conllu(SENTENCES * 4) + untagged)}
+    files["test_file"] = write("test.txt", "the\ncats\n\ndog\n")
     results = run("do_train", "do_eval", "do_predict", **files, **STEPS)
     assert results["eval_accuracy"] == 100 and "eval_f1" not in results and "test_accuracy" not in results
     assert (results["train_samples"], results["test_samples"]) == (16, 2)
@@ -53,9 +55,10 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     out = tmp_path / "out"
     rows = (out / "eval_predictions.conll").read_text().split("\n\n")
     assert rows[2] == "dog\tNOUN\tNOUN\nwrote\tVERB\tVERB\n\u200d\tSYM\tSYM\n.\tPUNCT\tPUNCT"
+    assert rows[-2] == "dog\t_\tNOUN"
     assert (out / "test_predictions.conll").read_text() == "the\tDET\ncats\tNOUN\n\ndog\tNOUN\n\n"
     report = (out / "eval_report.txt").read_text()
-    assert "PUNCT" in report and report in capsys.readouterr().out
+    assert "PUNCT" in report and "_" not in report.split() and report in capsys.readouterr().out
 
     card = ModelCard.load(out / "README.md")
     assert card.data.pipeline_tag == "token-classification" and "part-of-speech" in card.data.tags

@@ -21,7 +21,8 @@ def encode_tagged_words(
     words: bool = False,
 ) -> tuple[Dataset, int]:
     """
-    Encodes sentences for token classification. The first sub-word of each word has the label, the others -100.
+    Encodes sentences for token classification. The first sub-word of each word has the label, the others -100, as do
+    words whose tag is `None`.
 
     Words that the tokenizer would drop, such as control characters, become its unknown token. Sentences longer than
     `max_length` are split between words into several rows.
@@ -62,7 +63,7 @@ def encode_tagged_words(
                 if tags is not None:
                     row = [NO_LABEL] * len(encoding)
                     for start, tag in zip(starts, tags[first : first + count], strict=True):
-                        row[start] = labels[tag]
+                        row[start] = NO_LABEL if tag is None else labels[tag]
                     encoded["labels"].append(row)
                 if words:
                     encoded["words"].append([sentence[first : first + count]])

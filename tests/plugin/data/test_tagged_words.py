@@ -42,7 +42,8 @@ def test_columns_with_spaces(write):
 
 @pytest.mark.parametrize(
     "before",
-    ["# id 52-39 domain=en", "# id 52-39\tdomain=en", "# id 52", "# text = EU # O", "Word POS Chunk ner_tags"],
+    ["# id 52-39 domain=en", "# id 52-39\tdomain=en", "# id 52", "# text = EU # O", "Word POS Chunk ner_tags"]
+    + ["# newdoc id = a-1", "# newpar"],
 )
 def test_comments_and_headings(write, before):
     rows = read_tagged_words(write(f"{before}\nEU _ _ B-ORG\n# _ _ O\n\n# _ _ X\n")).to_list()
@@ -80,7 +81,22 @@ def test_conllu(write, name):
     assert read_tagged_words(path, tag_column="xpos")["tags"][:] == [["PRP", "VBP", "RB"], ["NFP"]]
     untagged = "1\tI\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
     assert read_tagged_words(write(untagged, name)).to_list() == [{"words": ["I"]}]
-    assert read_tagged_words(write(CONLLU + "\n" + untagged, name))["tags"][-1] == ["_"]
+    assert read_tagged_words(write(CONLLU + "\n" + untagged, name))["tags"][-1] == [None]
+
+
+def test_ten_columns_of_another_name_are_conllu(write):
+    expected = read_tagged_words(write(CONLLU, "a.conllu")).to_list()
+    for name in ("a.conll", "a.conllx", "a.conll.gz"):
+        assert read_tagged_words(write(CONLLU, name)).to_list() == expected
+    assert read_tagged_words(write(CONLL_2003, "b.conll"))["tags"][:] == [["B-ORG", "O"]]
+    assert read_tagged_words(write("0\tAnn\tB-PER\n1\tis\tO\n", "b.conllu"), "2")["words"][:] == [["Ann", "is"]]
+
+
+def test_rows_of_several_widths_have_the_columns_that_are_named(write):
+    path = write("# newdoc id = a\n1\tAnn\tB-PER\t-\tann\n2\tis\tO\n")
+    assert read_tagged_words(path, "2", "3").to_list() == [{"words": ["Ann", "is"], "tags": ["B-PER", "O"]}]
+    with pytest.raises(UserError, match=":3: there is no column 4; the line has 3"):
+        read_tagged_words(path, "2", "4")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +108,7 @@ def test_conllu(write, name):
         ("a\tO\n", {"tag_column": "3"}, ":1: there is no column 3; the line has 2"),
         ("a\tO\n", {"word_column": "0"}, "a column of a CoNLL file is a number from 1 on, not '0'"),
         ("1\ta\tO\n2\tb\tO\n3\tc\tO\n", {}, "the first column counts the words of a sentence; name the column"),
+        ("0\ta\tO\n1\tb\tO\n2\tc\tO\n", {}, "the first column counts the words of a sentence; name the column"),
         ("\n\t\n", {}, "there is no example in it"),
     ],
 )
@@ -157,6 +174,8 @@ def test_records(write, name, content):
 def test_named_fields_of_json_lines(write):
     row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
     assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2
+    with pytest.raises(UserError, match=":1: there is no field 'pos'; there are words, tags"):
+        read_tagged_words(write([ENTITY], "a.jsonl"), tag_column="pos")
 
 
 @pytest.mark.parametrize("row", ['{"text": "Sarah sleeps"}', '{"data": {"text": "Sarah sleeps"}, "annotations": []}'])
@@ -270,6 +289,12 @@ def test_first_pieces_have_the_labels(make, expected):
     plain, _ = encode_tagged_words(rows.remove_columns("tags"), tokenizer, {})
     assert set(plain.column_names) == {*tokenizer.model_input_names, "sentence", "word_starts"}
     assert plain["input_ids"][:] == encoded["input_ids"][:]
+
+
+def test_words_without_a_tag_have_no_label():
+    sentences = Dataset.from_list([{"words": ["the", "dog"], "tags": [None, "X"]}])
+    encoded, _ = encode_tagged_words(sentences, tiny_tokenizer(), {"X": 3})
+    assert [encoded["labels"][0][start] for start in encoded["word_starts"][0]] == [NO_LABEL, 3]
 
 
 @pytest.mark.parametrize("max_length", [3, 4, 5, 8])
