@@ -31,7 +31,6 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
 from msattn.errors import UserError, refuse_below
-from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
 from msattn.training import relation_extraction as relations
 from msattn.training.arguments import HubDataArguments, ModelArguments
@@ -45,6 +44,7 @@ from msattn.training.checkpoints import (
 )
 from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
+from msattn.training.length_samplers import longest_first
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
 from msattn.training.steps import warn_of_few_steps
@@ -211,7 +211,16 @@ def main(argv: Sequence[str] | None = None) -> None:
                 start_at_rates(model, relations.label_rates(encoded["train"]))
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
-            return RelationAnswers.of(model.config, labels, negative).metrics(prediction)
+            answers = RelationAnswers.of(model.config, labels, negative)
+            if not trainer.is_in_train:
+                return answers.metrics(prediction)
+            # Checkpoints are compared by their answers: those of the pipeline, with thresholds of their own.
+            rows = encoded["eval"].select(longest_first(encoded["eval"]))  # as in an evaluation
+            pairs = relations.as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
+            fitted = copy.copy(model.config)
+            vars(fitted).update(pairs.fitted(answers))
+            of_pairs = EvalPrediction(predictions=pairs.logits, label_ids=pairs.references)
+            return RelationAnswers.of(fitted, labels, negative).metrics(of_pairs)
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         multiple = 8 if args.fp16 or args.bf16 else None
@@ -249,8 +258,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         output = trainer.train(resume_from_checkpoint=checkpoint)
         if trainer.eval_dataset is not None:
             _, pairs = predicted("eval", RelationAnswers.of(model.config, labels, negative))
-            fitted = fit_relation_answers(pairs.logits[pairs.asked], pairs.references[pairs.asked], labels, negative)
-            vars(model.config).update(fitted)
+            vars(model.config).update(pairs.fitted(RelationAnswers.of(model.config, labels, negative)))
         trainer.save_model()
         trainer.save_state()
         results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})

@@ -36,8 +36,8 @@ RELATION_FEATURES = Features(
     }
 )
 
-# What the description of a dataset says whose texts list their entities.
-LISTED = "All entities of a text are listed."
+# What the description of a dataset says whose texts list their entities, and whose rows are all pairs of these.
+LISTED, ALL_PAIRS = "All entities of a text are listed.", "All pairs of the entities of a text are listed."
 
 
 def read_relations(
@@ -176,7 +176,8 @@ def _by_rows(
     examples = checked_rows(iter(rows), source, span_ends, multi_label)
     found = rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
     found = _with_all_labels(found) if multi_label else found
-    found.info.description = LISTED if several else ""
+    complete = found[0]["label"] is None or (negatives is not None and negatives.count is None)
+    found.info.description = (ALL_PAIRS if complete else LISTED) if several else ""
     return found
 
 

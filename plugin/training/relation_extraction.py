@@ -20,9 +20,10 @@ from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import LISTED, labels_in, read_relations, relation_labels, to_relations
+from msattn.data.relations import ALL_PAIRS, labels_in, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.checkpoints import checkpoint_labels
@@ -199,7 +200,7 @@ def with_drawn_pairs(rows: Dataset, negatives: Negatives | None) -> Dataset:
         rows (`datasets.Dataset`): The rows.
         negatives (`Negatives`, *optional*): The number of pairs.
     """
-    if not negatives or not negatives.pairs or rows.info.description == LISTED or rows[0]["label"] is None:
+    if not negatives or not negatives.pairs or rows.info.description or rows[0]["label"] is None:
         return rows
     return with_entity_pairs(rows, negatives)
 
@@ -225,15 +226,8 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
 
 
 def lists_all_pairs(rows: Dataset) -> bool:
-    """
-    Whether rows are all ordered pairs of the entities of each text, and not those that the data mark.
-
-    They are if (nearly) every pair is there in both orders; a limit on the examples may cut the last text.
-    """
-    heads, tails = (map(tuple, rows[role]) for role in ("head", "tail"))
-    pairs = [*zip(rows["text"], heads, tails, strict=True)]
-    known = set(pairs)
-    return sum((text, tail, head) in known for text, head, tail in pairs) >= 0.95 * len(pairs)
+    """Whether rows are all ordered pairs of the entities that each text lists, and not those that the data mark."""
+    return rows.info.description == ALL_PAIRS
 
 
 class ScoredPairs(NamedTuple):
@@ -260,6 +254,11 @@ class ScoredPairs(NamedTuple):
             return {}
         scores = answers.metrics(EvalPrediction(predictions=self.logits, label_ids=self.references))
         return {f"{prefix}_{name}": score for name, score in scores.items()}
+
+    def fitted(self, answers: RelationAnswers) -> dict[str, Any]:
+        """The fields of [`~msattn.metrics.calibration.fit_relation_answers`], of the pairs that are asked for."""
+        logits, references = self.logits[self.asked], self.references[self.asked]
+        return fit_relation_answers(logits, references, answers.labels, answers.negative)
 
     def described(self, prefix: str, negative: str | None) -> str:
         """Says which pairs a score is of."""
@@ -330,7 +329,7 @@ def pipeline_window(trained: Mapping[str, Any], max_length: int | None, pairwise
         pairwise (`bool`): Whether the model reads no markers: these count until they are removed.
     """
     window = trained["max_length"] + pairwise * len(ENTITY_MARKERS)
-    return {"max_length": min(max_length or window, window), "on_overflow": "skip"}
+    return {"max_length": min(max_length or window, window), "on_overflow": "skip", "shared": pairwise}
 
 
 def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict[str, Any]:
@@ -495,6 +494,7 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
     official = set(labels) <= set(SEMEVAL_LABELS)
     without = "" if negative is None else f" without {negative}"
     reads, tag = _description(config)
+    known = (config.trained_pairs or {}).get("types") or {}
     fields = PAIRWISE_FIELDS if hasattr(config, "features") else (*fusion_card_fields(config), "entity_markers")
     return ModelCardFacts(
         task_type="relation-extraction",
@@ -515,7 +515,7 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
             "false_positive_rate": "Random unrelated pairs that get a relation (%)",
         },
         description=f"A relation extractor for {len(labels)} labels, between two marked entities: {reads}",
-        usage=_usage,
+        usage=partial(_usage, types=[(head, tail) for head, tails in known.items() for tail in tails]),
         tags=["relation-extraction", *tag],
         config_fields=(*fields, *ANSWER_FIELDS),
         carries_pipeline=True,
@@ -557,6 +557,14 @@ def _description(config: Any) -> tuple[str, list[str]]:
     return "an encoder with multi-scale fusion self-attention.", ["multi-scale-attention"]
 
 
-def _usage(name: str) -> str:
+def _usage(name: str, types: Sequence[Sequence[str]]) -> str:
+    if types:  # which markers or the rules for pairs want
+        head, tail = types[0]
+        text = f"""{{
+    "text": "The storm caused heavy damage.",
+    "entities": [{{"text": "storm", "label": "{head}"}}, {{"text": "damage", "label": "{tail}"}}],
+}}"""
+    else:
+        text = '"The <e1>storm</e1> caused heavy <e2>damage</e2>."'
     return f'''extract = pipeline("relation-extraction", model="{name}", trust_remote_code=True)
-extract("The <e1>storm</e1> caused heavy <e2>damage</e2>.")'''
+extract({text})'''

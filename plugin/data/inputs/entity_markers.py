@@ -14,7 +14,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedToken
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, special_tokens
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, special_tokens, window_start
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
@@ -59,6 +59,7 @@ def encode_relations(
     words: bool = False,
     style: str = "plain",
     types: Sequence[tuple[str | None, str | None]] | None = None,
+    shared: bool = False,
 ) -> dict[str, list]:
     """
     Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, with the special tokens that the
@@ -89,6 +90,9 @@ def encode_relations(
         style (`str`, *optional*, defaults to `"plain"`): The style of the markers.
         types (`Sequence[tuple[str | None, str | None]]`, *optional*):
             The types of head and tail in each text; required unless the style is `"plain"`.
+        shared (`bool`, *optional*, defaults to `False`):
+            Whether pairs share windows as in the pipeline, which needs the style `"plain"`; see
+            [`~msattn.data.inputs.entity_pieces.window_start`].
 
     Returns:
         `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them), and the
@@ -112,6 +116,10 @@ def encode_relations(
                 column.append(None)
             continue
         before = min(len(left), max(room // 2, room - len(right)))
+        if shared:
+            between = len(core) - len(ENTITY_MARKERS)
+            length, last = len(left) + between + len(right), len(left) + between
+            before = len(left) - (window_start(length, room + between, len(left), last) or 0)
         after = min(len(right), room - before)
         window = left[len(left) - before :] + core + right[:after]
         ids, word_ids = zip(*window, strict=True)
@@ -139,6 +147,7 @@ def encode_relation_dataset(
     style: str = "plain",
     negative: str | None = None,
     marked: bool = True,
+    shared: bool = False,
 ) -> datasets.Dataset:
     """
     Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
@@ -160,6 +169,7 @@ def encode_relation_dataset(
             The label of pairs without a relation, if the dataset has the column `labels` (all labels of each pair).
         marked (`bool`, *optional*, defaults to `True`):
             Whether to keep the markers; see [`without_markers`]. They count in `max_length` in any case.
+        shared (`bool`, *optional*, defaults to `False`): Whether pairs share windows; see [`encode_relations`].
 
     Returns:
         `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of [`encode_relations`],
@@ -178,7 +188,8 @@ def encode_relation_dataset(
                 raise UserError(
                     f"example {identifier}: an entity has no type, which {style} entity markers name; give all types."
                 )
-        encoded = encode_relations(tokenizer, rows["text"], rows["head"], rows["tail"], limit, words, style, types)
+        spans = rows["head"], rows["tail"]
+        encoded = encode_relations(tokenizer, rows["text"], *spans, limit, words, style, types, shared)
         encoded |= {"id": rows["id"], "row": indices}
         if label2id is not None:
             several = rows.get("labels") or [[label] for label in rows["label"]]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from transformers import EvalPrediction
 
 from msattn.data.negatives import Negatives, random_pairs
 from msattn.data.pair_rules import PairRules
+from msattn.data.relations import ALL_PAIRS, read_relations
 from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
@@ -84,7 +86,7 @@ def test_false_positives_of_scored_pairs_are_counted():
 def all_pairs(texts=10, words=3):
     """All ordered pairs of three entities in each of some texts; the first pair of each has a relation."""
     spans = [[2 * number, 2 * number + 1] for number in range(words)]
-    return Dataset.from_list(
+    rows = Dataset.from_list(
         [
             {
                 "text": f"a b c {text}",
@@ -100,6 +102,8 @@ def all_pairs(texts=10, words=3):
             if head != tail
         ]
     )
+    rows.info.description = ALL_PAIRS
+    return rows
 
 
 def test_held_out_texts_keep_all_their_pairs():
@@ -132,10 +136,22 @@ def test_scores_are_those_of_the_pipeline():
     assert old.all_pairs and old.asked.all()
     marked = rows.filter(lambda row: row["label"] == "x")
     marked = marked.map(lambda row, at: {"id": f"{at}{':negative-1' * (at > 7)}"}, with_indices=True)
+    marked.info.description = ""
     pairs = as_answered(marked, Dataset.from_dict({"row": range(10), "labels": [0] * 10}), {"both_orders": False})
     assert pairs.asked.all() and pairs.described("test", "none").startswith(
         "test: scored on the 8 pairs that the rows mark and 2 that --negative_pairs drew. It is no score of all pairs"
     )
+
+
+def test_marked_pairs_are_all_answered(tmp_path):
+    """As in `msattn predict`, also where they are all pairs of a text."""
+    row = {"text": "a b", "label": "x"}
+    spans = {"head": [0, 1], "tail": [2, 3]}
+    marked = [{**row, **spans}, {**row, "head": [2, 3], "tail": [0, 1]}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in marked))
+    rows = read_relations(tmp_path / "a.jsonl")
+    pairs = as_answered(rows, Dataset.from_dict({"row": [0, 1], "labels": [0, 0]}), {"both_orders": False})
+    assert pairs.asked.all() and not pairs.all_pairs
 
 
 @pytest.mark.parametrize("related, both", [("x", False), ("none", True)])

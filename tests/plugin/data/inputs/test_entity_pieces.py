@@ -43,6 +43,20 @@ def test_pairs_share_windows():
     assert len(starts) <= 4 * 400 / 40
 
 
+def test_encoded_pairs_share_windows():
+    tokenizer = tiny_tokenizer()
+    text = " ".join(["the dog"] * 40)
+    ids = encode_entities(tokenizer, text, []).ids
+    spans = [[8 * at, 8 * at + 3] for at in range(40)]
+    for head, tail in ((0, 3), (17, 19), (20, 18), (35, 39)):
+        pair = [text], [spans[head]], [spans[tail]]
+        shared = encode_relations(tokenizer, *pair, 26, shared=True)
+        first, *_, last = sorted((2 * head, 2 * tail))
+        start = window_start(80, 20, first, last + 1)
+        (found,) = without_markers(shared, tokenizer)["input_ids"]
+        assert found == [tokenizer.cls_token_id, *ids[start : start + 20], tokenizer.sep_token_id]
+
+
 def test_pieces_of_both_entities_in_either_order():
     tokenizer = tiny_tokenizer()
     rows = encode_relations(tokenizer, [TEXT, TEXT], [UNPAYERS, DOG], [DOG, UNPAYERS], words=True)
