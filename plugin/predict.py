@@ -209,9 +209,10 @@ def _relation_rows(path: str) -> Iterator[Located]:
 
 def _with_id(item: Any, result: Any) -> Any:
     """The relations of an input, beside its id if it has one."""
-    if not isinstance(item, Mapping) or item.get("id") is None:
+    name = find_column("id", item) if isinstance(item, Mapping) else None
+    if name is None or item[name] is None:
         return result
-    return {"id": item["id"], **(result if isinstance(result, dict) else {"relations": result})}
+    return {"id": item[name], **(result if isinstance(result, dict) else {"relations": result})}
 
 
 def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:

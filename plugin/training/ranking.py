@@ -131,5 +131,6 @@ def ranking_card(data_args: Any) -> ModelCardFacts:
 def _usage(name: str) -> str:
     return f'''relevance = pipeline("text-classification", model="{name}")
 query, candidates = "A man is eating.", ["Someone has a meal.", "A cat sleeps."]
-scores = relevance([{{"text": query, "text_pair": candidate}} for candidate in candidates])
+pairs = [{{"text": query, "text_pair": candidate}} for candidate in candidates]
+scores = relevance(pairs, truncation=True)
 ranking = sorted(zip(candidates, scores), key=lambda pair: pair[1]["score"], reverse=True)'''

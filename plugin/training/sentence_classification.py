@@ -148,8 +148,8 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
         training (`bool`): Whether something is trained.
 
     Raises:
-        UserError: There are neither training data nor a classifier, all examples have the same label, or the labels
-            are numbers with a decimal comma.
+        UserError: There are neither training data nor a classifier, all examples have the same label, a label is
+            written in another case than in the training data, or the labels are numbers with a decimal comma.
     """
     if not training:
         if known is None:
@@ -162,6 +162,9 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
     if commas and all(_is_number(label.replace(",", ".")) for label in trained):
         raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}: write a point.")
     labels = relation_labels(*(rows for rows in splits.values() if "label" in rows.column_names))
+    cases = {label.casefold(): label for label in trained}
+    if odd := next((label for label in labels if label not in trained and label.casefold() in cases), None):
+        raise UserError(f"the label {odd!r} is {cases[odd.casefold()]!r} in the training data: write it one way.")
     if len(labels) == 1:
         raise UserError(f"there has to be more than one label, and every example has {labels[0]!r}.")
     for order in ORDERS:
@@ -285,7 +288,7 @@ def sentence_card(config: PreTrainedConfig, kind: str, data_args: Any, pairs: bo
 def _usage(name: str, pair: bool) -> str:
     example = '{"text": "A man is eating.", "text_pair": "Someone eats."}' if pair else '"A man is eating."'
     return f'''classify = pipeline("text-classification", model="{name}")
-classify({example})'''
+classify({example}, truncation=True)'''
 
 
 def _is_number(label: str) -> bool:

@@ -115,7 +115,7 @@ def test_relations_of_the_files_that_train_them(predict, checkpoints, tmp_path):
     for suffix, content in [
         ("TXT", f'7\t"{marked}"\nwrites\nComment: clear\n\n'),
         ("TXT", f'7\t"{marked}"\n'),
-        ("csv", f"id,text,relation\n7,{marked},writes\n"),
+        ("csv", f"ID,text,relation\n7,{marked},writes\n"),
         ("tsv", f"id\ttext\n7\t{marked}\n"),
         ("json", json.dumps([{"id": 7, "text": marked}])),
     ]:

@@ -287,6 +287,9 @@ def test_mistakes(fails, rows, glue_dir, tmp_path):
     assert "the labels are not known" in fails("do_eval", validation_file=train)
     assert "more than one label" in fails("do_train", train_file=same)
     assert "numbers with a decimal comma, such as '3,5'" in fails("do_train", train_file=commas)
+    upper = rows("upper", [{"text": "dog", "label": NOUNS[0].upper()}])
+    error = fails("do_train", "do_eval", train_file=train, validation_file=upper)
+    assert f"the label '{NOUNS[0].upper()}' is '{NOUNS[0]}' in the training data: write it one way" in error
     assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)
     error = fails("do_train", "do_eval", train_file=scores, validation_file=words)
     assert "eval data, example 1: the label 'author' is not a number" in error

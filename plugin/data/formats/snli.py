@@ -32,7 +32,7 @@ def snli_rows(path: str | os.PathLike) -> Located:
     Raises:
         UserError: The file cannot be read, or a line is malformed. The message names file and line.
     """
-    undecided = 0
+    undecided, numbers = 0, False
     for where, line in text_lines(path):
         if not line.strip():
             continue
@@ -43,6 +43,12 @@ def snli_rows(path: str | os.PathLike) -> Located:
             cells = line.rstrip("\n").split("\t")
             if len(cells) == 3 and cells[2] in ("0", "1", "2"):
                 cells[2] = SNLI_LABELS[int(cells[2])]
+                if not numbers:
+                    logger.warning(
+                        f"{where}: without a header, the line is read as of SNLI: 0 is entailment, 1 neutral and 2 "
+                        "contradiction; other data need a header."
+                    )
+                numbers = True
         if len(cells) != 3 or None in cells or cells[2] not in (*SNLI_LABELS, "-"):
             raise UserError(
                 f"{where}: the line has to be a JSON object with sentence1, sentence2 and gold_label "

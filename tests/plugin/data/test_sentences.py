@@ -41,9 +41,10 @@ def test_reviews(write):
 
 
 @pytest.mark.parametrize("content", [snli_line("neutral"), "A dog.\tA cat\x85.\t1\n"])
-def test_snli(write, content):
+def test_snli(write, content, caplog):
     path = write(content)
     assert read_sentences(path).to_list() == [{"premise": "A dog.", "hypothesis": "A cat\x85.", "label": "neutral"}]
+    assert ("the line is read as of SNLI: 0 is entailment, 1 neutral" in caplog.text) == ("gold_label" not in content)
     assert read_sentences(path, ["a", "b"]).column_names == ["a", "b", "label"]
     with pytest.raises(UserError, match="the file has premise and hypothesis, and not sentence"):
         read_sentences(path, ["sentence"])
