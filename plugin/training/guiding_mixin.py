@@ -195,17 +195,18 @@ class GuidingMixin(AccumulationMixin):
             self._guided.steps[name] = self._guided.steps.get(name, 0.0) + share
         return (loss, outputs) if return_outputs else loss
 
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)
+        if self.guiding.weights and not self._guided.computed:
+            raise UserError(
+                f"{type(self).__name__} computes a loss without guiding: let its compute_loss call that of "
+                "GuidedTrainer, or give the loss as compute_loss_func."
+            )
+        return loss
+
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs and self.guiding.weights:
-            means = self._take_means()
-            if not means and (self._guided.computed or not self.state.global_step):
-                return super().log(logs, *args, **kwargs)  # a subclass logs between the steps
-            if not means:
-                raise UserError(
-                    f"{type(self).__name__} computes a loss without guiding: let its compute_loss call that of "
-                    "GuidedTrainer, or give the loss as compute_loss_func."
-                )
-            logs = {**logs, **means}
+            logs = {**logs, **self._take_means()}
         super().log(logs, *args, **kwargs)
 
     def _take_means(self) -> dict[str, float]:
@@ -316,6 +317,11 @@ class GuidingMixin(AccumulationMixin):
         if self.guiding.needs_words and not guided.embeddings.numel():
             # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
             guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
+        if self.guiding.needs_targets and hasattr(self.data_collator, "valid_label_columns"):
+            raise UserError(
+                f"{type(self).__name__} has a collator of its own for several texts, without room for the targets of "
+                "patterns; first, next and prev need none."
+            )
         if self.guiding.needs_targets and not isinstance(self.data_collator, PatternCollator):
             self.data_collator = PatternCollator(
                 self.data_collator, self.processing_class, self.guiding.patterns or ()

@@ -382,13 +382,14 @@ def test_a_second_trainer_leaves_the_attention_as_it_was(tmp_path):
         assert model.config._attn_implementation == "sdpa" and "mdg_loss" in logged(trainer)[0]
 
 
-def test_a_loss_without_guiding_is_refused(tmp_path):
+@pytest.mark.parametrize("logging_strategy", ["steps", "no"])
+def test_a_loss_without_guiding_is_refused(tmp_path, logging_strategy):
     class Weighted(GuidedTrainer):
         def compute_loss(self, model, inputs, *args, **kwargs):
             return model(**inputs).loss
 
     with pytest.raises(UserError, match="Weighted computes a loss without guiding: .* give the loss as compute_loss_"):
-        trainer_of(build(FAMILIES["bert"]), tmp_path, kind=Weighted).train()
+        trainer_of(build(FAMILIES["bert"]), tmp_path, kind=Weighted, logging_strategy=logging_strategy).train()
 
 
 def test_a_second_pass_without_a_gradient(tmp_path):

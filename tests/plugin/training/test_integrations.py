@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import BertForSequenceClassification, BertModel, LlamaForCausalLM
 
-from msattn import GuidingArguments, GuidingMixin, guiding_loss, mdg_loss, read_attention, set_windows
+from msattn import GuidingArguments, GuidingMixin, UserError, guiding_loss, mdg_loss, read_attention, set_windows
 from tests.plugin.training.guided_runs import ONE_STEP, logged
 from tests.tiny_encoders import tiny_encoder
 from tests.tiny_models import tiny_tokenizer
@@ -62,6 +62,9 @@ def test_sentence_transformers(checkpointing, tmp_path):
         loss=losses.MultipleNegativesRankingLoss(model),
         guiding=GUIDING,
     )
+    patterns = GuidingArguments(patterns=["period"], pattern_weight=0.1)
+    with pytest.raises(UserError, match="without room for the targets of patterns; first, next and prev need none"):
+        Guided(model, arguments, train_dataset=trainer.train_dataset, loss=trainer.loss, guiding=patterns)
     before = encoder.encoder.layer[0].attention.self.query.weight.detach().clone()
     trainer.train()
     (line,) = logged(trainer)
