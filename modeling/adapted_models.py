@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
 from transformers.models.mpnet import modeling_mpnet as mpnet
 from transformers.models.t5.modeling_t5 import eager_attention_forward  # it takes a position bias
+
+from .attention_call import AttentionRefused
 
 
 class OnTheInterface:
@@ -149,6 +152,12 @@ class DebertaV2Model(deberta_v2.DebertaV2Model):
     _supports_sdpa = _can_set_attn_implementation_cached_value = True
     #: Its layers take no keyword arguments.
     drops_keywords = True
+
+    @wraps(deberta_v2.DebertaV2Model.forward)
+    def forward(self, *args, **kwargs):
+        if kwargs.get("rows") is not None:
+            raise AttentionRefused(f"{type(self).__name__} hands no keyword arguments on to its layers, such as rows.")
+        return super().forward(*args, **kwargs)
 
 
 ADAPTED: dict[type, type] = {

@@ -178,6 +178,8 @@ def attention_mask(
             f"{type(config).__name__}: the encoder adds its mask to the scores itself, past the attention "
             'implementation of msattn: load the model with attn_implementation="eager", which returns full maps.'
         )
+    if attention_mask is not None and attention_mask.dim() == 5:
+        return attention_mask  # a band that `generate` has prepared
     if (band := _band(mask_function, config, sizes, device)) is not None:
         batch, tokens = sizes["batch_size"], sizes["kv_length"]
         if attention_mask is None:

@@ -119,7 +119,8 @@ def attention_statistics(
     | `"distances"` | Σ P_ij over \|p_i − p_j\| = 0, 1, ..., for `places` p | `(batch, heads, keys)` |
 
     Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys, so query
-    i is token i + keys − queries. This is self-attention only.
+    i is token i + keys − queries. Keys at the end that a four-dimensional mask hides from all queries do not count:
+    they are the room of a static cache. This is self-attention only.
 
     Args:
         query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks: See [`received_attention`]. With
@@ -167,11 +168,12 @@ class Statistics(NamedTuple):
     columns: torch.Tensor | None = None
     last_queries: int | None = None
     places: torch.Tensor | None = None
+    before: int = 0
 
     def of_call(self, call: AttentionCall) -> dict[str, torch.Tensor]:
         """Those of an attention function's arguments."""
         query, key, bias, sinks, mask, settings = call.scores
-        asked = self._checked(query, key)
+        asked = self._checked(query, key)._replace(before=_keys_before(call))
         rows = last_rows(call.queries, self.last_queries)
         # The blocks begin at the first query that counts.
         first = 0 if self.last_queries is None else int(rows.flatten(0, -2).any(dim=0).int().argmax())
@@ -193,7 +195,7 @@ class Statistics(NamedTuple):
         weights = weights * last_rows(real[:, None], self.last_queries).unsqueeze(-1)
         top = weights.argmax(dim=-2) if "received_max" in self.statistics else None
         whole = Block(slice(None), slice(None), slice(0, maps.shape[-1]), slice(None))
-        found = _of_block(whole, weights, asked.columns, top, asked, before=0)
+        found = _of_block(whole, weights, asked.columns, top, asked)
         return {name: _of_real(name, found[name], real[:, None]) for name in asked.names}
 
     @property
@@ -255,14 +257,13 @@ class _Statistics(torch.autograd.Function):
             count = (key if name in (*OF_KEYS, "distances") else query).shape[2]
             found[name] = scores.query.new_zeros(*query.shape[:2], count, *last.get(name, []))
         top = torch.zeros_like(found["received_max"], dtype=torch.long) if "received_max" in found else None
-        before = key.shape[2] - query.shape[2]
         for block, part in scores.blocks(first):
             weights = part.weights(block.queries.start)[0] * block.of(rows.unsqueeze(-1))
             if top is not None:
                 most, index = weights.max(dim=-2)
                 more = most > block.columns(found["received_max"])
                 block.columns(top)[more] = index[more] + block.queries.start
-            for name, value in _of_block(block, weights, _columns_of(columns, block), top, asked, before).items():
+            for name, value in _of_block(block, weights, _columns_of(columns, block), top, asked).items():
                 whole = _part_of(name, found[name], block)
                 if name == "received_max":
                     value = whole.maximum(value)
@@ -297,15 +298,22 @@ class _Statistics(torch.autograd.Function):
             leaf = weights.detach().requires_grad_()
             with torch.enable_grad():
                 kept = leaf * block.of(rows.unsqueeze(-1))
-                found = _of_block(
-                    block, kept, _columns_of(columns, block), top, ctx.asked, key.shape[2] - query.shape[2]
-                )
+                found = _of_block(block, kept, _columns_of(columns, block), top, ctx.asked)
             of_found = {name: _part_of(name, gradient, block) for name, gradient in given.items()}
             (gradient,) = torch.autograd.grad([found[name] for name in given], leaf, list(of_found.values()))
             if of_columns is not None:
                 _columns_of(of_columns, block).add_((of_found["columns"].mT @ kept).sum(dim=1))
             totals.add(block, part, gradient, weights, capped)
         return (*totals.like(query, key, bias, sinks), of_columns, None, None, None, None, None)
+
+
+def _keys_before(call: AttentionCall) -> int:
+    """The number of keys before the first query. A static cache has room behind the last one, which no query sees."""
+    queries, keys = call.scores.query.shape[2], call.scores.key.shape[2]
+    if queries == keys or call.keys is not None or call.scores.mask is None:
+        return keys - queries
+    seen = call.real.any(dim=0).nonzero()
+    return max(int(seen.max()) + 1 - queries, 0) if len(seen) else keys - queries
 
 
 def _columns_of(columns: Any, block: Block) -> Any:
@@ -331,7 +339,6 @@ def _of_block(
     columns: torch.Tensor | None,
     top: torch.Tensor | None,
     asked: Statistics,
-    before: int,
 ) -> dict[str, torch.Tensor]:
     """
     The statistics of a block.
@@ -339,11 +346,10 @@ def _of_block(
     Args:
         block, weights, columns: The block, its weights, and its part of the sets of keys.
         top (`torch.LongTensor` of shape `(batch, heads, keys)`, *optional*): The query that attends most to each key.
-        asked (`Statistics`): The statistics to compute.
-        before (`int`): The number of keys before the first query of all.
+        asked (`Statistics`): The statistics to compute. `before` is the number of keys before the first query of all.
     """
     count, keys = weights.shape[-2:]
-    first, device = block.queries.start, weights.device
+    first, before, device = block.queries.start, asked.before, weights.device
     places = torch.arange(count, device=device).unsqueeze(-1) + first + before
     found = {name: of_rows(weights, places) for name, of_rows in OF_QUERIES.items() if name in asked.statistics}
     if "received" in asked.statistics:

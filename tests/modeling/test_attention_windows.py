@@ -265,6 +265,34 @@ def test_decoding_with_a_cache(family, cache):
     )
 
 
+@pytest.mark.parametrize("windows", [None, 3])
+def test_a_prompt_that_is_a_band_beside_a_static_cache(windows, monkeypatch):
+    bands_everywhere(monkeypatch)
+    model = randomized(AutoModelForCausalLM.from_config(tiny_model("mistral", sliding_window=8).config))
+    inputs = inputs_of(left=True)
+    options = {"max_new_tokens": 3, "do_sample": False}
+    if windows is not None:
+        set_windows(model, windows)
+    expected = model.generate(**inputs, **options)
+    model.set_attn_implementation("msattn")
+    for cache in ("dynamic", "static"):
+        assert torch.equal(model.generate(**inputs, **options, cache_implementation=cache), expected)
+
+
+def test_readings_beside_a_static_cache():
+    """Its room is no part of the text."""
+    model = randomized(AutoModelForCausalLM.from_config(tiny_encoder("llama")))
+    inputs, found = inputs_of(left=True), []
+    for cache in ("dynamic", "static"):
+        with read_attention(model, ("distance", "entropy"), bands=(-1,)) as readings:
+            model.generate(**inputs, max_new_tokens=3, do_sample=False, cache_implementation=cache)
+        found.append([reading.statistics for reading in readings])
+    assert len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        for name in one:
+            torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-5)
+
+
 def test_special_tokens_beside_a_cache_are_refused():
     model = set_windows(model_of("llama"), 2, SPECIAL)
     cache = model(**inputs_of(), use_cache=True).past_key_values

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoModel
 
+from msattn.modeling.attention_call import AttentionRefused
 from tests.attention_contract import inputs_of, tiny_model
 
 # The numbers below 0 fill up the second sentence, which has six tokens.
@@ -70,6 +72,13 @@ def test_asking_changes_no_draw_of_dropout():
         torch.manual_seed(0)
         outputs.append(model(**inputs_of(model), rows=ROWS, output_attentions=asked)[0])
     assert torch.equal(*outputs)
+
+
+def test_a_model_that_hands_no_rows_on():
+    model = AutoModel.from_config(tiny_model("deberta-v2").config, attn_implementation="msattn")
+    assert model(**inputs_of(model), output_attentions=True).attentions[0].dim() == 4
+    with pytest.raises(AttentionRefused, match="DebertaV2Model hands no keyword arguments on to its layers"):
+        model(**inputs_of(model), rows=ROWS, output_attentions=True)
 
 
 def test_rows_of_another_shape():
