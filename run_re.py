@@ -219,8 +219,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             pairs = relations.as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
             fitted = copy.copy(model.config)
             vars(fitted).update(pairs.fitted(answers))
-            of_pairs = EvalPrediction(predictions=pairs.logits, label_ids=pairs.references)
-            return RelationAnswers.of(fitted, labels, negative).metrics(of_pairs)
+            return pairs.metrics("eval", RelationAnswers.of(fitted, labels, negative))
 
         scored = [prefix for prefix in encoded if prefix != "train"]
         multiple = 8 if args.fp16 or args.bf16 else None

@@ -97,7 +97,11 @@ def test_several_relations_a_pair(run, files, tmp_path, head):
     data.write_text(
         json.dumps(
             [
-                {**SENTENCE, "tokens": ["No", *SENTENCE["tokens"][1:-1], str(number)], "relations": twice}
+                {
+                    **SENTENCE,
+                    "tokens": ["No", *SENTENCE["tokens"][1:-1], *"..."[: number % 3], str(number)],
+                    "relations": twice,
+                }
                 for number in range(12)
             ]
         )
