@@ -162,8 +162,8 @@ def write_tagging_predictions(
     gold = [sentences["tags"][:]] if "tags" in sentences.column_names else []
     with open(Path(folder, f"{prefix}_predictions.conll"), "w", encoding="utf-8", newline="\n") as file:
         for sentence in zip(sentences["words"], *gold, predicted, strict=True):
-            rows = ["\t".join(cell or "_" for cell in cells) + "\n" for cells in zip(*sentence, strict=True)]
-            file.writelines(rows)
+            lines = ("\t".join(cell or "_" for cell in cells) for cells in zip(*sentence, strict=True))
+            file.writelines(f"{line}\n" for line in lines)
             file.write("\n")
     if gold:
         rows = (zip(*row, strict=True) for row in zip(gold[0], predicted, strict=True))
