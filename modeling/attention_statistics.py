@@ -161,7 +161,10 @@ def attention_statistics(
 
 
 class Statistics(NamedTuple):
-    """The statistics to compute: see [`attention_statistics`] for the arguments."""
+    """
+    The statistics to compute: see [`attention_statistics`] for the arguments. `before`, the number of keys before the
+    first query, is set by the call.
+    """
 
     statistics: Sequence[str] = ("received",)
     bands: Sequence[int] = ()
@@ -346,7 +349,7 @@ def _of_block(
     Args:
         block, weights, columns: The block, its weights, and its part of the sets of keys.
         top (`torch.LongTensor` of shape `(batch, heads, keys)`, *optional*): The query that attends most to each key.
-        asked (`Statistics`): The statistics to compute. `before` is the number of keys before the first query of all.
+        asked (`Statistics`): The statistics to compute.
     """
     count, keys = weights.shape[-2:]
     first, before, device = block.queries.start, asked.before, weights.device

@@ -494,7 +494,8 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
     official = set(labels) <= set(SEMEVAL_LABELS)
     without = "" if negative is None else f" without {negative}"
     reads, tag = _description(config)
-    known = (config.trained_pairs or {}).get("types") or {}
+    tails_of = (config.trained_pairs or {}).get("types") or {}
+    types = next(((head, tail) for head, tails in tails_of.items() for tail in tails), None)
     fields = PAIRWISE_FIELDS if hasattr(config, "features") else (*fusion_card_fields(config), "entity_markers")
     return ModelCardFacts(
         task_type="relation-extraction",
@@ -515,7 +516,7 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
             "false_positive_rate": "Random unrelated pairs that get a relation (%)",
         },
         description=f"A relation extractor for {len(labels)} labels, between two marked entities: {reads}",
-        usage=partial(_usage, types=[(head, tail) for head, tails in known.items() for tail in tails]),
+        usage=partial(_usage, types=types),
         tags=["relation-extraction", *tag],
         config_fields=(*fields, *ANSWER_FIELDS),
         carries_pipeline=True,
@@ -557,9 +558,9 @@ def _description(config: Any) -> tuple[str, list[str]]:
     return "an encoder with multi-scale fusion self-attention.", ["multi-scale-attention"]
 
 
-def _usage(name: str, types: Sequence[Sequence[str]]) -> str:
+def _usage(name: str, types: tuple[str, str] | None) -> str:
     if types:  # which markers or the rules for pairs want
-        head, tail = types[0]
+        head, tail = types
         text = f"""{{
     "text": "The storm caused heavy damage.",
     "entities": [{{"text": "storm", "label": "{head}"}}, {{"text": "damage", "label": "{tail}"}}],

@@ -64,7 +64,7 @@ def kept_tags(lines: Iterable[str], tags: Mapping[str, Sequence[str]]) -> dict[s
     The cells of each word in the columns of `tags`, with tags where they are empty, but for FEATS beside a UPOS: that
     word has none.
     """
-    own = tag_columns([*lines], ["upos", *tags])
+    own = tag_columns(lines, ["upos", *tags])
     return {
         name: [
             tag if cell == "_" and (name != "feats" or upos == "_") else cell
