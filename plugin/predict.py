@@ -10,16 +10,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-from unicodedata import category
 
 import datasets
 import torch
 from accelerate import PartialState
-from datasets import Dataset
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
-    DataCollatorWithPadding,
     pipeline,
 )
 from transformers.utils import logging
@@ -34,8 +31,6 @@ from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.inputs.tagging_inputs import encode_tagged_words
-from msattn.data.inputs.word_rules import word_spans
 from msattn.data.ranking import by_query, query_rows
 from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import WORD
@@ -43,6 +38,7 @@ from msattn.data.tagged_words import tagged_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, refuse_below, shown
 from msattn.loading import Trained, load_trained
+from msattn.pipelines.word_tagger import WordTagger, tagged_spans
 from msattn.streaming import predict_stream, stream_key
 
 logger = logging.get_logger(__name__)
@@ -237,25 +233,17 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 
 def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    _, model, tokenizer = trained
-    collate, limit = DataCollatorWithPadding(tokenizer), tokenizer.model_max_length
+    tag = WordTagger(trained.model, trained.tokenizer)
 
     def answer(located: list[Located]) -> list[str]:
         sentences = [_words(*each) for each in located]
-        encoded, cut = encode_tagged_words(Dataset.from_dict({"words": sentences}), tokenizer, {}, limit)
-        if cut:
-            logger.warning(f"of {cut} words only the first {limit} tokens are read.")
-        rows, best = encoded.remove_columns(["sentence", "word_starts"]).to_list(), []
-        for first in range(0, len(rows), args.batch_size):
-            batch = collate(rows[first : first + args.batch_size]).to(model.device)
-            with torch.inference_mode():
-                best += model(**batch).logits.argmax(dim=-1).tolist()
-        tags: list[list[str]] = [[] for _ in sentences]
-        for sentence, starts, numbers in zip(encoded["sentence"], encoded["word_starts"], best, strict=True):
-            tags[sentence] += [model.config.id2label[numbers[start]] for start in starts]
-        return [_json({"words": words, "tags": found}) for words, found in zip(sentences, tags, strict=True)]
+        tags = tag(sentences, args.batch_size)
+        return [
+            _json({"words": words, "tags": [name for name, _ in found]})
+            for words, found in zip(sentences, tags, strict=True)
+        ]
 
-    return _sentences(args.file, [*model.config.id2label.values()]), answer
+    return _sentences(args.file, [*trained.model.config.id2label.values()]), answer
 
 
 def _sentences(path: str, labels: Sequence[str]) -> Iterator[Located]:
@@ -298,9 +286,7 @@ def _text_of(item: Any) -> Any:
 def _words(where: str, item: Any) -> list[str]:
     item = _text_of(item)
     if isinstance(item, str):
-        found = (item[slice(*span)] for span in word_spans(item))
-        # A joiner that stands alone is no token of a text.
-        item = {"words": [word for word in found if any(category(sign) != "Cf" for sign in word)]}
+        item = {"words": [item[slice(*span)] for span in tagged_spans(item)]}
     names = ("words", "tokens") if isinstance(item, Mapping) else ()
     words = next((item[name] for name in names if name in item), None)
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):

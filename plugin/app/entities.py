@@ -7,9 +7,9 @@ from typing import Any
 
 from transformers import Pipeline
 
-from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError
 from msattn.pipelines.relation_inputs import cuts_word
+from msattn.pipelines.word_tagger import WordTagger
 
 # `start` and `end` in characters, the `text` between, `label`, and the tagger's `score` or `marked` by a visitor.
 Entity = dict[str, Any]
@@ -32,19 +32,10 @@ def found(tagger: Pipeline, text: str) -> list[Entity]:
         UserError: The text has more tokens than the tagger reads.
     """
     check_length(tagger, text)
-    entities: list[Entity] = []
+    tag = WordTagger(tagger.model, tagger.tokenizer)
     if finds_entities(tagger):
-        # From the end, so that the first group keeps a word that several share.
-        for group in reversed(tagger(text, aggregation_strategy="simple")):
-            one = _entity(text, group["start"], group["end"], group["entity_group"])
-            entities = _put(entities, {**one, "score": float(group["score"])})
-        return entities
-    pieces = tagger(text, aggregation_strategy="none", ignore_labels=[])
-    for start, end in word_spans(text):
-        first = next((piece for piece in pieces if start <= piece["start"] < end), None)
-        if first is not None:
-            entities.append({"start": start, "end": end, "text": text[start:end], "label": first["entity"]})
-    return entities
+        return tag.entities(text)
+    return [{name: word[name] for name in ("start", "end", "text", "label")} for word in tag.words(text)]
 
 
 def check_length(run: Pipeline, *texts: str) -> None:

@@ -15,7 +15,6 @@ from transformers import (
     DataCollatorWithPadding,
     PreTrainedTokenizerBase,
     TokenClassificationPipeline,
-    pipeline,
 )
 from transformers.pipelines.token_classification import AggregationStrategy
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
@@ -26,8 +25,9 @@ from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, EntityText
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
 from msattn.errors import UserError
-from msattn.pipelines.relation_inputs import Sentence, around, check_pairs, is_plain_text, read_input
+from msattn.pipelines.relation_inputs import Sentence, around, check_pairs, read_input, text_alone
 from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
+from msattn.pipelines.word_tagger import WordTagger
 
 logger = logging.get_logger(__name__)
 
@@ -241,8 +241,9 @@ class RelationExtractionPipeline(TextPipeline):
         same_sentence: bool | None = None,
     ) -> Sentence:
         """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
-        if entities is not None and is_plain_text(inputs):
-            inputs = {"text": inputs, "entities": entities(inputs)}
+        text = text_alone(inputs) if entities is not None else None
+        if text is not None:
+            inputs = {"text": text, "entities": entities(text)}
         rules = PairRules.of(self.trained)
         if order is not None:
             rules = replace(rules, both_orders=order == "both")
@@ -284,8 +285,7 @@ class RelationExtractionPipeline(TextPipeline):
         if entities is None or callable(entities):
             return _to_the_end(entities)
         if entities not in self._taggers:
-            tagger = pipeline("token-classification", model=entities, aggregation_strategy="first", device=self.device)
-            self._taggers[entities] = _to_the_end(tagger)
+            self._taggers[entities] = WordTagger.from_pretrained(entities, self.device).entities
         return self._taggers[entities]
 
     def _copies(self, outcomes: Sequence[Outcomes | None], batch_size: int, window: int, limit: int) -> None:

@@ -87,6 +87,13 @@ def is_plain_text(inputs: Any) -> bool:
     return isinstance(inputs, str) and not TAG.search(_with_tags(inputs))
 
 
+def text_alone(inputs: Any) -> str | None:
+    """The text of an input that says nothing of entities; `None` for others."""
+    if isinstance(inputs, Mapping) and inputs.keys() <= {"id", "text", "sentence", "label", "relation"}:
+        inputs = first_of(inputs, "text", "sentence")
+    return inputs if is_plain_text(inputs) else None
+
+
 def _with_tags(text: str) -> str:
     return re.sub(r"\[(/?)E([12])\]", r"<\1e\2>", text)
 

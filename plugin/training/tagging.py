@@ -15,11 +15,12 @@ from tokenizers.models import WordLevel
 from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainingArguments
 from transformers.utils import logging
 
+from msattn.data.inputs.entity_tags import ENTITY_TAG, marks_entities
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.data.tagged_words import read_tagged_words, to_tagged_words
 from msattn.errors import UserError
 from msattn.metrics.baselines import most_frequent
-from msattn.metrics.tagging import ENTITY_TAG, marks_entities, score_tags, tagging_report
+from msattn.metrics.tagging import score_tags, tagging_report
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.model_card import ModelCardFacts
 from msattn.training.splits import load_hub_dataset, read_splits, split_names, warn_of_absent
@@ -193,7 +194,10 @@ def tagging_card(
     """
     entities = marks_entities(tags)
     what = "named entities" if entities else "words"
-    description = f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words."
+    description = (
+        f"A tagger of {what}: it reads a sentence and classifies the first piece of each of its words. "
+        "`msattn predict` tags the words that were scored; the pipeline below may join a word and a full stop."
+    )
     if getattr(config, "crf", False):
         description += " Its conditional random field needs the package pytorch-crf."
     # How the pipeline joins tokens. With `first` it takes the full stop behind a whole word for its end.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Mapping, Sequence
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, WordPieces, pieces_of, word_pieces
+from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, sentence_parts
 
 
 def encode_tagged_words(
@@ -43,32 +42,27 @@ def encode_tagged_words(
     """
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
-        encoded = defaultdict(list)
-        for number, sentence, tags, whole in zip(
-            numbers,
-            rows["words"],
-            rows.get("tags") or repeat(None),
-            word_pieces(tokenizer, rows["words"]),
-            strict=False,
-        ):
-            first = 0
-            for (encoding, owners, starts), cut in _parts(tokenizer, sentence, max_length, whole):
-                count = len(starts)
-                for name, field in ENCODING_FIELDS.items():
-                    if name in tokenizer.model_input_names:
-                        encoded[name].append(getattr(encoding, field))
-                encoded["sentence"].append(number)
-                encoded["word_starts"].append(starts)
-                encoded["cut"].append(cut)
-                if tags is not None:
-                    row = [NO_LABEL] * len(encoding)
-                    for start, tag in zip(starts, tags[first : first + count], strict=True):
-                        row[start] = NO_LABEL if tag is None else labels[tag]
-                    encoded["labels"].append(row)
-                if words:
-                    encoded["words"].append([sentence[first : first + count]])
-                    encoded["word_ids"].append(owners)
-                first += count
+        encoded: dict[str, list] = defaultdict(list)
+        tags = rows.get("tags")
+        done = 0  # words of the sentence in its parts so far
+        for row, (encoding, owners, starts), cut in sentence_parts(tokenizer, rows["words"], max_length):
+            number, sentence = numbers[row], rows["words"][row]
+            first = done if encoded["sentence"] and encoded["sentence"][-1] == number else 0
+            done = first + len(starts)
+            for name, field in ENCODING_FIELDS.items():
+                if name in tokenizer.model_input_names:
+                    encoded[name].append(getattr(encoding, field))
+            encoded["sentence"].append(number)
+            encoded["word_starts"].append(starts)
+            encoded["cut"].append(cut)
+            if tags is not None:
+                ids = [NO_LABEL] * len(encoding)
+                for start, tag in zip(starts, tags[row][first:done], strict=True):
+                    ids[start] = NO_LABEL if tag is None else labels[tag]
+                encoded["labels"].append(ids)
+            if words:
+                encoded["words"].append([sentence[first:done]])
+                encoded["word_ids"].append(owners)
         return encoded
 
     encoded = dataset.map(
@@ -80,20 +74,3 @@ def encode_tagged_words(
         desc="Tokenising",
     )
     return encoded.remove_columns("cut"), sum(encoded["cut"])
-
-
-def _parts(
-    tokenizer: PreTrainedTokenizerBase, words: Sequence[str], max_length: int | None, pieces: WordPieces | None = None
-) -> Iterator[tuple[WordPieces, bool]]:
-    """Halves a sentence until its parts fit; the flag tells whether a part is a truncated word."""
-    pieces = pieces or word_pieces(tokenizer, [words])[0]
-    cut = max_length is not None and len(pieces.encoding) > max_length
-    if cut and len(words) > 1:
-        middle = len(words) // 2
-        yield from _parts(tokenizer, words[:middle], max_length)
-        yield from _parts(tokenizer, words[middle:], max_length)
-        return
-    if cut:
-        encoding = tokenizer(" ".join(words), truncation=True, max_length=max_length).encodings[0]
-        pieces = pieces_of(encoding, words)
-    yield pieces, cut

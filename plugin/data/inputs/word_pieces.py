@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
@@ -62,6 +62,25 @@ def word_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence
     return found
 
 
+def sentence_parts(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
+) -> Iterator[tuple[int, WordPieces, bool]]:
+    """
+    Tokenizes sentences, and splits those that are too long between words, into halves until they fit.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        sentences (`Sequence[Sequence[str]]`): The words of each sentence.
+        max_length (`int`, *optional*): The most tokens of a part. Default: no limit.
+
+    Yields:
+        `tuple[int, WordPieces, bool]`: The number of the sentence, a part, and whether that is a truncated word.
+    """
+    for number, (words, whole) in enumerate(zip(sentences, word_pieces(tokenizer, sentences), strict=True)):
+        for pieces, cut in _halves(tokenizer, words, max_length, whole):
+            yield number, pieces, cut
+
+
 def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
     """
     Aligns the tokens of a text with its words.
@@ -89,3 +108,20 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str
     # Tokenize text, not lists of words: byte-level vocabularies mark the start of a word by its space.
     encodings = tokenizer([" ".join(words) for words in sentences], verbose=False).encodings
     return [pieces_of(encoding, words) for encoding, words in zip(encodings, sentences, strict=True)]
+
+
+def _halves(
+    tokenizer: PreTrainedTokenizerBase, words: Sequence[str], max_length: int | None, pieces: WordPieces | None = None
+) -> Iterator[tuple[WordPieces, bool]]:
+    """Halves a sentence until its parts fit; the flag tells whether a part is a truncated word."""
+    pieces = pieces or word_pieces(tokenizer, [words])[0]
+    cut = max_length is not None and len(pieces.encoding) > max_length
+    if cut and len(words) > 1:
+        middle = len(words) // 2
+        yield from _halves(tokenizer, words[:middle], max_length)
+        yield from _halves(tokenizer, words[middle:], max_length)
+        return
+    if cut:
+        encoding = tokenizer(" ".join(words), truncation=True, max_length=max_length).encodings[0]
+        pieces = pieces_of(encoding, words)
+    yield pieces, cut

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+import torch
+from transformers import BertConfig, BertForTokenClassification, pipeline
 
 from msattn.app.entities import finds_entities, found, mark, unmark
 from msattn.errors import UserError
-from tests.tiny_models import tiny_tokenizer
+from msattn.pipelines.word_tagger import WordTagger
+from tests.tiny_models import SIZES, labelled, tiny_tokenizer
 
 TEXT = "the unsdog wrote a book ."
 
@@ -15,33 +16,27 @@ def spans(entities):
     return [(one["start"], one["end"], one["label"]) for one in entities]
 
 
-class Tagger:
-    """A pipeline with these answers."""
-
-    def __init__(self, answers, *labels):
-        self.answers, self.tokenizer = answers, tiny_tokenizer()
-        self.model = SimpleNamespace(config=SimpleNamespace(id2label=dict(enumerate(labels))))
-
-    def __call__(self, text, **options):
-        return self.answers
+def tagger(*labels):
+    torch.manual_seed(0)
+    model = BertForTokenClassification(BertConfig(**SIZES, **labelled(*labels)))
+    torch.nn.init.normal_(model.classifier.weight)
+    return pipeline("token-classification", model=model.eval(), tokenizer=tiny_tokenizer())
 
 
-def test_a_word_cut_by_a_tagger_is_whole_and_of_its_first_part():
-    groups = [
-        {"start": 4, "end": 6, "entity_group": "animal", "score": 0.5},
-        {"start": 6, "end": 10, "entity_group": "thing", "score": 0.5},
-        {"start": 18, "end": 23, "entity_group": "thing", "score": 0.5},
-    ]
-    tagger = Tagger(groups, "B-animal", "O")
-    assert finds_entities(tagger)
-    assert spans(found(tagger, TEXT)) == [(4, 10, "animal"), (19, 23, "thing")]
+def test_entities_are_those_of_words():
+    run = tagger("B-animal", "I-animal", "O")
+    assert finds_entities(run)
+    entities = found(run, TEXT)
+    assert entities == WordTagger(run.model, run.tokenizer).entities(TEXT) != []
+    assert {*entities[0]} == {"start", "end", "text", "label", "score"}
 
 
 def test_a_word_has_the_tag_of_its_first_piece():
-    pieces = [(0, 3, "DET"), (4, 6, "NOUN"), (6, 10, "VERB"), (11, 16, "VERB")]
-    tagger = Tagger([dict(zip(("start", "end", "entity"), piece, strict=True)) for piece in pieces], "DET", "NOUN")
-    assert not finds_entities(tagger)
-    assert spans(found(tagger, TEXT)) == [(0, 3, "DET"), (4, 10, "NOUN"), (11, 16, "VERB")]
+    run = tagger("DET", "NOUN", "VERB")
+    assert not finds_entities(run)
+    pieces = {piece["start"]: piece["entity"] for piece in run(TEXT, ignore_labels=[])}
+    places = [(0, 3), (4, 10), (11, 16), (17, 18), (19, 23), (24, 25)]
+    assert spans(found(run, TEXT)) == [(start, end, pieces[start]) for start, end in places]
 
 
 def test_a_selection_is_marked_as_whole_words_and_replaces_what_it_overlaps():

@@ -7,8 +7,9 @@ from itertools import chain
 import pytest
 from sklearn.metrics import accuracy_score, classification_report
 
+from msattn.data.inputs.entity_tags import marks_entities
 from msattn.metrics.report_tables import label_report
-from msattn.metrics.tagging import marks_entities, score_tags, tagging_report
+from msattn.metrics.tagging import score_tags, tagging_report
 
 GOLD = [["B-x", "I-x", "O", "B-y"], ["O", "B-x"]]
 FOUND = [["B-x", "I-x", "O", "B-x"], ["B-y", "B-x"]]

@@ -19,6 +19,7 @@ from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationEx
 from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
 from msattn.data.inputs.entity_pieces import window_start
 from msattn.pipelines.relation_triples import write_triples
+from msattn.pipelines.word_tagger import WordTagger
 from tests.plugin.pipelines.test_relation_extraction import same
 from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
 
@@ -109,14 +110,14 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     same(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
     calls = []
 
-    def pipeline(task, model, **options):
-        calls.append((task, model, options["aggregation_strategy"]))
-        return lambda text: ENTITIES
+    def load(name, device):
+        calls.append(name)
+        return SimpleNamespace(entities=lambda text: ENTITIES)
 
-    monkeypatch.setattr("msattn.pipelines.relation_extraction.pipeline", pipeline)
-    for results in extractor([TEXT, TEXT], entities="a/tagger", threshold=0):
+    monkeypatch.setattr(WordTagger, "from_pretrained", load)
+    for results in extractor([TEXT, TEXT, {"id": 1, "text": TEXT}], entities="a/tagger", threshold=0):
         same(results, expected)
-    assert calls == [("token-classification", "a/tagger", "first")]
+    assert calls == ["a/tagger"]
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
 
 

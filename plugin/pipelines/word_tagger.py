@@ -1,0 +1,134 @@
+"""Tags the words of texts as a tagger was trained: each word has the tag of its first sub-word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+from unicodedata import category
+
+import torch
+from transformers import (
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from msattn.configuration.max_tokens import most_tokens
+from msattn.data.inputs.entity_tags import ENTITY_TAG, entity_spans
+from msattn.data.inputs.word_pieces import ENCODING_FIELDS, sentence_parts
+from msattn.data.inputs.word_rules import word_spans
+from msattn.errors import UserError, missing_weights
+
+logger = logging.get_logger(__name__)
+
+
+class WordTagger:
+    """
+    Tags words, as the scores of `run_tagging.py` count them.
+
+    The pipeline `"token-classification"` of Transformers tells words by spaces or by the marks of sub-words. So it
+    joins `Rome` and the full stop behind it, or reads the tags of sub-words that training left out.
+
+    Args:
+        model (`PreTrainedModel`): A token classifier.
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+
+    Raises:
+        UserError: The tokenizer is not a fast one.
+
+    Example:
+
+    ```python
+    >>> from msattn.pipelines.word_tagger import WordTagger
+
+    >>> WordTagger.from_pretrained("outputs/tagger").entities("Ann lives in Rome.")
+    [{'start': 0, 'end': 3, 'text': 'Ann', 'label': 'PER', 'score': 0.99},
+     {'start': 13, 'end': 17, 'text': 'Rome', 'label': 'LOC', 'score': 0.98}]
+    ```
+    """
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
+        if not tokenizer.is_fast:
+            raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
+        self.model, self.tokenizer = model, tokenizer
+        self.collator = DataCollatorWithPadding(tokenizer)
+        self.limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
+
+    @classmethod
+    def from_pretrained(cls, name: str, device: torch.device | str = "cpu") -> WordTagger:
+        """
+        Loads a tagger.
+
+        Args:
+            name (`str`): A folder, or a name on the Hub.
+            device (`torch.device` or `str`, *optional*, defaults to `"cpu"`): Where it runs.
+
+        Raises:
+            UserError: The checkpoint lacks weights of a tagger, or its tokenizer is not a fast one.
+        """
+        model, info = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
+        if missing := sorted(info["missing_keys"]):
+            raise missing_weights(name, missing)
+        return cls(model.eval().to(device), AutoTokenizer.from_pretrained(name))
+
+    def __call__(self, sentences: Sequence[Sequence[str]], batch_size: int = 32) -> list[list[tuple[str, float]]]:
+        """
+        The tag of each word, and its probability. Sentences that are too long are split between words.
+
+        Args:
+            sentences (`Sequence[Sequence[str]]`): The words of each sentence.
+            batch_size (`int`, *optional*, defaults to 32): Sentences, or parts of them, in a batch.
+        """
+        tags: list[list[tuple[str, float]]] = [[] for _ in sentences]
+        parts, cut = sentence_parts(self.tokenizer, sentences, self.limit), 0
+        names = self.model.config.id2label
+        while block := list(islice(parts, batch_size)):
+            rows = [
+                {
+                    name: getattr(pieces.encoding, field)
+                    for name, field in ENCODING_FIELDS.items()
+                    if name in self.tokenizer.model_input_names
+                }
+                for _, pieces, _ in block
+            ]
+            batch = self.collator(rows).to(self.model.device)
+            with torch.inference_mode():
+                best = self.model(**batch).logits.float().softmax(dim=-1).max(dim=-1)
+            answers = zip(block, best.indices.tolist(), best.values.tolist(), strict=True)
+            for (number, pieces, truncated), labels, scores in answers:
+                tags[number] += [(names[labels[start]], scores[start]) for start in pieces.starts]
+                cut += truncated
+        if cut:
+            logger.warning(f"of {cut} words only the first {self.limit} tokens are read.")
+        return tags
+
+    def words(self, text: str) -> list[dict[str, Any]]:
+        """The words of a text: `start`, `end`, `text`, `label` and `score`."""
+        spans = [*tagged_spans(text)]
+        (tags,) = self([[text[slice(*span)] for span in spans]]) if spans else ([],)
+        return [
+            {"start": start, "end": end, "text": text[start:end], "label": tag, "score": score}
+            for (start, end), (tag, score) in zip(spans, tags, strict=True)
+        ]
+
+    def entities(self, text: str) -> list[dict[str, Any]]:
+        """The entities of a text, as of `words`; the score is the mean of those of its words."""
+        words = self.words(text)
+        tags = [tag if ENTITY_TAG.fullmatch(tag := word["label"]) else f"I-{tag}" for word in words]
+        found = []
+        for first, behind, label in entity_spans(tags):
+            start, end = words[first]["start"], words[behind - 1]["end"]
+            score = sum(word["score"] for word in words[first:behind]) / (behind - first)
+            found.append({"start": start, "end": end, "text": text[start:end], "label": label, "score": score})
+        return found
+
+
+def tagged_spans(text: str) -> Iterator[tuple[int, int]]:
+    """The words of a text that are tagged: a joiner that stands alone is none."""
+    for start, end in word_spans(text):
+        if any(category(sign) != "Cf" for sign in text[start:end]):
+            yield start, end
