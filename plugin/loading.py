@@ -9,7 +9,7 @@ from transformers import Pipeline, PreTrainedTokenizerBase, pipeline
 from msattn.auto import auto_class_of
 from msattn.command_line import user_mistakes
 from msattn.errors import UserError
-from msattn.onnx.runtime import OnnxModel, is_exported
+from msattn.onnx.runtime import is_exported, load
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config, load_model, load_tokenizer
 
@@ -53,7 +53,7 @@ def load_trained(name: str, fallback: Any = None) -> Trained:
         if is_exported(name):
             if len(tokenizer) > (getattr(config, "vocab_size", None) or len(tokenizer)):
                 raise UserError(f"{name}: the model has no embeddings of some tokens; give it its own tokenizer.")
-            return Trained(auto_class, OnnxModel(name), tokenizer)
+            return Trained(auto_class, load(name), tokenizer)
         return Trained(
             auto_class, load_model(auto_class, source, tokenizer, refuse_new_weights=True).eval(), tokenizer
         )

@@ -135,7 +135,7 @@ def main(argv: list[str]) -> None:
     with user_mistakes():
         trained.model.to(args.device if state.num_processes == 1 else state.device)
     resumable = args.output is not None and Path(args.file).is_file() and isinstance(trained.model, torch.nn.Module)
-    key = stream_key(trained.model, args.file, asdict(args)) if resumable else None
+    key = stream_key(trained.model, args.file, asdict(args), *_states(trained, args)) if resumable else None
     size = args.batch_size * LOOKAHEAD if args.batch_size > 1 else 1
     with files_in(args.encoding):
         inputs, answer = task(trained, args)
@@ -149,6 +149,14 @@ def _check(args: PredictArguments, processes: int) -> None:
         raise UserError(f"{file}: several processes read the file, and a pipe can be read only once; give a file.")
     if args.output is not None and Path(args.output).exists() and Path(args.output).samefile(file):
         raise UserError(f"--output {args.output}: that is the file that is read; give another one.")
+
+
+def _states(trained: Trained, args: PredictArguments) -> list[Any]:
+    """What answers depend on besides the weights and the arguments."""
+    files = sorted(Path(args.entities).glob("*")) if args.entities else []
+    of_tagger = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    rules = [trained.tokenizer.backend_tokenizer.to_str(), trained.tokenizer.model_max_length]
+    return [trained.model.config.to_json_string(), *rules, of_tagger]
 
 
 def _inputs(path: str) -> Iterator[Located]:
@@ -300,7 +308,7 @@ def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     labels = [*trained.model.config.id2label.values()]
     if labels == ["relevant"]:
         return _rankings(trained, args)
-    classify = _classifier(trained, args, **({"function_to_apply": "none"} if len(labels) == 1 else {}))
+    classify = _classifier(trained, args)
 
     def answer(texts: list[list[str]]) -> list[str]:
         found = classify(texts)

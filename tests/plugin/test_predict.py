@@ -15,6 +15,8 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
     pipeline,
 )
 
@@ -47,6 +49,7 @@ def checkpoints(tmp_path_factory):
         "classes": build(BertForSequenceClassification, "bad", "good"),
         "topics": build(BertForSequenceClassification, "art", "law", "war", problem_type="multi_label_classification"),
         "score": build(BertForSequenceClassification, "LABEL_0", problem_type="regression"),
+        "one": build(BertForSequenceClassification, "LABEL_0"),
         "ranking": build(BertForSequenceClassification, "relevant"),
         "words": build(BertForMaskedLM),
     }
@@ -174,6 +177,9 @@ def test_classes_and_scores(predict, checkpoints, capsys):
     assert topic == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=1e-6)}
     (found,) = predict("score", "the dog .\n")
     assert found == {"score": pytest.approx(logits_of(checkpoints[1]["score"], "the dog .").item(), abs=1e-6)}
+    # As cross-encoders of others are stored.
+    (found,) = predict("one", "the dog .\n")
+    assert found == {"score": pytest.approx(logits_of(checkpoints[1]["one"], "the dog .").sigmoid().item(), abs=1e-6)}
 
 
 def test_rankings(predict, checkpoints):
@@ -404,3 +410,48 @@ def test_the_standard_input_is_answered_line_by_line(checkpoints):
             assert json.loads(process.stdout.readline())["label"] in ("bad", "good")
         process.stdin.close()
         assert process.wait(60) == 0
+
+
+def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch):
+    folder, file, keys = tmp_path / "relations", tmp_path / "input.txt", []
+    shutil.copytree(checkpoints[0] / "relations", folder)
+    shutil.copytree(checkpoints[0] / "tagger", tmp_path / "tagger")
+    file.write_text("A <e1>dog</e1> in a <e2>house</e2>.\n")
+    monkeypatch.setattr("msattn.predict.predict_stream", lambda *others: keys.append(others[-1]))
+    config, tokenizer, tagger = folder / "config.json", folder / "tokenizer.json", tmp_path / "tagger" / "config.json"
+    changes = (
+        lambda: None,
+        lambda: config.write_text(json.dumps({**json.loads(config.read_text()), "decision_threshold": 0.9})),
+        lambda: tokenizer.write_text(tokenizer.read_text().replace("##payer", "##players")),
+        lambda: tagger.write_text(f"{tagger.read_text()} "),
+    )
+    for change in changes:
+        change()
+        for _ in range(2):
+            main([str(folder), str(file), "--output", str(tmp_path / "out"), "--entities", str(tagger.parent)])
+    assert keys[::2] == keys[1::2] and len(set(keys)) == len(changes)
+
+
+def test_a_tagger_finds_the_entities_of_objects(predict, checkpoints):
+    tagger = str(checkpoints[0] / "tagger")
+    text = "the dog wrote a book in the house ."
+    plain = predict("relations", f"{text}\n", "--entities", tagger, "--threshold", "0", "--pairs", "all")
+    rows = f'{{"id": 7, "text": "{text}"}}\n'
+    found = predict("relations", rows, "--entities", tagger, "--threshold", "0", "--pairs", "all")
+    assert plain[0] and found == [{"id": 7, "relations": plain[0]}]
+
+
+def test_a_classifier_of_a_decoder_answers_batches(tmp_path):
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=25, n_embd=16, n_layer=1, n_head=2, n_positions=64, **labelled("bad", "good"))
+    model = GPT2ForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "gpt2")
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    file, output = tmp_path / "input.txt", tmp_path / "output.jsonl"
+    texts = ["the dog .", "the author of a book ."]
+    file.write_text("\n".join(texts))
+    main([str(tmp_path / "gpt2"), str(file), "--output", str(output)])
+    for text, line in zip(texts, output.read_text().splitlines(), strict=True):
+        logits = model(**tokenizer(text, return_tensors="pt")).logits
+        assert json.loads(line)["score"] == pytest.approx(logits.softmax(-1).max().item(), abs=1e-6)
