@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -16,12 +18,15 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from ..configuration.any_encoder_config import AnyEncoderConfig
 from .hub_export import HubExportMixin
 from .new_layers import check_new_layers
 from .real_tokens import positions
 
+# Fields of a configuration that say what a classifier answers.
+_OF_HEAD = ("id2label", "label2id", "problem_type")
 # Arguments of `from_pretrained` that say where a configuration is.
 _WHERE = ("cache_dir", "force_download", "gguf_file", "local_files_only", "proxies", "revision", "subfolder", "token")
 
@@ -65,7 +70,8 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
 
     Raises:
         ValueError: `from_pretrained` reads a checkpoint whose family Transformers does not know, that has no encoder
-            of its own, that has new layers of another class of this package, or that is quantized already.
+            of its own, that has new layers of another class of this package, or that is quantized already, or the
+            folder of adapters whose model is an encoder.
     """
 
     config_class = AnyEncoderConfig
@@ -84,8 +90,16 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     ):
         own = cls.config_class
         if isinstance(config, PreTrainedConfig) and config.model_type != own.model_type:
-            config, kwargs = own.from_dict({"encoder": config.to_dict()}, return_unused_kwargs=True, **kwargs)
+            # What Transformers' scripts set in the encoder's configuration is the head's.
+            fields = {"encoder": config.to_dict(), **{name: getattr(config, name) for name in _OF_HEAD}}
+            config, kwargs = own.from_dict(fields, return_unused_kwargs=True, **kwargs)
         family = _family(pretrained_model_name_or_path, kwargs)
+        if base := family is None and _base_of_adapters(pretrained_model_name_or_path, kwargs):
+            if _family(base, {}) not in (None, own.model_type):
+                raise ValueError(
+                    f"{pretrained_model_name_or_path} holds adapters (PEFT) of a {cls.__name__} on {base}: load that "
+                    "encoder, and then the adapters by PeftModel.from_pretrained(model, FOLDER)"
+                )
         foreign = family not in (None, own.model_type)
         if foreign:
             if family not in CONFIG_MAPPING:
@@ -194,3 +208,10 @@ def _family(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
         return PreTrainedConfig.get_config_dict(name_or_path, **where)[0].get("model_type")
     except OSError:
         return None
+
+
+def _base_of_adapters(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
+    """The checkpoint that adapters (PEFT) in a folder or on the Hub are for; `None` if there are no adapters."""
+    where = {name: kwargs[name] for name in ("cache_dir", "revision", "token", "local_files_only") if name in kwargs}
+    file = name_or_path and find_adapter_config_file(name_or_path, **where)
+    return json.loads(Path(file).read_text(encoding="utf-8")).get("base_model_name_or_path") if file else None

@@ -139,13 +139,15 @@ class HubExportMixin:
     #: The pipelines that travel with the model, by task: the file in the package, the class, and the Auto class of
     #: Transformers that loads the model.
     _hub_pipelines: ClassVar[dict[str, tuple[str, str, str]]] = {}
-    # The weights that the checkpoint lacked, until training starts. Our pipelines refuse a model that has some.
+    # The weights that the checkpoint lacked, or had in another size, until training starts. Our pipelines refuse a
+    # model that has some.
     _random_weights: tuple[str, ...] = ()
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)  # type: ignore[misc]
-        model._random_weights = tuple(sorted(info["missing_keys"]))
+        resized = {name for name, *_ in info["mismatched_keys"]}
+        model._random_weights = tuple(sorted({*info["missing_keys"], *resized}))
         model._after_loading()
         return (model, info) if output_loading_info else model
 

@@ -41,7 +41,8 @@ class TextPipeline(ChunkPipeline):
         self.parameters = inspect.signature(self.model.forward).parameters
         if not self.parameters.keys() & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
-            raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}.")
+            merge = "; merge its adapters first: model.merge_and_unload()" * hasattr(self.model, "merge_and_unload")
+            raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}{merge}.")
         if random := getattr(self.model, "_random_weights", ()):
             raise missing_weights(self.model.name_or_path, random)
         # Positions of words and entities are counted from the left.

@@ -50,11 +50,16 @@ def load_config(args: ModelArguments) -> PreTrainedConfig:
         args (`ModelArguments`): Names the checkpoint.
 
     Raises:
-        UserError: `--model_name_or_path` is missing, or names no folder although it looks like one.
+        UserError: `--model_name_or_path` is missing, names no folder although it looks like one, or has adapters only.
     """
     name = args.model_name_or_path
     if name is None:
         raise UserError("--model_name_or_path is missing: give a checkpoint, a folder or a name on the Hub.")
+    if Path(name, "adapter_config.json").is_file() and not Path(name, "config.json").is_file():
+        raise UserError(
+            f"--model_name_or_path {name}: it holds adapters (PEFT) without their model; save both in one: "
+            "model.merge_and_unload().save_pretrained(FOLDER)."
+        )
     if not Path(name).is_dir() and (Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1):
         raise UserError(f"--model_name_or_path {name}: there is no such folder.")
     try:
@@ -148,6 +153,8 @@ def load_model(
             "another head; to train a new one, give --ignore_mismatched_sizes."
         )
     _compare_labels(load_config(args), model, refuse_new_weights)
+    if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
+        model.config.pad_token_id = tokenizer.pad_token_id
     # Which learn at a rate of their own (learning_rates.py).
     model.new_weights = {*loading["missing_keys"], *(name for name, *_ in mismatched)}
     new_tokens = len(tokenizer) - model.get_input_embeddings().num_embeddings

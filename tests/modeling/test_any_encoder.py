@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel, pipeline
 
-from msattn import MultiScaleForSequenceClassification
+from msattn import AutoModelForRelationExtraction, MultiScaleForSequenceClassification, UserError
 from msattn.modeling.any_encoder import encoder_class
+from msattn.training.arguments import ModelArguments
+from msattn.training.checkpoints import load_config
 from tests.common import TOLERANCE, assert_fresh
 from tests.modeling import test_modeling_multiscale as multiscale
 from tests.modeling import test_modeling_pairwise as pairwise
 from tests.modeling.test_modeling_pairwise import CASES, FAMILY_PARAMS, NO_ARC
 from tests.tiny_encoders import batch, save_classifier
+from tests.tiny_models import labelled, tiny_relation_extractor
 
 MODELS = pytest.mark.parametrize(
     ("model_class", "options"),
@@ -106,3 +109,45 @@ def test_gradient_checkpointing(family, model_class, options):
         model(**inputs_of(family, model_class)).loss.backward()
     for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_labels_of_a_given_configuration_are_those_of_the_head(tmp_path):
+    save_classifier("bert", tmp_path)
+    fields = {**labelled("a", "b", "c"), "problem_type": "multi_label_classification"}
+    config = AutoConfig.from_pretrained(tmp_path, **fields)
+    model = MultiScaleForSequenceClassification.from_pretrained(tmp_path, config=config)
+    assert {name: getattr(model.config, name) for name in fields} == fields
+    assert model.multiscale_classifier.out_features == 3
+    other = MultiScaleForSequenceClassification.from_pretrained(tmp_path, config=config, **labelled("x", "y"))
+    assert other.config.id2label == {0: "x", 1: "y"}
+
+
+def test_a_classifier_of_another_size_is_no_answer(tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    model.save_pretrained(tmp_path)
+    given = {**labelled("x", "y"), "ignore_mismatched_sizes": True}
+    resized = AutoModelForRelationExtraction.from_pretrained(tmp_path, **given)
+    assert resized._random_weights == ("classifier.bias", "classifier.weight")
+    with pytest.raises(UserError, match="classifier.bias and 1 other weights are missing"):
+        pipeline("relation-extraction", model=resized, tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="new and random, and none of its weights is trained"):
+        resized.requires_grad_(False).train()
+
+
+def test_adapters_need_the_model_that_they_were_trained_on(tmp_path):
+    peft = pytest.importorskip("peft")
+    save_classifier("bert", tmp_path / "encoder")
+    model = MultiScaleForSequenceClassification.from_pretrained(tmp_path / "encoder")
+    model.save_pretrained(tmp_path / "own")
+    lora = peft.LoraConfig(target_modules=["query"], modules_to_save=["fusion.0", "multiscale_classifier"])
+    adapted = peft.get_peft_model(model, lora)
+    for base in ("encoder", "own"):
+        adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / base)
+        adapted.save_pretrained(tmp_path / f"on_{base}")
+    with pytest.raises(ValueError, match=r"holds adapters \(PEFT\) of a MultiScaleFor.* on .*encoder"):
+        MultiScaleForSequenceClassification.from_pretrained(tmp_path / "on_encoder")
+    with pytest.raises(UserError, match="it holds adapters .PEFT. without their model"):
+        load_config(ModelArguments(str(tmp_path / "on_encoder")))
+    own = MultiScaleForSequenceClassification.from_pretrained(tmp_path / "on_own").eval()
+    inputs = batch("bert")
+    torch.testing.assert_close(own(**inputs).logits, adapted.eval()(**inputs).logits)
