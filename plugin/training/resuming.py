@@ -25,8 +25,11 @@ RECORD = "run.json"
 TRAINING = (
     *("seed", "data_seed", "learning_rate", "weight_decay", "lr_scheduler_type", "warmup_steps", "optim"),
     *("num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm"),
-    *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16"),
+    *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16", "adam_beta1", "adam_beta2", "adam_epsilon"),
+    *("lr_scheduler_kwargs", "dataloader_drop_last"),
 )
+# Those of which the optimizer goes on with what the checkpoint has, besides learning rates.
+OF_OPTIMIZER = ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
 RATES = ("learning_rate", "new_layers_learning_rate")
 # Arguments that the data or the weights stand for.
 ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|encoding|dataset_.*")
@@ -81,7 +84,7 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
 
     `last` (or `true`) is the newest complete one in `--output_dir`; a checkpoint that was being written when the run
     was killed is passed over. If the checkpoint is of a run with other arguments or data, a warning says what differs.
-    Learning rates cannot differ: they go on as the checkpoint's optimizer has them.
+    Learning rates, weight decay, betas and epsilon cannot differ: they go on as the checkpoint's optimizer has them.
 
     Args:
         args (`TrainingArguments`): With `resume_from_checkpoint`.
@@ -92,7 +95,7 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
 
     Raises:
         UserError: The folder does not exist, has no state of the optimizer (`--save_only_model`), or is of a run with
-            other learning rates.
+            other learning rates, weight decay, betas or epsilon of Adam.
     """
     asked = str(args.resume_from_checkpoint or "false")
     if asked.lower() == "false":
@@ -156,13 +159,13 @@ def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
     if rates != asked:
         flags = " ".join(f"--{name} {rate}" for name, rate in zip(RATES, rates, strict=True))
         raise UserError(f"{folder} is of a run with other learning rates, and goes on with {flags} only.")
-    changed = [
-        f"{name} {before.get(name)} -> {facts.get(name)}"
-        for name in sorted({*before, *facts} - {*RATES})
-        if before.get(name) != facts.get(name)
-    ]
+    # A record of an older version lacks names.
+    changed = {name: before.get(name) for name in sorted({*before} - {*RATES}) if before.get(name) != facts.get(name)}
+    if kept := [f"--{name} {changed[name]}" for name in OF_OPTIMIZER if name in changed]:
+        raise UserError(f"{folder} is of a run with another optimizer, and goes on with {' '.join(kept)} only.")
     if changed:
-        logger.warning(f"{folder} is of a run that differs from this one: {', '.join(changed)}.")
+        differences = ", ".join(f"{name} {value} -> {facts.get(name)}" for name, value in changed.items())
+        logger.warning(f"{folder} is of a run that differs from this one: {differences}.")
 
 
 def _rates(facts: Mapping[str, Any]) -> tuple[Any, Any]:

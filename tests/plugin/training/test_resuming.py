@@ -107,6 +107,16 @@ def test_learning_rates_cannot_change(then, now, tmp_path):
     assert find_checkpoint(*run(tmp_path, **same)) == str(path)
 
 
+@pytest.mark.parametrize("name, value", [("weight_decay", 0.1), ("adam_beta2", 0.98), ("adam_epsilon", 1e-6)])
+def test_what_the_optimizer_keeps_cannot_change(name, value, tmp_path):
+    path = checkpoint(tmp_path, 5, **{name: value})
+    with pytest.raises(UserError, match=f"another optimizer, and goes on with --{name} {value} only"):
+        find_checkpoint(*run(tmp_path))
+    record = json.loads((path / RECORD).read_text())
+    (path / RECORD).write_text(json.dumps({key: fact for key, fact in record.items() if key != name}))  # an older one
+    assert find_checkpoint(*run(tmp_path)) == str(path)
+
+
 def test_the_hash_is_of_the_rows_alone(tmp_path):
     ROWS.save_to_disk(tmp_path / "saved")
     doubled = Dataset.from_dict({name: ROWS[name][:] * 2 for name in ROWS.column_names})
