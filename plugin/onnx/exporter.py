@@ -26,6 +26,8 @@ BATCHES = ((2, 16, 2), (1, 7, 1), (5, 40, 3))
 ROUNDING = 1e-4
 # Where a model has no limit of its own.
 MOST_TOKENS = 4096
+# Of weights: the format of the file, protobuf, holds less.
+MOST_BYTES = 2**31
 
 
 class Parity(NamedTuple):
@@ -63,8 +65,8 @@ def export(
 
     Raises:
         ImportError: A package of the extra `onnx` is not installed.
-        UserError: The model has a CRF, cannot be exported, or answers otherwise in ONNX, or the folder has the weights
-            of a model, which would no longer be read.
+        UserError: The model has a CRF or 2 GB of weights, cannot be exported, or answers otherwise in ONNX, or the
+            folder has the weights of a model, which would no longer be read.
     """
     with extra("onnx"):
         import onnx
@@ -75,6 +77,12 @@ def export(
     folder = Path(folder)
     if any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin")):
         raise UserError(f"{folder}: the folder has the weights of a model; give another one.")
+    size = sum(weight.numel() for weight in model.parameters()) * 4
+    if size >= MOST_BYTES:
+        raise UserError(
+            f"the weights have {size / 2**30:.1f} GB in float32, and a file of ONNX holds less than "
+            f"{MOST_BYTES >> 30} GB."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     model = model.cpu().float().eval()
     inputs = [random_inputs(model, tokenizer, *sizes) for sizes in BATCHES]
@@ -84,6 +92,7 @@ def export(
     onnx.helper.set_model_props(program, {INPUTS: ",".join(inputs[0])})
     content = program.SerializeToString()
     write_whole(folder / MODEL, _in_8_bits(content) if int8 else content)
+    model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     parity = _compare(OnnxModel(folder, threads=1), inputs, expected)

@@ -183,6 +183,19 @@ def test_what_cannot_be_exported(tmp_path):
         msattn.onnx.export(model, tiny_tokenizer(), tmp_path)
 
 
+def test_what_an_export_says_of_the_model(tmp_path, monkeypatch):
+    model = BertForSequenceClassification(encoder(**labelled("A", "B")))
+    monkeypatch.setattr(exporter, "MOST_BYTES", 2**12)
+    with pytest.raises(UserError, match="GB in float32, and a file of ONNX holds less than"):
+        msattn.onnx.export(model, tiny_tokenizer(), tmp_path / "onnx")
+    monkeypatch.undo()
+    monkeypatch.setattr(exporter, "_exported", lambda *args: onnx.ModelProto())
+    monkeypatch.setattr(exporter, "OnnxModel", lambda *args, **options: None)
+    monkeypatch.setattr(exporter, "_compare", lambda *args: exporter.Parity(0.0, 1.0, 1))
+    msattn.onnx.export(model, tiny_tokenizer(), tmp_path / "onnx")
+    assert AutoConfig.from_pretrained(tmp_path / "onnx").architectures == ["BertForSequenceClassification"]
+
+
 def test_8_bits_that_cannot_be_written(tmp_path, monkeypatch):
     def full(*args, **options):
         raise ValueError("half a file")  # as protobuf, which reads what a full disk has cut
