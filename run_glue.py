@@ -134,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         fresh = trains_from_scratch(scratch, model_args, args)
         config = scratch_config(scratch, model_args) if fresh else load_config(model_args)
         guiding.check(config, args)
+        if fresh and getattr(config, "crf", False):
+            raise UserError("--config_overrides crf=true is for taggers: run_tagging.py.")
         if fresh and model_args.head is not None:
             raise UserError("--head is for a pre-trained encoder: leave it out, or --model_type and --preset.")
         if data_args.distill_from and not args.do_train:
@@ -145,7 +147,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: one or two texts and a label in each row.
         known = None if fresh else checkpoint_labels(config, stock=not ours)
-        teacher = Teacher(data_args.distill_from) if data_args.distill_from else None
+        trusted = model_args.trust_remote_code
+        teacher = Teacher(data_args.distill_from, trusted) if data_args.distill_from else None
         found, columns, labels = sentences.read_sentence_splits(
             data_args, args, known, config, teacher.labels if teacher else None
         )
@@ -203,12 +206,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             if ours:
                 model_class = checkpoint_class(config, MultiScaleForSequenceClassification)
             model = load_model(model_class, model_args, tokenizer, refuse_new_weights=not args.do_train, **fields)
-            if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
-                model.config.pad_token_id = tokenizer.pad_token_id
         # What reads the same table in a later run, or in `msattn predict`.
         model.config.text_columns, model.config.label_column = columns, data_args.label_column_name
-        if getattr(model.config, "sentence_pairs", False) and len(columns) == 1:
-            raise UserError(f"the model compares pairs, and there is one column of text: {columns[0]}.")
+        if getattr(model.config, "sentence_pairs", False):
+            if len(columns) == 1:
+                raise UserError(f"the model compares pairs, and there is one column of text: {columns[0]}.")
+            if "token_type_ids" not in tokenizer.model_input_names:
+                raise UserError(
+                    f"{tokenizer.name_or_path}: the tokenizer has no token types, by which the model tells two texts "
+                    "apart; take another one, or read both as one text: --config_overrides sentence_pairs=false."
+                )
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return sentence_metrics(prediction, data_args.task_name, regression=labels is None)

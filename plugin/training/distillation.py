@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, TrainingArguments
+from transformers.utils import logging
 
 from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.errors import UserError
@@ -16,6 +17,8 @@ from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import checkpoint_labels, load_config, load_model, load_tokenizer, max_tokens
 from msattn.training.learning_rates import for_another_trainer
 from msattn.training.trainer import FineTuningTrainer
+
+logger = logging.get_logger(__name__)
 
 TEMPERATURE = 2.0
 
@@ -26,13 +29,14 @@ class Teacher:
 
     Args:
         name (`str`): A folder, or a name on the Hub.
+        trust_remote_code (`bool`, *optional*, defaults to `False`): Whether code of the Hub may run.
 
     Raises:
         UserError: It is not a classifier of sentences, or lacks weights.
     """
 
-    def __init__(self, name: str):
-        self.source = ModelArguments(model_name_or_path=name)
+    def __init__(self, name: str, trust_remote_code: bool = False):
+        self.source = ModelArguments(model_name_or_path=name, trust_remote_code=trust_remote_code)
         self.config = load_config(self.source)
         self.labels = checkpoint_labels(self.config, stock=True) or []
         if len(self.labels) < 2:
@@ -52,7 +56,10 @@ class Teacher:
             )
         tokenizer = load_tokenizer(self.source, self.config)
         rows = rows.remove_columns([name for name in rows.column_names if name == "label"])
-        encoded, _ = encode_sentences(rows, tokenizer, columns, max_tokens(None, tokenizer, self.config))
+        limit = max_tokens(None, tokenizer, self.config)
+        encoded, cut = encode_sentences(rows, tokenizer, columns, limit)
+        if cut:
+            logger.warning(f"--distill_from: of {cut} of {len(rows)} texts, the teacher reads {limit} tokens only.")
         model = load_model(AutoModelForSequenceClassification, self.source, tokenizer, refuse_new_weights=True)
         collator = DataCollatorWithPadding(tokenizer)
         args = for_another_trainer(args)

@@ -91,7 +91,11 @@ class ScratchArguments:
 
     def __post_init__(self):
         refuse_below(self, vocabulary_size=len(SPECIAL_TOKENS) + 1)
-        if self.preset is not None and self.model_type is None:
+        if self.preset is not None:
+            if self.model_type not in (None, PRESET_FAMILY):
+                raise UserError(
+                    f"--preset {self.preset} is of the family {PRESET_FAMILY}, and not of {self.model_type}."
+                )
             self.model_type = PRESET_FAMILY
 
 

@@ -104,6 +104,29 @@ def test_pairs(run, fails, write, tmp_path, overrides, pairs):
         assert "one.tsv:2: there is no column 'premise' of text; there are sentence1." in error
 
 
+def test_pairs_need_token_types(fails, write, tmp_path):
+    path = saved_encoder(tmp_path / "encoder", layers=1) / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_input_names": ["input_ids", "attention_mask"]}))
+    pairs = write("pairs.csv", "text,text_pair,label\na dog,a cat,a\na cat,a dog,b\n")
+    options = {**FRESH, "word_vectors": tmp_path / "encoder", "train_file": pairs}
+    options["config_overrides"] = ["hidden_size=16", "num_attention_heads=2"]
+    assert "encoder: the tokenizer has no token types, by which the model tells" in fails("do_train", **options)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"preset": "paper", "model_type": "bilstm"},
+            "paper is of the family ms_transformer, and not of bilstm",
+        ),
+        ({"config_overrides": ["crf=true"]}, "crf=true is for taggers: run_tagging.py"),
+    ],
+)
+def test_what_no_classifier_has_is_refused(fails, trees, options, message):
+    assert message in fails("do_train", **{**FRESH, "train_file": trees, **options})
+
+
 def test_a_domain_of_reviews(run, write, caplog):
     """MTL-16, as published. A quarter of the test is in the training data."""
     train = [f"{number % 2}\t{('awful', 'lovely')[number % 2]} books {number}\n" for number in range(24)]

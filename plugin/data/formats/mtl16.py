@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 
+from transformers.utils import logging
+
 from msattn.data.files.arrow_tables import Located
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
+
+logger = logging.get_logger(__name__)
 
 POLARITIES = ("negative", "positive")
 
@@ -26,7 +30,12 @@ def review_rows(path: str | os.PathLike) -> Located:
     Raises:
         UserError: The file cannot be read, or a line is malformed. The message names file and line.
     """
-    for where, line in text_lines(path, newline="\n", fallback="cp1252"):
+    for number, (where, line) in enumerate(text_lines(path, newline="\n", fallback="cp1252")):
+        if number == 0:
+            logger.warning(
+                f"{where}: without a header, the line is read as of MTL-16: 0 is negative and 1 positive; other data "
+                "need a header."
+            )
         label, tab, text = line.rstrip("\r\n").partition("\t")
         if not tab or label not in ("0", "1"):
             raise UserError(f"{where}: the line has to be 0 or 1, a tab and the review, not {line[:40].rstrip()!r}.")

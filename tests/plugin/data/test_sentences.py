@@ -31,13 +31,14 @@ def test_sentiment_trees(write):
     assert read_sentences(path, ["text"]).column_names == ["text", "label"]
 
 
-def test_reviews(write):
+def test_reviews(write, caplog):
     """U+0085 ends no line, and what is not UTF-8 is Windows-1252."""
     long, latin = " ".join(["word"] * 5941), b"0\tclich\xe9 \x96\x85\n"
     content = f"0\tso\x85 bad\u2028 \u201cit\u201d\n0\t\n1\t{long}\n1\t a\xa0b \n".encode() + latin
     rows = read_sentences(write(content, "magazines.task.train"))
     assert rows["label"] == ["negative", "negative", "positive", "positive", "negative"]
     assert rows["sentence"] == ["so\x85 bad\u2028 \u201cit\u201d", "", long, "a\xa0b", "clich\u00e9 \u2013\u2026"]
+    assert "the line is read as of MTL-16: 0 is negative and 1 positive; other data need a header" in caplog.text
 
 
 @pytest.mark.parametrize("content", [snli_line("neutral"), "A dog.\tA cat\x85.\t1\n"])

@@ -44,7 +44,7 @@ def test_labels_are_scored_as_ever(logits):
     assert two_processes == pytest.approx(expected.item())
 
 
-def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path):
+def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path, caplog):
     folder = saved_encoder(tmp_path / "teacher", layers=1)
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3).eval()
     model.save_pretrained(folder)
@@ -57,3 +57,6 @@ def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path):
     torch.testing.assert_close(torch.tensor(answered["label"][:]), torch.tensor(expected))
     assert answered["text"][:] == rows["text"][:]
     assert args.learning_rate is None  # that of the student is chosen later
+    assert "the teacher reads" not in caplog.text
+    teacher.answered(Dataset.from_dict({"text": ["a cat " * 40, "cat"]}), ["text"], teacher.labels, args)
+    assert "--distill_from: of 1 of 2 texts, the teacher reads 64 tokens only" in caplog.text

@@ -164,7 +164,6 @@ def test_another_family(vectors):
             "no field 'hiden_size' to set; did you mean hid",
         ),
         ({"config_overrides": ["vocab_size=3"]}, {"preset": "paper"}, "ms_transformer has no field 'vocab_size' to"),
-        ({}, {"preset": "small", "model_type": "bilstm"}, "bilstm has no field 'num_attention_heads' to set"),
         ({"config_overrides": ["hidden_size=31"]}, {"preset": "paper"}, "num_attention_heads must divide hidden_size"),
         ({"config_overrides": ["scales=1,3"]}, {"preset": "paper"}, "'scales' with value '1,3'"),
         ({}, {"preset": "paper", "word_vectors": "none.txt"}, "none.txt"),
