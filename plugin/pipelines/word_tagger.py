@@ -54,6 +54,7 @@ class WordTagger:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
         if not tokenizer.is_fast:
             raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
+        tokenizer.padding_side = "right"  # words are found from the left
         self.model, self.tokenizer = model, tokenizer
         self.collator = DataCollatorWithPadding(tokenizer)
         self.limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)

@@ -78,6 +78,11 @@ def test_long_texts_are_read_to_the_end():
     assert (found["start"], found["end"]) == (120, 124)
 
 
+def test_padding_moves_no_word():
+    found = tagger(unigram(padding_side="left"))([["in", "Ann", "Rome"], ["Rome"]])
+    assert [[tag for tag, _ in tags] for tags in found] == [["O", "O", "B-LOC"], ["B-LOC"]]
+
+
 def test_tags_without_a_prefix_are_entities_of_one_type():
     tokenizer = word_level()
     tags = {"Rome": "LOC", "New": "LOC", "York": "LOC", "Ann": "PER"}
