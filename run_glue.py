@@ -147,8 +147,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: one or two texts and a label in each row.
         known = None if fresh else checkpoint_labels(config, stock=not ours)
-        trusted = model_args.trust_remote_code
-        teacher = Teacher(data_args.distill_from, trusted) if data_args.distill_from else None
+        teacher = Teacher(data_args.distill_from, model_args.trust_remote_code) if data_args.distill_from else None
         found, columns, labels = sentences.read_sentence_splits(
             data_args, args, known, config, teacher.labels if teacher else None
         )

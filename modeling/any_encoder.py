@@ -94,12 +94,12 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             fields = {"encoder": config.to_dict(), **{name: getattr(config, name) for name in _OF_HEAD}}
             config, kwargs = own.from_dict(fields, return_unused_kwargs=True, **kwargs)
         family = _family(pretrained_model_name_or_path, kwargs)
-        if base := family is None and _base_of_adapters(pretrained_model_name_or_path, kwargs):
-            if _family(base, {}) not in (None, own.model_type):
-                raise ValueError(
-                    f"{pretrained_model_name_or_path} holds adapters (PEFT) of a {cls.__name__} on {base}: load that "
-                    "encoder, and then the adapters by PeftModel.from_pretrained(model, FOLDER)"
-                )
+        base = _base_of_adapters(pretrained_model_name_or_path, kwargs) if family is None else None
+        if base is not None and _family(base, {}) not in (None, own.model_type):
+            raise ValueError(
+                f"{pretrained_model_name_or_path} holds adapters (PEFT) of a {cls.__name__} on {base}: load that "
+                "encoder, and then the adapters by PeftModel.from_pretrained(model, FOLDER)"
+            )
         foreign = family not in (None, own.model_type)
         if foreign:
             if family not in CONFIG_MAPPING:
@@ -213,5 +213,5 @@ def _family(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
 def _base_of_adapters(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
     """The checkpoint that adapters (PEFT) in a folder or on the Hub are for; `None` if there are no adapters."""
     where = {name: kwargs[name] for name in ("cache_dir", "revision", "token", "local_files_only") if name in kwargs}
-    file = name_or_path and find_adapter_config_file(name_or_path, **where)
+    file = find_adapter_config_file(name_or_path, **where) if name_or_path else None
     return json.loads(Path(file).read_text(encoding="utf-8")).get("base_model_name_or_path") if file else None

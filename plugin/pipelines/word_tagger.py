@@ -85,8 +85,9 @@ class WordTagger:
             batch_size (`int`, *optional*, defaults to 32): Sentences, or parts of them, in a batch.
         """
         tags: list[list[tuple[str, float]]] = [[] for _ in sentences]
-        parts, cut = sentence_parts(self.tokenizer, sentences, self.limit), 0
-        names = self.model.config.id2label
+        parts_of = enumerate(sentence_parts(self.tokenizer, sentences, self.limit))
+        parts = ((number, *part) for number, parts in parts_of for part in parts)
+        names, cut = self.model.config.id2label, 0
         while block := list(islice(parts, batch_size)):
             rows = [
                 {

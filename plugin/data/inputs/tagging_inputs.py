@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
@@ -43,26 +44,27 @@ def encode_tagged_words(
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
         encoded: dict[str, list] = defaultdict(list)
-        tags = rows.get("tags")
-        done = 0  # words of the sentence in its parts so far
-        for row, (encoding, owners, starts), cut in sentence_parts(tokenizer, rows["words"], max_length):
-            number, sentence = numbers[row], rows["words"][row]
-            first = done if encoded["sentence"] and encoded["sentence"][-1] == number else 0
-            done = first + len(starts)
-            for name, field in ENCODING_FIELDS.items():
-                if name in tokenizer.model_input_names:
-                    encoded[name].append(getattr(encoding, field))
-            encoded["sentence"].append(number)
-            encoded["word_starts"].append(starts)
-            encoded["cut"].append(cut)
-            if tags is not None:
-                ids = [NO_LABEL] * len(encoding)
-                for start, tag in zip(starts, tags[row][first:done], strict=True):
-                    ids[start] = NO_LABEL if tag is None else labels[tag]
-                encoded["labels"].append(ids)
-            if words:
-                encoded["words"].append([sentence[first:done]])
-                encoded["word_ids"].append(owners)
+        sentences = zip(numbers, rows["words"], rows.get("tags") or repeat(None), strict=False)
+        parts_of = sentence_parts(tokenizer, rows["words"], max_length)
+        for (number, sentence, tags), parts in zip(sentences, parts_of, strict=True):
+            first = 0
+            for (encoding, owners, starts), cut in parts:
+                behind = first + len(starts)
+                for name, field in ENCODING_FIELDS.items():
+                    if name in tokenizer.model_input_names:
+                        encoded[name].append(getattr(encoding, field))
+                encoded["sentence"].append(number)
+                encoded["word_starts"].append(starts)
+                encoded["cut"].append(cut)
+                if tags is not None:
+                    row = [NO_LABEL] * len(encoding)
+                    for start, tag in zip(starts, tags[first:behind], strict=True):
+                        row[start] = NO_LABEL if tag is None else labels[tag]
+                    encoded["labels"].append(row)
+                if words:
+                    encoded["words"].append([sentence[first:behind]])
+                    encoded["word_ids"].append(owners)
+                first = behind
         return encoded
 
     encoded = dataset.map(

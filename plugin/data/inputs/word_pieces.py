@@ -64,7 +64,7 @@ def word_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence
 
 def sentence_parts(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
-) -> Iterator[tuple[int, WordPieces, bool]]:
+) -> Iterator[Iterator[tuple[WordPieces, bool]]]:
     """
     Tokenizes sentences, and splits those that are too long between words, into halves until they fit.
 
@@ -74,11 +74,10 @@ def sentence_parts(
         max_length (`int`, *optional*): The most tokens of a part. Default: no limit.
 
     Yields:
-        `tuple[int, WordPieces, bool]`: The number of the sentence, a part, and whether that is a truncated word.
+        `Iterator[tuple[WordPieces, bool]]`: The parts of a sentence, each with whether it is a truncated word.
     """
-    for number, (words, whole) in enumerate(zip(sentences, word_pieces(tokenizer, sentences), strict=True)):
-        for pieces, cut in _halves(tokenizer, words, max_length, whole):
-            yield number, pieces, cut
+    for words, whole in zip(sentences, word_pieces(tokenizer, sentences), strict=True):
+        yield _halves(tokenizer, words, max_length, whole)
 
 
 def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
