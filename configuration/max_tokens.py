@@ -22,6 +22,14 @@ OFFSET_POSITIONS = (
     "xlm-roberta-xl",
     "xmod",
 )
+# Position ids of these families start at a number that is constant in their code.
+FIRST_POSITIONS = {"mpnet": 2, "mra": 2, "nystromformer": 2, "yoso": 2}
+
+
+def first_position(config: PreTrainedConfig) -> int:
+    """The position id of the first token of a text."""
+    behind_padding = config.pad_token_id + 1 if config.model_type in OFFSET_POSITIONS else 0
+    return FIRST_POSITIONS.get(config.model_type, behind_padding)
 
 
 def most_tokens(config: PreTrainedConfig) -> int | None:
@@ -32,4 +40,4 @@ def most_tokens(config: PreTrainedConfig) -> int | None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    return positions - config.pad_token_id - 1 if config.model_type in OFFSET_POSITIONS else positions
+    return positions - first_position(config) if config.model_type in OFFSET_POSITIONS else positions

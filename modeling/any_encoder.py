@@ -21,6 +21,7 @@ from transformers import (
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from ..configuration.any_encoder_config import AnyEncoderConfig
+from ..configuration.max_tokens import first_position
 from .hub_export import HubExportMixin
 from .new_layers import check_new_layers
 from .real_tokens import positions
@@ -148,15 +149,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         self._keys_to_ignore_on_load_unexpected = ignored
         self.is_causal = attends_causally(self.encoder)
         self._encoder_arguments = _arguments(self.encoder.forward)
-        # RoBERTa and its relatives count positions from behind the index of padding.
-        self._first_position = next(
-            (
-                module.padding_idx + 1
-                for name, module in self.encoder.named_modules()
-                if isinstance(module, nn.Embedding) and "position" in name and module.padding_idx is not None
-            ),
-            0,
-        )
+        self._first_position = first_position(config.encoder)
 
     def encode(
         self,

@@ -9,7 +9,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedModel, pipeline
 
-from msattn import AutoModelForRelationExtraction, MultiScaleForSequenceClassification, UserError
+from msattn import (
+    AutoModelForRelationExtraction,
+    MultiScaleConfig,
+    MultiScaleForSequenceClassification,
+    MultiScaleModel,
+    UserError,
+)
 from msattn.modeling.any_encoder import encoder_class
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config
@@ -17,7 +23,7 @@ from tests.common import TOLERANCE, assert_fresh
 from tests.modeling import test_modeling_multiscale as multiscale
 from tests.modeling import test_modeling_pairwise as pairwise
 from tests.modeling.test_modeling_pairwise import CASES, FAMILY_PARAMS, NO_ARC
-from tests.tiny_encoders import batch, save_classifier
+from tests.tiny_encoders import COMMON, batch, randomized, save_classifier
 from tests.tiny_models import labelled, tiny_relation_extractor
 
 MODELS = pytest.mark.parametrize(
@@ -109,6 +115,18 @@ def test_gradient_checkpointing(family, model_class, options):
         model(**inputs_of(family, model_class)).loss.backward()
     for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("family", ["ibert", "mpnet", "mra", "nystromformer", "roberta", "yoso"])
+def test_positions_are_those_of_the_family(family):
+    pad = 0 if family == "mpnet" else 1  # MPNet counts from 2, whatever its padding is
+    encoder = AutoConfig.for_model(family, **{**COMMON, "num_hidden_layers": 1, "pad_token_id": pad})
+    model = randomized(MultiScaleModel(MultiScaleConfig(encoder=encoder, fusion_layers=0)))
+    inputs = {"input_ids": torch.arange(5, 14)[None]}
+    with torch.no_grad():
+        plain = model(**inputs).last_hidden_state
+        masked = model(**inputs, attention_mask=torch.ones(1, 9, dtype=torch.long)).last_hidden_state
+    torch.testing.assert_close(masked, plain)
 
 
 def test_labels_of_a_given_configuration_are_those_of_the_head(tmp_path):
