@@ -28,8 +28,8 @@ from .real_tokens import positions
 
 # Fields of a configuration that say what a classifier answers.
 _OF_HEAD = ("id2label", "label2id", "problem_type")
-# Arguments of `from_pretrained` that say where a configuration is.
-_WHERE = ("cache_dir", "force_download", "gguf_file", "local_files_only", "proxies", "revision", "subfolder", "token")
+# Arguments of `from_pretrained` that say where files are.
+_WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
 def encoder_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
@@ -94,9 +94,10 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             # What Transformers' scripts set in the encoder's configuration is the head's.
             fields = {"encoder": config.to_dict(), **{name: getattr(config, name) for name in _OF_HEAD}}
             config, kwargs = own.from_dict(fields, return_unused_kwargs=True, **kwargs)
-        family = _family(pretrained_model_name_or_path, kwargs)
-        base = _base_of_adapters(pretrained_model_name_or_path, kwargs) if family is None else None
-        if base is not None and _family(base, {}) not in (None, own.model_type):
+        where = {name: kwargs[name] for name in _WHERE if name in kwargs}
+        family = _family(pretrained_model_name_or_path, gguf_file=kwargs.get("gguf_file"), **where)
+        base = _base_of_adapters(pretrained_model_name_or_path, **where) if family is None else None
+        if base is not None and _family(base) not in (None, own.model_type):
             raise ValueError(
                 f"{pretrained_model_name_or_path} holds adapters (PEFT) of a {cls.__name__} on {base}: load that "
                 "encoder, and then the adapters by PeftModel.from_pretrained(model, FOLDER)"
@@ -192,19 +193,17 @@ def _arguments(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def _family(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
+def _family(name_or_path: Any, **where: Any) -> str | None:
     """The `model_type` of a checkpoint; `None` if it has no configuration, like the folder of an adapter."""
     if name_or_path is None:
         return None
-    where = {name: kwargs[name] for name in _WHERE if name in kwargs}
     try:
         return PreTrainedConfig.get_config_dict(name_or_path, **where)[0].get("model_type")
     except OSError:
         return None
 
 
-def _base_of_adapters(name_or_path: Any, kwargs: dict[str, Any]) -> str | None:
+def _base_of_adapters(name_or_path: Any, **where: Any) -> str | None:
     """The checkpoint that adapters (PEFT) in a folder or on the Hub are for; `None` if there are no adapters."""
-    where = {name: kwargs[name] for name in ("cache_dir", "revision", "token", "local_files_only") if name in kwargs}
     file = find_adapter_config_file(name_or_path, **where) if name_or_path else None
     return json.loads(Path(file).read_text(encoding="utf-8")).get("base_model_name_or_path") if file else None

@@ -166,6 +166,8 @@ def test_adapters_need_the_model_that_they_were_trained_on(tmp_path):
         MultiScaleForSequenceClassification.from_pretrained(tmp_path / "on_encoder")
     with pytest.raises(UserError, match="it holds adapters .PEFT. without their model"):
         load_config(ModelArguments(str(tmp_path / "on_encoder")))
+    with pytest.raises(ValueError, match=r"holds adapters \(PEFT\) of a MultiScaleFor.* on .*encoder"):
+        MultiScaleForSequenceClassification.from_pretrained(tmp_path, subfolder="on_encoder")
     own = MultiScaleForSequenceClassification.from_pretrained(tmp_path / "on_own").eval()
     inputs = batch("bert")
     torch.testing.assert_close(own(**inputs).logits, adapted.eval()(**inputs).logits)
