@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -48,7 +48,6 @@ class _Guided:
         sums (`dict`): The loss terms since the last log, summed on their device.
         steps (`dict`): The number of steps that each of them is of.
         computed (`bool`): Whether a loss has been computed in this training.
-        by_outputs (`bool`): Whether the model is asked for its attentions: if it is compiled, or the axis is official.
         layers (`list[int]`, *optional*): The layers that are read; all of them if `None`.
     """
 
@@ -57,7 +56,6 @@ class _Guided:
     sums: dict[str, torch.Tensor] = field(default_factory=dict)
     steps: dict[str, float] = field(default_factory=dict)
     computed: bool = False
-    by_outputs: bool = False
     layers: list[int] | None = None
 
 
@@ -169,7 +167,7 @@ class GuidingMixin(AccumulationMixin):
         guided = self.state.global_step % self.guiding.guide_every == 0
         if not guided:  # the last guided step has gone through its backward pass
             forget_closed(self.model.modules())
-        if guided and self._guided.by_outputs:
+        if guided and self.guiding.by_outputs(self.args):
             loss, outputs, readings = self._ask_for_attentions(model, inputs, num_items_in_batch, targets)
         else:
             reading: Any = self._reading(targets) if guided else nullcontext([])
@@ -254,7 +252,7 @@ class GuidingMixin(AccumulationMixin):
         if not readings:
             raise UserError(f"{type(self.model).__name__} has not used its attention: it cannot be guided.")
         # What is not guided was not read, if the number of layers is known.
-        guiding = self.guiding if self._guided.layers is None else replace(self.guiding, guided_layers=None)
+        guiding = self.guiding if self._guided.layers is None else GuidingArguments()
         return guided_passes(readings, guiding)
 
     def _ask_for_attentions(
@@ -282,14 +280,12 @@ class GuidingMixin(AccumulationMixin):
             real = real_tokens(self.model, attentions[layers[0]], inputs.get("attention_mask"))
         except AttentionRefused as refused:
             raise UserError(str(refused)) from refused
-        readings = [Reading(0, layer, real, self._statistics(attentions[layer], real, targets)) for layer in layers]
+        # Column sums, or full maps.
+        readings = [
+            Reading(0, layer, real, {"received": one} if one.dim() == 3 else self._of_maps(one, real, targets))
+            for layer, one in ((layer, attentions[layer]) for layer in layers)
+        ]
         return loss, outputs, readings
-
-    def _statistics(
-        self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
-        """Of what a layer has returned: column sums, or full maps."""
-        return {"received": attention} if attention.dim() == 3 else self._of_maps(attention, real, targets)
 
     def _of_maps(
         self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
@@ -342,8 +338,8 @@ class GuidingMixin(AccumulationMixin):
         guided = self._guided
         guided.layers = None if count is None or self.guiding.guided_layers is None else self.guiding.layers(count)
         official = self.guiding.guiding_axis == "official"
-        guided.by_outputs = self.guiding.by_outputs(self.args)
-        if official or (guided.by_outputs and self.guiding.pattern_weight):
+        by_outputs = self.guiding.by_outputs(self.args)
+        if official or (by_outputs and self.guiding.pattern_weight):
             config: Any = models[0].config
             guided.own_attention.append((config, config._attn_implementation))
             models[0].set_attn_implementation("eager")
@@ -352,7 +348,7 @@ class GuidingMixin(AccumulationMixin):
             guided.own_attention += use_received(model)
         except AttentionRefused as refused:
             raise UserError(str(refused)) from refused
-        if guided.by_outputs:
+        if by_outputs:
             select_layers(model, guided.layers)
 
     def _restore_attention(self) -> None:

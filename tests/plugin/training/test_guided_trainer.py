@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -353,7 +354,7 @@ def test_official_axis_teaches_nothing_without_dropout(axis, dropout, tmp_path):
     assert trainer.model.config._attn_implementation == "sdpa"
 
 
-def test_one_layer(tmp_path):
+def test_one_layer(tmp_path, caplog):
     """Nothing above a guided layer is guided."""
     plain = moves(trainer_of(build(FAMILIES["bert"]), tmp_path, GuidingArguments()))
     guiding = GuidingArguments(mdg_weight=1.0, guided_layers=[0])
@@ -361,6 +362,9 @@ def test_one_layer(tmp_path):
     first, second = (f"bert.encoder.layer.{layer}.attention.self.query.weight" for layer in (0, 1))
     assert not torch.allclose(plain[first], guided[first], atol=1e-3)
     torch.testing.assert_close(plain[second], guided[second], rtol=1e-3, atol=2e-4)
+    caplog.clear()
+    moves(trainer_of(build(FAMILIES["bert"]), tmp_path, replace(guiding, patterns=["next"])))
+    assert caplog.text.count("no head is guided to a pattern") == 1
     with pytest.raises(UserError, match="there is no layer 2; the model has 0 to 1"):
         trainer_of(build(FAMILIES["bert"]), tmp_path, GuidingArguments(mdg_weight=1.0, guided_layers=[2]))
 
