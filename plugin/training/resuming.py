@@ -30,9 +30,11 @@ TRAINING = (
 )
 # Those of which the optimizer goes on with what the checkpoint has, besides learning rates.
 OF_OPTIMIZER = ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
-RATES = ("learning_rate", "new_layers_learning_rate")
+RATES = ("learning_rate", "new_layers_learning_rate", "embedding_learning_rate")
 # Arguments that the data or the weights stand for.
-ELSEWHERE = re.compile(r".*_(file|files|dir)|max_(eval|predict)_samples|preprocessing_num_workers|encoding|dataset_.*")
+ELSEWHERE = re.compile(
+    r"(?!dependency_).*_(files?|dir)|max_(eval|predict)_samples|preprocessing_num_workers|encoding|dataset_.*"
+)
 
 
 class RunRecord(TrainerCallback):
@@ -168,7 +170,7 @@ def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
         logger.warning(f"{folder} is of a run that differs from this one: {differences}.")
 
 
-def _rates(facts: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The values of `RATES`. Before version 0.3, `None` stood for one rate of all layers."""
-    rate, of_new = facts.get(RATES[0]), read_rate(facts.get(RATES[1]))
-    return rate, rate if of_new is None else of_new
+def _rates(facts: Mapping[str, Any]) -> list[Any]:
+    """The values of `RATES`. `None` is the first; for new layers, it was so before version 0.3."""
+    rates = [read_rate(facts.get(name)) for name in RATES]
+    return [rates[0] if rate is None else rate for rate in rates]

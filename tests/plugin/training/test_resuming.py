@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 from transformers import TrainingArguments
 
-from msattn import UserError
+from msattn import GuidingArguments, UserError
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.resuming import RECORD, RunRecord, find_checkpoint, rows_hash
 
@@ -96,6 +96,7 @@ def test_says_what_differs(other, said, tmp_path, monkeypatch):
     [
         ({}, {"learning_rate": 1e-3}),
         ({}, {"model": ModelArguments("bert", new_layers_learning_rate="1e-3")}),
+        ({}, {"model": ModelArguments("bert", embedding_learning_rate=0.0)}),
         ({"model": ModelArguments("bert", new_layers_learning_rate=None)}, {}),  # version 0.2 had no auto
     ],
 )
@@ -103,7 +104,8 @@ def test_learning_rates_cannot_change(then, now, tmp_path):
     path = checkpoint(tmp_path, 5, **then)
     with pytest.raises(UserError, match="other learning rates, and goes on with --learning_rate 5e-05 --new_layers"):
         find_checkpoint(*run(tmp_path, **now))
-    same = {"model": ModelArguments("bert", new_layers_learning_rate="5e-5" if then else "auto")}
+    new = "5e-5" if then else "auto"
+    same = {"model": ModelArguments("bert", new_layers_learning_rate=new, embedding_learning_rate=5e-5)}
     assert find_checkpoint(*run(tmp_path, **same)) == str(path)
 
 
@@ -128,3 +130,6 @@ def test_the_hash_is_of_the_rows_alone(tmp_path):
 def test_the_record_is_plain_json(tmp_path):
     facts = json.loads((checkpoint(tmp_path, 5) / RECORD).read_text())
     assert facts["seed"] == 42 and facts["model_name_or_path"] == "bert" and "train_file" not in facts
+    args, _ = run(tmp_path)
+    guided = RunRecord(args, ROWS, GuidingArguments(dependency_files=["a.conllu"]))  # the rows have no trees
+    assert guided.facts["dependency_files"] == ["a.conllu"]
