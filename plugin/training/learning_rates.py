@@ -56,7 +56,7 @@ def for_another_trainer(args: TrainingArguments) -> Any:
     """A copy of the arguments for a Trainer before that of the run: it neither evaluates nor saves checkpoints."""
     own = copy.copy(args)
     own.eval_strategy = own.save_strategy = "no"
-    own.eval_on_start = own.load_best_model_at_end = own.push_to_hub = False
+    own.eval_on_start = own.load_best_model_at_end = own.push_to_hub = own.enable_jit_checkpoint = False
     return own
 
 

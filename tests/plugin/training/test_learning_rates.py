@@ -27,6 +27,7 @@ from msattn.training.learning_rates import (
     WIDTH,
     FineTuningArguments,
     encoder_rate,
+    for_another_trainer,
     new_output_layers,
     output_rate,
     read_rate,
@@ -54,6 +55,11 @@ def encoder(tmp_path_factory):
 
 def loaded(model_class, folder, **fields):
     return load_model(model_class, ModelArguments(str(folder)), tiny_tokenizer(), **LABELS, **fields)
+
+
+def test_a_trainer_before_that_of_the_run_leaves_signals_alone(tmp_path):
+    args = FineTuningArguments(str(tmp_path), use_cpu=True, enable_jit_checkpoint=True)
+    assert not for_another_trainer(args).enable_jit_checkpoint and args.enable_jit_checkpoint
 
 
 @pytest.mark.parametrize("width, layers, rate", [(128, 2, 2e-4), (384, 6, 2e-4), (768, 12, 1e-4), (1024, 24, 3.75e-5)])
