@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -249,8 +249,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # A corpus without trees is parsed block by block.
     if corpus:
         parse = DependencyParsingPipeline(trainer.model, tokenizer, device=args.device, max_length=max_length)
-        options = [decoder_of(model.config), temperature_of(model.config), max_length, data_args.max_predict_samples]
-        options += [data_args.word_tokenizer, data_args.lang]
+        options = [model.config.to_json_string(), max_length, asdict(data_args)]
         with files_in(data_args.encoding):
             count = predict_stream(
                 islice(treebank_rows(corpus, split), data_args.max_predict_samples),

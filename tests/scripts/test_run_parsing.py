@@ -320,6 +320,15 @@ def test_a_corpus_is_streamed(run, parser, tmp_path, monkeypatch):
     most = 99
     assert run("do_predict", output_dir=tmp_path / "parts", **files)["test_samples"] == 12
     assert sizes == [5, 5, 2] and gzip.decompress(target.read_bytes()).decode() == written
+
+    # What was read in another encoding stays nowhere.
+    sizes.clear()
+    most = 1
+    with pytest.raises(KeyboardInterrupt):
+        run("do_predict", output_dir=tmp_path / "again", encoding="latin-1", **files)
+    most = 99
+    run("do_predict", output_dir=tmp_path / "again", **files)
+    assert sizes == [5, 5, 5, 2]
     some = run("do_predict", output_dir=tmp_path / "some", max_predict_samples=6, **files)
     assert some["test_samples"] == 6
     assert written.startswith(gzip.decompress((tmp_path / "some" / target.name).read_bytes()).decode())
