@@ -293,7 +293,7 @@ def _compare_labels(config: PreTrainedConfig, model: PreTrainedModel, refuse: bo
     Raises:
         UserError: To be refused are the same labels in another order: answers would be those of other labels.
     """
-    before, after = (list((each.id2label or {}).values()) for each in (config, model.config))
+    before, after = ([label for _, label in sorted((each.id2label or {}).items())] for each in (config, model.config))
     same_head = type(model).__name__ in (config.architectures or ())
     if not (same_head and before != after and len(before) == len(after) and before[0] != "LABEL_0"):
         return

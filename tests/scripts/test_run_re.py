@@ -159,6 +159,11 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     # Whatever is only scored keeps its labels and their order.
     scored = {"model_name_or_path": tmp_path / "model", "max_eval_samples": 4}
     run(arguments(demo, tmp_path / "scored", "do_eval", validation_split_percentage=1, **scored))
+    # Other programs write the numbers of labels in the order of strings.
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "id2label": dict(sorted(config["id2label"].items()))}))
+    run(arguments(demo, tmp_path / "scored", "do_eval", validation_file=demo.test_file, **scored))
     file.write_text(json.dumps(labels[::-1]))
     with pytest.raises(UserError, match=r"the labels of the classifier in another order: .* is number 0, not 10\."):
         run(arguments(demo, tmp_path / "scored", "do_eval", label_file=file, validation_file=demo.test_file, **scored))
