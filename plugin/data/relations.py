@@ -14,7 +14,7 @@ from transformers.utils import logging
 from msattn.data.entity_pairs import has_entities, pair_rows
 from msattn.data.files.arrow_tables import Located, located_rows, parquet_rows, rows_to_dataset
 from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
-from msattn.data.files.text_lines import first_line
+from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
@@ -212,7 +212,7 @@ def _guess_format(path: str | os.PathLike) -> str:
             f"{first_line(path)[0]}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}."
         )
     # SemEval files have tabs, but not the extension .tsv.
-    return "semeval" if file_format == "tsv" and Path(path).suffix.lower() != ".tsv" else file_format
+    return "semeval" if file_format == "tsv" and suffix_of(path) != ".tsv" else file_format
 
 
 def _relation_tsv_rows(path: str | os.PathLike) -> Located:

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer, BatchEncoding, PreTrainedMode
 from msattn.command_line import user_mistakes
 from msattn.configuration.any_encoder_config import AnyEncoderConfig
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.files.text_lines import text_lines
+from msattn.data.files.text_lines import suffix_of, text_lines
 from msattn.data.sentences import read_sentences
 from msattn.errors import UserError
 from msattn.modeling.attention_call import AttentionRefused
@@ -78,7 +78,7 @@ def read_texts(path: str, columns: Sequence[str] | None = None) -> list[Text]:
     Raises:
         UserError: The file cannot be read or has no text.
     """
-    if columns is None and Path(path).suffix.lower() == ".txt":
+    if columns is None and suffix_of(path) == ".txt":
         lines = [line.strip() for _, line in text_lines(path) if line.strip()]
         if not lines:
             raise UserError(f"{path}: the file is empty.")

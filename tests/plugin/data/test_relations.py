@@ -162,7 +162,9 @@ def test_csv(write):
 
 
 def test_tsv(write):
-    path = write('label\tsentence\r\ndoes\t"A" <e1>5" cat</e1>, it <e2>naps</e2>"\r\n', "data.tsv")
+    content = 'label\tsentence\r\ndoes\t"A" <e1>5" cat</e1>, it <e2>naps</e2>"\r\n'
+    path = write(content, "data.tsv")
+    assert read_relations(write(content, "data.tsv.gz")).to_list() == read_relations(path).to_list()
     rows = read_relations(path)
     assert (rows["text"], rows["label"]) == (['"A" 5" cat, it naps"'], ["does"])
     assert entities(rows[0]) == ('5" cat', "naps")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
@@ -111,10 +112,12 @@ def test_texts_without_distances():
 
 def test_texts_are_lines_or_a_table(tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n\n  a dog \n")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress((tmp_path / "a.txt").read_bytes()))
     (tmp_path / "b.txt").write_text("sentence\tlabel\na cat\t1\n")
     (tmp_path / "c.jsonl").write_text(json.dumps({"a": "x", "b": "y", "c": "z"}) + "\n")
     (tmp_path / "d.txt").write_text("\n")
-    assert read_texts(str(tmp_path / "a.txt")) == [("a cat",), ("a dog",)]
+    for name in ("a.txt", "a.txt.gz"):
+        assert read_texts(str(tmp_path / name)) == [("a cat",), ("a dog",)]
     assert read_texts(str(tmp_path / "b.txt")) == [("a cat",)]
     assert read_texts(str(tmp_path / "c.jsonl"), ["c", "a"]) == [("z", "x")]
     with pytest.raises(UserError, match=r"d.txt: the file is empty"):
