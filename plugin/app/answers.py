@@ -119,14 +119,21 @@ def relations(extract: Any, reading: Reading) -> str:
     """
     check_entities(reading.entities)
     spans = [{name: one[name] for name in SPAN} for one in reading.entities]
-    every = extract({"text": reading.text, "entities": spans})
-    reading.found["relations"] = triples = [one for one in every if one["score"] >= reading.least]
+    every = extract({"text": reading.text, "entities": spans}, on_error="return")
+    every = [every] if isinstance(every, Mapping) else every
+    errors = [one["error"] for one in every if "error" in one]
+    reading.found["relations"] = triples = [one for one in every if one.get("score", -1) >= reading.least]
     if not triples:
+        if errors:
+            raise UserError(errors[0])
         least = f" with a probability of {reading.least:g} or more" if reading.least else ""
         raise UserError(f"The model finds no relation between these entities{least}.")
     rows = [(one["head"]["text"], one["label"], one["tail"]["text"], one["score"]) for one in triples]
     picture = _picture(relation_graph(triples), "relations.svg", "Graph of the relations; the table has them, too")
-    return picture + _table(("head", "relation", "tail", "score"), rows)
+    page = picture + _table(("head", "relation", "tail", "score"), rows)
+    if errors:
+        page += f'<p class="sentence">{html.escape(f"{len(errors)} pairs are not read; the first: {errors[0]}")}</p>'
+    return page
 
 
 def trees(parse: Any, reading: Reading) -> str:

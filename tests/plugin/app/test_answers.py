@@ -44,6 +44,17 @@ def test_relations_are_those_of_the_pipeline(load):
         answers.relations(extract, Reading(TEXT, entities=PAIR, least=1.1))
 
 
+def test_a_pair_that_is_too_far_apart_costs_only_itself(load):
+    extract = load("relations")["relation-extraction"].run
+    text = f"{TEXT} {'the house . ' * 40}the cat"
+    far = mark(text, PAIR, (len(text) - 3, len(text)))
+    page = answers.relations(extract, Reading(text, entities=far))
+    assert {(row[0], row[2]) for row in rows(page)[1:]} == {("author", "book"), ("book", "author")}
+    assert "4 pairs are not read; the first: the two entities and what lies between them do not" in page
+    with pytest.raises(UserError, match="do not fit in"):
+        answers.relations(extract, Reading(text, entities=far[1:]))
+
+
 @pytest.mark.parametrize(("entities", "message"), [([], "There is no entity"), (PAIR * 11, "There are 22 entities")])
 def test_too_few_and_too_many_entities_are_a_sentence(load, entities, message):
     with pytest.raises(UserError, match=message):
