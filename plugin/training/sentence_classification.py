@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from msattn.data.formats.glue import GLUE_TASKS, read_glue
 from msattn.data.formats.glue_submissions import write_glue_submission
 from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
-from msattn.data.relations import relation_labels
 from msattn.data.sentences import read_sentences, to_sentences
 from msattn.errors import UserError, extra
 from msattn.metrics.report_tables import label_report
@@ -161,7 +161,8 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
     commas = [label for label in trained if "," in label]
     if commas and all(_is_number(label.replace(",", ".")) for label in trained):
         raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}: write a point.")
-    labels = relation_labels(*(rows for rows in splits.values() if "label" in rows.column_names))
+    of_splits = (rows.unique("label") for rows in splits.values() if "label" in rows.column_names)
+    labels = sorted({*chain(*of_splits)} - {None})
     cases = {label.casefold(): label for label in trained}
     if odd := next((label for label in labels if label not in trained and label.casefold() in cases), None):
         raise UserError(f"the label {odd!r} is {cases[odd.casefold()]!r} in the training data: write it one way.")

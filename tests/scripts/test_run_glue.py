@@ -242,6 +242,10 @@ def test_a_class_that_a_split_lacks(run, rows, caplog):
     results = run("do_train", "do_eval", train_file=rows("train", train), validation_file=rows("dev", dev))
     assert "eval: no example has the label b." in caplog.text
     assert results["eval_macro_f1"] <= 50 and results["eval_majority_accuracy"] == 100
+    caplog.clear()
+    one = rows("one", [{"text": "the cat", "label": "c"}] * 4)
+    run("do_train", "do_eval", train_file=rows("train", train), validation_file=one)
+    assert caplog.text.count("has the label c") == 1
 
 
 def test_named_columns_of_a_table(run, write, tmp_path):
