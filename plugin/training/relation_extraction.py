@@ -500,6 +500,7 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
     return ModelCardFacts(
         task_type="relation-extraction",
         dataset_name=data_args.source,
+        dataset_config=data_args.dataset_config_name,
         splits=split_names(data_args),
         metrics={
             "f1": "Official macro-F1" if official else f"Micro-F1{without}",

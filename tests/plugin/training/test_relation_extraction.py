@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 from transformers import EvalPrediction
 
+from msattn import MultiScaleConfig
 from msattn.data.negatives import Negatives, random_pairs
 from msattn.data.pair_rules import PairRules
 from msattn.data.relations import ALL_PAIRS, read_relations
@@ -19,9 +20,11 @@ from msattn.training.relation_extraction import (
     as_in_pipeline,
     choose_negative,
     hold_out_texts,
+    relation_card,
     trained_pairs,
     untrained_pairs,
 )
+from run_re import RelationDataArguments
 
 LABELS = ["born in", "none", "works for"]
 PROBABILITIES = np.array([[0.6, 0.3, 0.1], [0.4, 0.5, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])
@@ -41,6 +44,12 @@ def test_answers_follow_temperature_and_thresholds():
     assert names(2 * logits, temperature=2, threshold=0.65) == ["none", "none", "none", "works for"]
     cool = RelationAnswers(LABELS, "none", temperature=2).probabilities(2 * logits)
     np.testing.assert_allclose(cool, PROBABILITIES)
+
+
+def test_the_card_names_the_configuration_of_a_data_set():
+    data = RelationDataArguments(dataset_name="owner/relations", dataset_config_name="english")
+    card = relation_card(MultiScaleConfig(trained_pairs=None), data, LABELS, "none")
+    assert (card.dataset_name, card.dataset_config) == ("owner/relations", "english")
 
 
 def test_answers_of_several_relations():
