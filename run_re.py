@@ -211,10 +211,10 @@ def main(argv: Sequence[str] | None = None) -> None:
                 start_at_rates(model, relations.label_rates(encoded["train"]))
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
-            answers = RelationAnswers.of(model.config, labels, negative)
             if not trainer.is_in_train:
-                return answers.metrics(prediction)
+                return {}  # `predicted` scores them as the pipeline answers
             # Checkpoints are compared by their answers: those of the pipeline, with thresholds of their own.
+            answers = RelationAnswers.of(model.config, labels, negative)
             rows = encoded["eval"].select(longest_first(encoded["eval"]))  # as in an evaluation
             pairs = relations.as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
             fitted = copy.copy(model.config)
