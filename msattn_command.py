@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "export":
         _run("msattn.export", "main", rest)
     elif name == "demo":
-        demo()
+        _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
     else:
         _refuse("command", name, ("train", "predict", "plot", "doubt", "app", "export", "demo"))
 
@@ -174,24 +174,6 @@ def _package(name: str = "msattn") -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def train(task: str, argv: Sequence[str]) -> None:
-    """
-    Runs the script of a task.
-
-    Args:
-        task (`str`): One of `TASKS`.
-        argv (`Sequence[str]`): The arguments of the script.
-    """
-    script, _ = TASKS[task]
-    start(_package() / "scripts" / f"{script}.py", argv)
-    _run(f"msattn.scripts.{script}", "main", argv)
-
-
-def demo() -> None:
-    """Runs the demonstration."""
-    _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
-
-
 def _moved(kind: str = "") -> str:
     """Where a command of `msattn analysis` went."""
     plots = {"fused": "fused", "errors": "errors", "map": "maps", "distances": "heads"}
@@ -210,7 +192,9 @@ def _train(task: str, *rest: str) -> None:
     elif task not in TASKS:
         _refuse("task", task, TASKS)
     else:
-        train(task, rest)
+        script, _ = TASKS[task]
+        start(_package() / "scripts" / f"{script}.py", rest)
+        _run(f"msattn.scripts.{script}", "main", rest)
 
 
 def _run(module: str, function: str, *arguments: Any) -> None:

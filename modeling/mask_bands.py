@@ -87,11 +87,6 @@ class _Place:
     def __add__(self, other: Any) -> _Place:
         return self - (-other)
 
-    __radd__ = __add__
-
-    def __rsub__(self, other: Any) -> _Place:
-        return -(self - other)
-
     def __le__(self, other: Any) -> Band:
         left = self - other
         if left.columns == 1 and left.rows == -1:

@@ -30,7 +30,7 @@ class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
     def _encoder_class(config: BertPairwiseConfig) -> type[BertModel]:
         return BertModel
 
-    def _add_encoder(self, config: BertPairwiseConfig) -> None:
+    def add_encoder(self, config: BertPairwiseConfig) -> None:
         self.bert = BertModel(config, add_pooling_layer=False)
 
     def encode(self, input_ids, attention_mask, inputs_embeds, position_ids=None, token_type_ids=None, **kwargs):

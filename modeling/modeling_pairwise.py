@@ -20,9 +20,6 @@ class PairwisePreTrainedModel(AnyEncoderPreTrainedModel):
     def _encoder_class(config: PairwiseConfig) -> type[PreTrainedModel]:
         return encoder_class(type(config.encoder))
 
-    def _add_encoder(self, config: PairwiseConfig) -> None:
-        self.add_encoder(config)
-
 
 class PairwiseParser(PairwisePreTrainedModel, PairwiseParsing):
     r"""

@@ -30,7 +30,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
 
     # A family defines how an encoder is built (its class, and without a pooler) and called, and where it is.
     _encoder_class: Any
-    _add_encoder: Any
+    add_encoder: Any
     encode: Any
     _encoder_name: ClassVar[str] = "encoder"
     # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
@@ -41,7 +41,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
             ask_for_maps(config, self._encoder_class(config))
         super().__init__(config)
         self.num_labels = config.num_labels
-        self._add_encoder(config)
+        self.add_encoder(config)
         self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
         self._reader = AttentionReader(self._encoder, config)
         self._after_loading()

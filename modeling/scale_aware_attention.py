@@ -85,11 +85,7 @@ def attention_weights(
     Returns:
         `torch.Tensor` of shape `(batch, heads, tokens, tokens)`: Zero outside of the windows, and in the rows and
         columns of padding.
-
-    Raises:
-        ValueError: As [`scale_aware_attention`] for the same arguments.
     """
-    _check(query, key, key, windows, attention_mask, "materialized")
     real = None if attention_mask is None else attention_mask.bool()
     scores = query * query.shape[-1] ** -0.5 @ key.mT
     limits = limits_of(windows, query.device)

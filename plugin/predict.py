@@ -196,8 +196,7 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
         for (where, _), result in zip(located, results, strict=True):
             if "error" in result:
                 raise UserError(f"{where}: {result['error'].removeprefix('the input: ')}")
-        items = (item for _, item in located)
-        return [_json(_with_id(item, result)) for item, result in zip(items, results, strict=True)]
+        return [_json(_with_id(item, result)) for (_, item), result in zip(located, results, strict=True)]
 
     return _relation_rows(args.file), answer
 

@@ -61,7 +61,6 @@ def plot_attention_maps(
     tokens: Sequence[Sequence[str]],
     path: str | os.PathLike | None = None,
     titles: Sequence[str] | None = None,
-    label: str = "attention",
     darkest: float | None = None,
     marks: Sequence[Collection[tuple[int, int]]] | None = None,
 ) -> Figure:
@@ -75,7 +74,6 @@ def plot_attention_maps(
         tokens (`Sequence[Sequence[str]]`): The N tokens of each map.
         path (`str` or `os.PathLike`, *optional*): The `.png` or `.svg` file to write.
         titles (`Sequence[str]`, *optional*): A title for each map.
-        label (`str`, *optional*, defaults to `"attention"`): The label of the colour bar.
         darkest (`float`, *optional*): The weight of the darkest colour. Default: the maximum over all maps.
         marks (`Sequence[Collection[tuple[int, int]]]`, *optional*): Cells `(row, column)` of each map to frame.
 
@@ -113,7 +111,7 @@ def plot_attention_maps(
         panels[0].set_ylabel("attending token", color=MUTED)
         extend = "max" if end < strongest else "neither"
         bar = figure.colorbar(image, ax=panels, fraction=0.05, aspect=30, pad=0.02, extend=extend)
-        bar.set_label(label, color=MUTED)
+        bar.set_label("attention", color=MUTED)
         bar.outline.set_visible(False)
         bar.ax.tick_params(color=MUTED, labelcolor=INK)
     return figure

@@ -73,13 +73,12 @@ def best_tree(scores: np.ndarray, single_root: bool = True, choices: list[Choice
         return None
     values[0] = 0
     rows -= values[:, None]
-    first = rows.copy() if choices is not None else rows
     prices = values
     entries = np.repeat(everyone[:, None], size, axis=1)
     inside = np.eye(size, dtype=bool)
     # Of each set that was contracted, words first: its best arc, and the set that it became part of.
     heads, dependents, parents = best.tolist(), list(range(size)), [-1] * size
-    seconds, logged = [np.inf] * size, [*first] if choices is not None else []
+    seconds, logged = [np.inf] * size, [*rows.copy()] if choices is not None else []
     # A set is known by one of its words, whose row is that of the set; `current` is its number above.
     leaders, current = list(range(size)), list(range(size))
     position = [-1] * size
@@ -142,7 +141,7 @@ def best_tree(scores: np.ndarray, single_root: bool = True, choices: list[Choice
     entered = [False] * len(heads)
     tree = [0] * size
     for number in range(len(heads) - 1, 0, -1):
-        if entered[number] or number == 0:
+        if entered[number]:
             continue
         word = dependents[number]
         tree[word] = heads[number]

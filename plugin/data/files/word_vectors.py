@@ -25,15 +25,13 @@ def read_word_vectors(
     vocabulary: Mapping[str, int],
     seed: int = 42,
     words: Collection[str] | None = None,
-    missing_scale: float = 1.0,
 ) -> np.ndarray:
     """
     Reads the vectors of a vocabulary.
 
     Each line is a word and its numbers, separated by spaces; the header line of word2vec is optional. A word that the
     file lacks takes the vector of its lower-cased form. If that is missing too, its vector is drawn from a normal
-    distribution with mean 0 and the standard deviation of all numbers found, times `missing_scale`. The coverage is
-    logged.
+    distribution with mean 0 and the standard deviation of all numbers found. The coverage is logged.
 
     Args:
         path (`str` or `os.PathLike`):
@@ -42,8 +40,6 @@ def read_word_vectors(
         vocabulary (`Mapping[str, int]`): Ids from 0 by word, such as `tokenizer.get_vocab()`.
         seed (`int`, *optional*, defaults to 42): Random seed for the vectors of missing words.
         words (`Collection[str]`, *optional*): The words that count for the logged coverage. Default: all.
-        missing_scale (`float`, *optional*, defaults to 1.0):
-            Factor of the standard deviation of the vectors that are drawn.
 
     Returns:
         `np.ndarray` of shape `(words, dimensions)`: The vectors by id, in float32.
@@ -78,7 +74,7 @@ def read_word_vectors(
     vectors = np.stack(list(found.values()))
     size = max(vocabulary.values()) + 1
     matrix = np.random.default_rng(seed).standard_normal((size, vectors.shape[1]), dtype=np.float32)
-    matrix *= missing_scale * vectors.std()
+    matrix *= vectors.std()
     matrix[list(found)] = vectors
     counted = {vocabulary[word] for word in (vocabulary if words is None else words)}
     covered = len(counted & found.keys())
