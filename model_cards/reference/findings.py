@@ -16,6 +16,7 @@ from msattn.data.tagged_words import read_tagged_words
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.calibration import calibration_gap, expected_calibration_error, fit_temperature
 from msattn.metrics.tagging import entity_spans
+from msattn.plots.style import markdown_table
 from msattn.training.model_card import markdown_text
 
 # Examples and labels that a card lists, and the fewest examples of such a label.
@@ -28,8 +29,7 @@ Files = Mapping[str, str]
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table; numbers get two decimals."""
-    lines = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, ["---"] * len(columns), *lines])
+    return markdown_table(columns, [[f"{cell:.2f}" if isinstance(cell, float) else cell for cell in row] for row in rows])
 
 
 def relations(model: Path, results: Mapping[str, float], files: Files) -> tuple[str, str]:

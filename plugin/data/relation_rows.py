@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msattn.data.files.checked_text import check_cell, check_text
-from msattn.data.spans import character_span, check_name, cuts_word, mention_span, whole
+from msattn.data.spans import character_span, check_name, mention_span, whole, whole_words
 from msattn.errors import UserError, shown
 
 TAG = re.compile(r"(</?e[12]>)")
@@ -109,11 +109,7 @@ def one_sequence(row: Mapping) -> Mapping:
         spans = [(whole(start), whole(end)) for start, end in bounds]
     except (UserError, LookupError, TypeError, ValueError):
         spans = []  # whoever reads the entities says what is wrong
-    words = [text[slice(*span)] for span in spans]
-    characters = all(
-        word and word == word.strip() and not any(cuts_word(text, bound) for bound in span)
-        for word, span in zip(words, spans, strict=True)
-    )
+    characters = all(text[slice(*span)] and whole_words(text, span) for span in spans)
     others = ("token", "tokens") if characters or max(end for _, end in spans) > len(tokens) else ("text", "sentence")
     return {name: value for name, value in row.items() if name not in others}
 

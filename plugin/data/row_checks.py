@@ -9,7 +9,7 @@ from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import Located
 from msattn.data.relation_rows import TAG, relation_row
-from msattn.data.spans import InclusiveEnd, characters_of_utf16, cuts_word
+from msattn.data.spans import InclusiveEnd, characters_of_utf16, cuts_words, whole_words
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -55,9 +55,9 @@ def checked_rows(
             relabelled.append(where)
         # Tags may cut words, as they are written into them.
         if isinstance(row.get("tokens", row.get("token")), list) or not TAG.search(str(row)):
-            if cut := [span for span in spans if _cut(text, span)]:
+            if cut := [span for span in spans if cuts_words(text, span)]:
                 cutting.append(f"{where}, {text[slice(*cut[0])]!r}")
-            causes = [name for name in causes if all(_whole(text, READINGS[name](text, span)) for span in spans)]
+            causes = [name for name in causes if all(whole_words(text, READINGS[name](text, span)) for span in spans)]
         yield where, example
     if cutting:
         logger.warning(
@@ -77,13 +77,4 @@ def _is_inclusive(located: tuple[str, Any]) -> bool:
         example = relation_row(located[1], located[0], "inclusive")
     except UserError:
         return False
-    return all(_whole(example["text"], example[role]) for role in ("head", "tail"))
-
-
-def _cut(text: str, span: Span) -> bool:
-    return cuts_word(text, span[0]) or cuts_word(text, span[1])
-
-
-def _whole(text: str, span: Span) -> bool:
-    """Whether a span is whole words, without white space around them."""
-    return not _cut(text, span) and text[slice(*span)] == text[slice(*span)].strip()
+    return all(whole_words(example["text"], example[role]) for role in ("head", "tail"))

@@ -155,5 +155,15 @@ def cuts_word(text: str, offset: int) -> bool:
     return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal() or combining(pair[1]) > 0)
 
 
+def cuts_words(text: str, span: Sequence[int]) -> bool:
+    """Whether a span begins or ends within a word; see [`cuts_word`]."""
+    return cuts_word(text, span[0]) or cuts_word(text, span[1])
+
+
+def whole_words(text: str, span: Sequence[int]) -> bool:
+    """Whether a span is whole words, without white space around them."""
+    return not cuts_words(text, span) and text[slice(*span)] == text[slice(*span)].strip()
+
+
 def _is_cased(character: str) -> bool:
     return character.isupper() or character.islower()

@@ -227,7 +227,7 @@ class RelationExtractionPipeline(TextPipeline):
             None if isinstance(sentence, UserError) else Outcomes(sentence, len(self.labels)) for sentence in sentences
         ]
         run = self._one_pass if self.reads_pieces else self._copies
-        run(outcomes, batch_size, window, limit)
+        run([outcome for outcome in outcomes if outcome is not None], batch_size, window, limit)
         for sentence, outcome in zip(sentences, outcomes, strict=True):
             yield self.postprocess({"sentence": sentence, "outcomes": outcome}, **postprocess_params)
 
@@ -288,14 +288,13 @@ class RelationExtractionPipeline(TextPipeline):
             self._taggers[entities] = WordTagger.from_pretrained(entities, self.device).entities
         return self._taggers[entities]
 
-    def _copies(self, outcomes: Sequence[Outcomes | None], batch_size: int, window: int, limit: int) -> None:
+    def _copies(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
         # Imported late, as `datasets` is slow to import.
         from msattn.data.inputs.entity_markers import encode_relations
 
-        known = [outcome for outcome in outcomes if outcome is not None]
-        size = batch_size if all(outcome.sentence.marked for outcome in known) else max(batch_size, COPIES)
-        remaining = ((outcome, pair) for outcome in known for pair in outcome.open())
+        size = batch_size if all(outcome.sentence.marked for outcome in outcomes) else max(batch_size, COPIES)
+        remaining = ((outcome, pair) for outcome in outcomes for pair in outcome.open())
         while block := list(islice(remaining, LOOKAHEAD * size)):
             rows = []
             for outcome, pair in block:
@@ -327,13 +326,13 @@ class RelationExtractionPipeline(TextPipeline):
                 for (outcome, pair, _), logits in zip(batch, self.forward(inputs)["logits"], strict=True):
                     outcome.logits[pair] = logits.float()
 
-    def _one_pass(self, outcomes: Sequence[Outcomes | None], batch_size: int, window: int, limit: int) -> None:
+    def _one_pass(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads each text once, or once a window, and scores all its pairs."""
-        from msattn.data.inputs.entity_pieces import encode_entities, special_tokens
+        from msattn.data.inputs.entity_pieces import encode_entities, padded_pieces, special_tokens
 
         begin, end = special_tokens(self.tokenizer)
-        windows: list[tuple[Outcomes, list[int], list[int], torch.Tensor, torch.Tensor]] = []
-        for outcome in (outcome for outcome in outcomes if outcome is not None):
+        windows: list[tuple[Outcomes, list[int], list[int], list[list[int]], torch.Tensor]] = []
+        for outcome in outcomes:
             sentence = outcome.sentence
             text = encode_entities(self.tokenizer, sentence.text, sentence.spans)
             for start, room, pairs in self._windows(outcome, text, (window, limit), len(begin) + len(end)):
@@ -341,13 +340,15 @@ class RelationExtractionPipeline(TextPipeline):
                 used, numbers = torch.tensor([sentence.pairs[pair] for pair in pairs]).unique(return_inverse=True)
                 pieces = [[len(begin) + at - start for at in text.pieces[entity]] for entity in used.tolist()]
                 ids = [*begin, *text.ids[start : start + room], *end]
-                windows.append((outcome, pairs, ids, _padded(pieces), numbers))
+                windows.append((outcome, pairs, ids, pieces, numbers))
         windows.sort(key=lambda each: -len(each[2]))
         for first in range(0, len(windows), batch_size):
             batch = windows[first : first + batch_size]
             inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for _, _, ids, _, _ in batch])
             logits = self._scores(
-                inputs, _stacked([each[3] for each in batch], -1), _stacked([each[4] for each in batch])
+                inputs,
+                padded_pieces([each[3] for each in batch]),
+                pad_sequence([each[4] for each in batch], batch_first=True),
             )
             for (outcome, pairs, *_), of_window in zip(batch, logits, strict=True):
                 outcome.logits[pairs] = of_window[: len(pairs)].float()
@@ -552,17 +553,3 @@ def _too_far(sentence: Sentence, pair: int, limit: int) -> UserError:
 def _row(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list[int]]:
     row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
     return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row
-
-
-def _padded(pieces: list[list[int]]) -> torch.Tensor:
-    """Positions of the pieces of entities, `(entities, m)`, -1 for none."""
-    return pad_sequence([torch.tensor(each or [-1]) for each in pieces], batch_first=True, padding_value=-1)
-
-
-def _stacked(parts: list[torch.Tensor], value: int = 0) -> torch.Tensor:
-    """Matrices of different sizes as `(batch, rows, columns)`."""
-    rows, columns = (max(part.shape[axis] for part in parts) for axis in (0, 1))
-    padded = parts[0].new_full((len(parts), rows, columns), value)
-    for into, part in zip(padded, parts, strict=True):
-        into[: part.shape[0], : part.shape[1]] = part
-    return padded

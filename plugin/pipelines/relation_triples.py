@@ -54,7 +54,7 @@ def write_triples(results: Iterable[Any], path: str | os.PathLike) -> int:
 def _rows(number: int, relations: Any) -> Iterator[dict[str, Any]]:
     for relation in [relations] if isinstance(relations, Mapping) else relations:
         if relation.get("label") is not None:
-            head, tail = (_entity(relation[role]) for role in ("head", "tail"))
+            head, tail = (entity_of(relation[role]) for role in ("head", "tail"))
             yield {
                 **{"text": number, "head": head[0], "head_type": head[1], "relation": relation["label"]},
                 **{"tail": tail[0], "tail_type": tail[1], "score": round(relation["score"], 6)},
@@ -62,7 +62,7 @@ def _rows(number: int, relations: Any) -> Iterator[dict[str, Any]]:
             }
 
 
-def _entity(entity: Any) -> tuple[str, str, int]:
+def entity_of(entity: Any) -> tuple[str, str, int]:
     """The words, type and start of an entity: an object, or a `Span` of spaCy."""
     if isinstance(entity, Mapping):
         return entity["text"], entity.get("label", ""), entity["start"]

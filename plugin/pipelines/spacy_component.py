@@ -14,7 +14,7 @@ from spacy.tokens import Doc, MorphAnalysis, Token
 from spacy.util import minibatch
 from transformers import pipeline
 
-from msattn.data.inputs.word_rules import sentence_words
+from msattn.data.inputs.outside_tokenizers import outside_words
 from msattn.errors import UserError
 from msattn.trees.parses import decoder_of
 
@@ -114,11 +114,8 @@ class SpacyParser(SpacyComponent):
 
 def _sentences(doc: Doc) -> list[list[int]]:
     """The tokens of each sentence, without white space."""
-    if doc.has_annotation("SENT_START"):
-        parts = [[token.i for token in sentence if not token.is_space] for sentence in doc.sents]
-        return [part for part in parts if part]
-    at = {(token.idx, token.idx + len(token)): token.i for token in doc if not token.is_space}
-    return [[at[span] for span in part] for part in sentence_words(doc.text, at)]
+    at = {token.idx: token.i for token in doc}
+    return [[at[start] for _, start, _ in words] for words in outside_words(lambda _: doc, doc.text)]
 
 
 def _annotate(doc: Doc, sentences: Sequence[Sequence[int]], results: Sequence[Sequence[Mapping[str, Any]]]) -> None:

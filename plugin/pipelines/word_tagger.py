@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_tags import ENTITY_TAG, entity_spans
-from msattn.data.inputs.word_pieces import ENCODING_FIELDS, sentence_parts
+from msattn.data.inputs.word_pieces import inputs_of, sentence_parts
 from msattn.data.inputs.word_rules import word_spans
 from msattn.errors import UserError, missing_weights
 
@@ -89,14 +89,7 @@ class WordTagger:
         parts = ((number, *part) for number, parts in parts_of for part in parts)
         names, cut = self.model.config.id2label, 0
         while block := list(islice(parts, batch_size)):
-            rows = [
-                {
-                    name: getattr(pieces.encoding, field)
-                    for name, field in ENCODING_FIELDS.items()
-                    if name in self.tokenizer.model_input_names
-                }
-                for _, pieces, _ in block
-            ]
+            rows = [inputs_of(pieces.encoding, self.tokenizer) for _, pieces, _ in block]
             batch = self.collator(rows).to(self.model.device)
             with torch.inference_mode():
                 best = self.model(**batch).logits.float().softmax(dim=-1).max(dim=-1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from msattn.pipelines.relation_triples import entity_of
 from msattn.plots.arcs import Arc, write_arcs
 
 
@@ -45,7 +46,7 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     texts = [row if isinstance(row, list) else [row] for row in rows] if several else [rows]
     found = ((number, triple) for number, text in enumerate(texts) for triple in text if triple.get("label"))
     for number, triple in found:
-        (head, at_head), (tail, at_tail) = map(_entity, (triple["head"], triple["tail"]))
+        (head, _, at_head), (tail, _, at_tail) = map(entity_of, (triple["head"], triple["tail"]))
         for name, start in ((head, at_head), (tail, at_tail)):
             starts[name] = min((number, start), starts.get(name, (number, start)))
         key = head, tail, triple["label"]
@@ -58,8 +59,3 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
         title = f"{head} → {tail}: {label}" + ("" if score is None else f" ({score:.2f})")
         arcs.append(Arc(names.index(head), names.index(tail), label, title))
     return write_arcs([(names, arcs)], path)
-
-
-def _entity(entity: Any) -> tuple[str, int]:
-    """The text and the place of an entity: an object, or a spaCy `Span`."""
-    return (entity["text"], entity["start"]) if isinstance(entity, Mapping) else (entity.text, entity.start_char)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils.operations import ignorant_find_batch_size
 
+from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.modeling.evaluation_mode import evaluating
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Trainer
 else:
     _Trainer = object  # the mixin works in front of any Trainer
-
-# The label of tokens that the loss ignores.
-IGNORED = -100
 
 
 class AccumulationMixin(_Trainer):
@@ -43,8 +41,6 @@ class AccumulationMixin(_Trainer):
         self._examples: int | None = None
         self._labels: torch.Tensor | int = 1
         self._knows_the_loss = False
-        # With Transformers 5.5, Accelerate would divide the loss a second time after the Trainer.
-        self.accelerator.gradient_accumulation_steps = 1
 
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
         batches, items = super().get_batch_samples(*args)
@@ -78,7 +74,7 @@ class AccumulationMixin(_Trainer):
 
     def divisor(self, num_items_in_batch: torch.Tensor | int | None) -> int:
         """The number that [`Trainer.training_step`] divides the loss by; 1 if it is already scaled."""
-        scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        scaled = self.loss_is_scaled_for_ga
         if scaled is None:
             counts = self.model_accepts_loss_kwargs and num_items_in_batch is not None
             scaled = counts or self.compute_loss_func is not None
@@ -89,7 +85,7 @@ class AccumulationMixin(_Trainer):
         labels = batch.get(self.label_names[0]) if self.label_names else None
         if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
             return batch_rows(batch)
-        return (labels != IGNORED).sum().clamp_min(1)
+        return (labels != NO_LABEL).sum().clamp_min(1)
 
     def _look_at_the_loss(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int

@@ -14,8 +14,8 @@ from transformers import EvalPrediction, TrainerControl
 from transformers.trainer_utils import EvalLoopOutput, denumpify_detensorize
 
 from msattn.data.inputs.piece_batches import piece_batches
+from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.metrics.tree_confidence import ScoredSentence
-from msattn.training.accumulation import IGNORED
 from msattn.training.length_samplers import token_counts
 from msattn.training.trainer import FineTuningTrainer
 from msattn.trees.parses import decoder_of, parse_batch, temperature_of
@@ -137,7 +137,7 @@ def _in_order(batches: Sequence[ParsedBatch]) -> np.ndarray:
     """The parses in the order of the rows, padded with -100 in their second dimension."""
     rows, words = sum(len(batch.rows) for batch in batches), max(batch.parses.shape[1] for batch in batches)
     first = batches[0].parses
-    parses = np.full((rows, words, *first.shape[2:]), IGNORED, dtype=first.dtype)
+    parses = np.full((rows, words, *first.shape[2:]), NO_LABEL, dtype=first.dtype)
     for batch in batches:
         parses[batch.rows, : batch.parses.shape[1]] = batch.parses
     return parses

@@ -14,7 +14,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedToken
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, special_tokens, window_start
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, padded_pieces, special_tokens, window_start
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
@@ -294,13 +294,6 @@ class EntityPiecesCollator(DataCollatorWithPadding):
                 **super().__call__([rest[of_pair.index(text)] for text in range(len(texts))]),
             }
         )
-
-
-def padded_pieces(pieces: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
-    """The pieces of the entities of each row, `(rows, entities, pieces)`, with -1 where there are fewer."""
-    count, width = max(map(len, pieces)), max(1, *(len(entity) for row in pieces for entity in row))
-    full = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
-    return torch.tensor([[*row, *[[-1] * width] * (count - len(row))] for row in full])
 
 
 def _marked(

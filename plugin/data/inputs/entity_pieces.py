@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from transformers import PreTrainedTokenizerBase
 
 ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
@@ -39,6 +40,13 @@ def encode_entities(tokenizer: PreTrainedTokenizerBase, text: str, spans: Sequen
     offsets = encoded["offset_mapping"]
     pieces = [[at for at, (first, last) in enumerate(offsets) if first < end and start < last] for start, end in spans]
     return EntityText(encoded["input_ids"], pieces)
+
+
+def padded_pieces(pieces: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
+    """The pieces of the entities of each row, `(rows, entities, pieces)`, with -1 where there are fewer."""
+    count, width = max(map(len, pieces)), max(1, *(len(entity) for row in pieces for entity in row))
+    full = [[[*entity, *[-1] * (width - len(entity))] for entity in row] for row in pieces]
+    return torch.tensor([[*row, *[[-1] * width] * (count - len(row))] for row in full])
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from msattn.data.files.conllu_lines import TAG_CELLS
-from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, WordPieces, word_pieces
+from msattn.data.inputs.word_pieces import NO_LABEL, WordPieces, inputs_of, word_pieces
 from msattn.errors import UserError
 
 # The word index of [SEP] and padding.
@@ -88,11 +88,7 @@ def _windows(tokenizer: PreTrainedTokenizerBase, pieces: WordPieces, max_length:
     spans = [*_spans(np.diff(bounds).tolist(), room)]
     # Split overlaps in the middle: each word is used from the window that has more context for it.
     seams = [0, *((first + end + 1) // 2 for (_, end), (first, _) in zip(spans, spans[1:], strict=False)), len(starts)]
-    columns = {
-        name: getattr(encoding, field)
-        for name, field in ENCODING_FIELDS.items()
-        if name in tokenizer.model_input_names
-    }
+    columns = inputs_of(encoding, tokenizer)
     windows = []
     for (first, end), start, stop in zip(spans, seams, seams[1:], strict=False):
         own = slice(bounds[first], min(bounds[end], bounds[first] + room))

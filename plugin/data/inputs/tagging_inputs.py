@@ -9,7 +9,7 @@ from itertools import repeat
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from msattn.data.inputs.word_pieces import ENCODING_FIELDS, NO_LABEL, sentence_parts
+from msattn.data.inputs.word_pieces import NO_LABEL, inputs_of, sentence_parts
 
 
 def encode_tagged_words(
@@ -50,9 +50,8 @@ def encode_tagged_words(
             first = 0
             for (encoding, owners, starts), cut in parts:
                 behind = first + len(starts)
-                for name, field in ENCODING_FIELDS.items():
-                    if name in tokenizer.model_input_names:
-                        encoded[name].append(getattr(encoding, field))
+                for name, value in inputs_of(encoding, tokenizer).items():
+                    encoded[name].append(value)
                 encoded["sentence"].append(number)
                 encoded["word_starts"].append(starts)
                 encoded["cut"].append(cut)

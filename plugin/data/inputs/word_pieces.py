@@ -32,6 +32,15 @@ class WordPieces(NamedTuple):
     starts: list[int]
 
 
+def inputs_of(encoding: EncodingFast, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
+    """The fields of an encoding that the model reads."""
+    return {
+        name: getattr(encoding, field)
+        for name, field in ENCODING_FIELDS.items()
+        if name in tokenizer.model_input_names
+    }
+
+
 def word_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
     """
     Tokenizes sentences.
