@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -138,7 +139,8 @@ def load_model(
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             **hub_options(args),
-            **(given | fields),
+            # Otherwise training would go on in the checkpoint's precision: in bfloat16, small steps are lost.
+            **(({} if refuse_new_weights else {"dtype": torch.float32}) | given | fields),
         )
     if lost := sorted(name for name in loading["missing_keys"] if not is_new(name, model)):
         logger.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from transformers import AutoModelForSequenceClassification, BertConfig
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
@@ -84,6 +85,16 @@ def test_fields_reach_the_model(encoder):
     args.config_overrides = ["scalse=[2]"]
     with pytest.raises(TypeError, match="scalse"):
         load_model(MultiScaleForRelationExtraction, args, tokenizer)
+
+
+def test_weights_are_trained_in_float32(encoder, tmp_path):
+    args = ModelArguments(str(tmp_path))
+    tokenizer = load_tokenizer(ModelArguments(encoder), load_config(ModelArguments(encoder)))
+    model = load_model(AutoModelForSequenceClassification, ModelArguments(encoder), tokenizer)
+    model.bfloat16().save_pretrained(tmp_path)
+    for applied, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        loaded = load_model(AutoModelForSequenceClassification, args, tokenizer, refuse_new_weights=applied)
+        assert {weight.dtype for weight in loaded.parameters()} == {dtype}
 
 
 def test_a_new_classifier_is_trained_or_refused(encoder, tmp_path):
