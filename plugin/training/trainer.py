@@ -119,7 +119,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
         by_length = self.args.train_sampling_strategy == "group_by_length"
-        if not isinstance(dataset, Dataset) or self.args.train_sampling_strategy == "sequential":
+        if not isinstance(dataset, Dataset) or self.args.train_sampling_strategy in ("sequential", "batch_rebalance"):
             return super()._get_train_sampler(train_dataset)
         batch, lengths = self.args.train_batch_size * self.args.gradient_accumulation_steps, token_counts(dataset)
         first = self.args.seed if self.args.data_seed is None else self.args.data_seed
@@ -154,6 +154,12 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         if self._weights and (name := f"{kwargs.get('metric_key_prefix', 'eval')}_loss") in output.metrics:
             output.metrics[name] /= torch.cat(self._weights).mean().item()
         return output
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """As in [`Trainer`], but in an evaluation the mean over the batch of this process, which is weighed below."""
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch if model.training else None)
 
     def prediction_step(
         self, model: Any, inputs: dict[str, Any], prediction_loss_only: bool, *args: Any, **kwargs: Any

@@ -131,6 +131,23 @@ def test_the_loss_of_words_in_two_processes(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_loss_of_a_tagger_from_scratch_in_two_processes(tmp_path):
+    """Its loss divides by the words of all processes in a step."""
+    data = tmp_path / "data.conll"
+    data.write_text("".join("cat X\ndog Y\n" * length + "\n" for length in (9, 1, 1, 1, 9, 1, 1, 1)))
+    files = {"train_file": data, "validation_file": data, "model_type": "bilstm", "max_steps": 1}
+    values = {**files, "per_device_eval_batch_size": 2, "report_to": "none", "seed": 1}
+    one, two = (
+        command_line(("do_train", "do_eval", "use_cpu"), {**values, "output_dir": tmp_path / name}) for name in "12"
+    )
+    run_tagging.main([*one, "--per_device_train_batch_size", "8"])
+    script = [*ACCELERATE, str(CONFIGS / "ddp_cpu.yaml"), str(ROOT / "run_tagging.py")]
+    launch(script, [*two, "--per_device_train_batch_size", "4"])
+    losses = [read_json(tmp_path / name / "eval_results.json")["eval_loss"] for name in "12"]
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+
+
+@pytest.mark.slow
 def test_processes_wait_for_the_encoder_that_one_of_them_saves(tmp_path):
     folder, data = saved_encoder(tmp_path / "encoder", layers=1), tmp_path / "train.conllu"
     data.write_text("1\tdog\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleeps\t_\t_\t_\t_\t0\troot\t_\t_\n\n" * 4)
