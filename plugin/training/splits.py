@@ -13,6 +13,7 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.text_lines import files_in
+from msattn.data.relations import ALL_PAIRS
 from msattn.errors import UserError
 from msattn.training.arguments import DataArguments, HubDataArguments
 
@@ -225,4 +226,9 @@ def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
     most = {"train": args.max_train_samples, "test": args.max_predict_samples}.get(
         prefix.partition("_")[0], args.max_eval_samples
     )
-    return data if most is None else data.select(range(min(most, len(data))))
+    if most is None or most >= len(data):
+        return data
+    if isinstance(data, Dataset) and data.info.description == ALL_PAIRS:  # no text with some of its pairs
+        texts = data["text"][:]
+        most = next((row for row in range(most, 0, -1) if texts[row] != texts[row - 1]), most)
+    return data.select(range(most))

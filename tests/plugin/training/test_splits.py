@@ -10,6 +10,7 @@ from datasets import Dataset
 from transformers import TrainingArguments
 
 from msattn import UserError
+from msattn.data.relations import ALL_PAIRS
 from msattn.training.arguments import DataArguments
 from msattn.training.splits import held_out, hold_out_and_limit, read_splits
 
@@ -121,6 +122,16 @@ def test_limits(tmp_path):
     run = args(tmp_path, do_train=True, do_eval=True, do_predict=True)
     kept = hold_out_and_limit(found, limits, run)
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 5), (9, 6)])
+def test_limits_keep_all_pairs_of_a_text(most, kept, tmp_path):
+    rows = Dataset.from_dict({"text": [*"aabbbc"], "label": [*"xyxyxy"]})
+    rows.info.description = ALL_PAIRS
+    found = hold_out_and_limit(
+        {"test": rows}, DataArguments(max_predict_samples=most), args(tmp_path, do_predict=True)
+    )
+    assert len(found["test"]) == kept
 
 
 def test_parts_lie_inside_each_other(tmp_path):
