@@ -50,6 +50,11 @@ class FineTuningArguments(TrainingArguments):
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
             raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")
+        if self.prediction_loss_only or self.batch_eval_metrics or not self.eval_do_concat_batches:
+            raise UserError(
+                "--prediction_loss_only, --batch_eval_metrics and --eval_do_concat_batches False leave no answers to "
+                "score and write."
+            )
 
 
 def for_another_trainer(args: TrainingArguments) -> Any:

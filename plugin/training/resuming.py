@@ -26,7 +26,7 @@ TRAINING = (
     *("seed", "data_seed", "learning_rate", "weight_decay", "lr_scheduler_type", "warmup_steps", "optim"),
     *("num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm"),
     *("label_smoothing_factor", "train_sampling_strategy", "bf16", "fp16", "adam_beta1", "adam_beta2", "adam_epsilon"),
-    *("lr_scheduler_kwargs", "dataloader_drop_last"),
+    *("lr_scheduler_kwargs", "dataloader_drop_last", "neftune_noise_alpha", "optim_args", "world_size"),
 )
 # Those of which the optimizer goes on with what the checkpoint has, besides learning rates.
 OF_OPTIMIZER = ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")

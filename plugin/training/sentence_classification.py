@@ -86,6 +86,12 @@ def read_sentence_splits(
         UserError: A split is missing, training or validation data have no labels, or no labels are known.
     """
     columns, label_column = data_args.text_column_names, data_args.label_column_name
+    if data_args.task_name is None and data_args.glue_dir:
+        raise UserError("--glue_dir is for --task_name.")
+    if data_args.train_phrases and not data_args.train_file:
+        raise UserError("--train_phrases is for trees of SST-5 in --train_file.")
+    if data_args.task_name and (columns or label_column != "label"):
+        raise UserError("--task_name has columns of its own: leave out --text_column_names and --label_column_name.")
     if not args.do_train:
         columns = columns or getattr(config, "text_columns", None)
         label_column = getattr(config, "label_column", label_column) if label_column == "label" else label_column

@@ -55,6 +55,14 @@ def test_the_best_error_is_the_lowest(metric, greater):
     assert given() is greater and given(greater_is_better=True) is True
 
 
+@pytest.mark.parametrize(
+    "flag", [{"prediction_loss_only": True}, {"batch_eval_metrics": True}, {"eval_do_concat_batches": False}]
+)
+def test_answers_are_kept(flag):
+    with pytest.raises(UserError, match=f"--{[*flag][0]}.* leave no answers"):
+        FineTuningArguments(use_cpu=True, **flag)
+
+
 def test_weights_that_evaluation_would_round():
     with pytest.raises(UserError, match="round the weights to be saved"):
         FineTuningArguments(do_train=True, bf16_full_eval=True, use_cpu=True)
