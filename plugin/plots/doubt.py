@@ -74,6 +74,13 @@ def write_doubtful(
         UserError: The model is no parser, or there is no sentence without heads.
     """
     check_suffix(output, ".conllu")
+    if Path(output).exists() and Path(file).exists() and Path(output).samefile(file):
+        raise UserError(f"--output {output}: that is the file that is read; give another one.")
+    if not is_text_file(file) and (lang or word_tokenizer):
+        option = "lang" if lang else "word_tokenizer"
+        raise UserError(f"--{option} splits texts into words, and the words of {file} are given.")
+    if top < 1 or not (0 <= sure <= 1 and 0 <= similarity <= 1):
+        raise UserError("--top is 1 or more; --sure and --similarity are from 0 to 1.")
     split = partial(split_text, word_tokenizer=word_tokenizer, lang=lang)
     rows = treebank_rows(file, split) if is_text_file(file) else _open_rows(file)
     sentences = [(row["words"], row["lines"]) for row in rows]

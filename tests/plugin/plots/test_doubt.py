@@ -137,3 +137,9 @@ def test_what_cannot_be_doubted(parser, tmp_path):
         main([*given, str(tmp_path / "out.conllu")])
     with pytest.raises(UserError, match=r"the file must end in \.conllu"):
         main([*given, "out.txt"])
+    with pytest.raises(UserError, match=r"done\.conllu: that is the file that is read"):
+        main([*given, str(tmp_path / "done.conllu")])
+    with pytest.raises(UserError, match="--lang splits texts into words, and the words of .*done.conllu are given"):
+        main([*given, str(tmp_path / "out.conllu"), "--lang", "en"])
+    with pytest.raises(UserError, match="--sure and --similarity are from 0 to 1"):
+        main([*given, str(tmp_path / "out.conllu"), "--sure", "95"])
