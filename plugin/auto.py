@@ -71,6 +71,7 @@ AUTO_CLASSES: Mapping[str, type[_BaseAutoModelClass]] = {
     "ForMultiScaleRE": AutoModelForRelationExtraction,
     "ForRelationExtraction": AutoModelForRelationExtraction,
     "ForRelationClassification": AutoModelForRelationExtraction,
+    "ForMultiScaleSequenceClassification": AutoModelForSequenceClassification,
     "ForTokenClassification": AutoModelForTokenClassification,
     "ForSequenceClassification": AutoModelForSequenceClassification,
 }

@@ -71,4 +71,5 @@ def load_pipeline(task: str, name: str) -> Pipeline:
         UserError: As for [`load_trained`]; or the checkpoint is of another task.
     """
     _, model, tokenizer = load_trained(name)
-    return pipeline(task, model=model, tokenizer=tokenizer)
+    device = "cpu" if is_exported(name) else None  # where an exported model runs
+    return pipeline(task, model=model, tokenizer=tokenizer, device=device)

@@ -43,7 +43,7 @@ class OnnxModel:
 
     >>> model = msattn.onnx.load("outputs/semeval-onnx")
     >>> tokenizer = AutoTokenizer.from_pretrained("outputs/semeval-onnx")
-    >>> extractor = pipeline("relation-extraction", model=model, tokenizer=tokenizer)
+    >>> extractor = pipeline("relation-extraction", model=model, tokenizer=tokenizer, device="cpu")
     ```
     """
 
@@ -103,7 +103,12 @@ class OnnxModel:
         def forward(**inputs: Any) -> PairwiseParserOutput | SequenceClassifierOutput:
             choose_heads = inputs.pop("choose_heads", None) if parser else None
             found = self._run(
-                {name: value for name, value in inputs.items() if value is not None and value is not False}
+                {
+                    name: value
+                    for name, value in inputs.items()
+                    if value is not None and value is not False
+                    if name in self.inputs or name != "token_type_ids"  # which DistilBERT's tokenizer gives
+                }
             )
             if not parser:
                 return SequenceClassifierOutput(logits=found["logits"])

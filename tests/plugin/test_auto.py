@@ -10,11 +10,12 @@ from transformers import (
     AutoConfig,
     BertConfig,
     BertForSequenceClassification,
+    PreTrainedConfig,
 )
 
 import msattn
 from msattn import AutoModelForRelationExtraction
-from msattn.auto import FAMILIES
+from msattn.auto import FAMILIES, auto_class_of
 from tests.tiny_models import tiny_relation_extractor
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
@@ -81,6 +82,12 @@ def test_a_checkpoint_of_another_task_is_refused(tmp_path):
     BertForSequenceClassification(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="AutoModelForRelationExtraction"):
         AutoModelForRelationExtraction.from_pretrained(tmp_path)
+
+
+def test_every_class_of_the_package_has_a_task():
+    for name in dir(msattn):
+        if name.endswith(("Classification", "Parser", "RE")) and not name.startswith("Auto"):
+            assert auto_class_of(PreTrainedConfig(architectures=[name]), name).__name__.startswith("AutoModelFor")
 
 
 def test_registration_can_be_repeated(caplog):

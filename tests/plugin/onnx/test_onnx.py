@@ -8,12 +8,15 @@ from functools import partial
 
 import pytest
 import torch
+import transformers
 from transformers import (
     AutoConfig,
     AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
     BertForTokenClassification,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
     PreTrainedConfig,
     pipeline,
 )
@@ -106,6 +109,14 @@ def windows() -> BertForSequenceClassification:
     return msattn.set_windows(model, [[1, None]], special_token_ids=[2, 3])
 
 
+def distilbert() -> DistilBertForSequenceClassification:
+    """Its tokenizer gives token types, which it does not read."""
+    names = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
+    sizes = {name: SIZES[of] for name, of in {**names, "hidden_dim": "intermediate_size"}.items()}
+    config = DistilBertConfig(vocab_size=SIZES["vocab_size"], **sizes, **labelled("bad", "good"))
+    return DistilBertForSequenceClassification(config)
+
+
 def pairwise() -> PairwiseForRelationClassification:
     config = PairwiseConfig(encoder=encoder(), **labelled("a", "b", "no_relation"))
     return PairwiseForRelationClassification(config)
@@ -119,10 +130,11 @@ def pairwise() -> PairwiseForRelationClassification:
         ("dependency-parsing", partial(parser, word_tags=TAGS), SENTENCES, {"k": 2}),
         ("relation-extraction", pairwise, [TEXT, {**TEXT, "pairs": [[0, 1]]}, MARKED], {"negative": "keep"}),
         ("text-classification", windows, SENTENCES, {}),
+        ("text-classification", distilbert, ["the dog", "dog"], {}),
         ("dependency-parsing", partial(parser, adapted("mpnet")), SENTENCES, {"k": 2}),
         ("dependency-parsing", partial(parser, adapted("deberta-v2", **DEBERTA)), SENTENCES, {"k": 2}),
     ],
-    ids=["parser with tags", "all pairs", "windows", "mpnet", "deberta"],
+    ids=["parser with tags", "all pairs", "windows", "distilbert", "mpnet", "deberta"],
 )
 def test_exported_models_answer_alike(checkpoint, task, build, inputs, options):
     folder = checkpoint(build())
@@ -147,7 +159,8 @@ def test_relations_of_marked_pairs_in_8_bits(checkpoint):
 
 def loaded(folder):
     names = json.loads((folder / "torch" / "config.json").read_text())["architectures"]
-    return getattr(msattn, names[0], BertForSequenceClassification).from_pretrained(folder / "torch"), tiny_tokenizer()
+    kind = getattr(msattn, names[0], None) or getattr(transformers, names[0])
+    return kind.from_pretrained(folder / "torch"), tiny_tokenizer()
 
 
 @pytest.mark.slow
