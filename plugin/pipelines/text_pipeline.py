@@ -41,7 +41,7 @@ class TextPipeline(ChunkPipeline):
         self.parameters = inspect.signature(self.model.forward).parameters
         if not self.parameters.keys() & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
-            merge = "; merge its adapters first: model.merge_and_unload()" * hasattr(self.model, "merge_and_unload")
+            merge = "; save model.merge_and_unload() and load that" * hasattr(self.model, "merge_and_unload")
             raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}{merge}.")
         if random := getattr(self.model, "_random_weights", ()):
             raise missing_weights(self.model.name_or_path, random)
@@ -84,8 +84,11 @@ class TextPipeline(ChunkPipeline):
         """The most tokens of an input."""
         if not isinstance(max_length, (int, NoneType)):
             raise UserError(f"max_length is a number of tokens, not {max_length!r}.")
-        limits = (max_length, self.tokenizer.model_max_length, most_tokens(self.model.config))
-        return min(limit for limit in limits if limit is not None)
+        limits = (self.tokenizer.model_max_length, most_tokens(self.model.config))
+        most = min(limit for limit in limits if limit is not None)
+        if max_length is not None and not 0 < max_length <= most:
+            raise UserError(f"max_length={max_length}: the checkpoint reads 1 to {most} tokens.")
+        return max_length or most
 
 
 def refuse_others(name: str, value: Any, choices: Sequence[Any]) -> None:

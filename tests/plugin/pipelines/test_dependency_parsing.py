@@ -242,6 +242,9 @@ def test_long_sentences(parse):
         parse({"words": words}, long_sentences="error")
     with pytest.raises(UserError, match="max_length is a number of tokens, not '3'"):
         parse({"words": words}, max_length="3")
+    for size in (0, 65):
+        with pytest.raises(UserError, match=f"max_length={size}: the checkpoint reads 1 to 64 tokens"):
+            parse({"words": words}, max_length=size)
     with pytest.raises(UserError, match="more than 3 tokens: 'unpayers'"):
         parse({"words": ["unpayers"]}, max_length=3, long_sentences="error")
 
