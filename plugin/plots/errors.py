@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from msattn.data.files.records import json_lines
 from msattn.data.relation_rows import relation_row
 from msattn.errors import UserError
 from msattn.plots.examples_page import attention_fields, write_examples
-from msattn.plots.fused_attention import FusedAttention
+from msattn.plots.fused_attention import FusedAttention, TooFarApart
 from msattn.plots.style import check_suffix
 
 
@@ -52,8 +53,9 @@ def error_browser(
         example["text"] = _parts(row["text"], head=row["head"], tail=row["tail"])
         if model is not None and tokenizer is not None:
             types = row["head_type"], row["tail_type"]
-            attention = FusedAttention.from_model(model, tokenizer, row["text"], row["head"], row["tail"], types)
-            example |= attention_fields(attention, 4)
+            with suppress(TooFarApart):  # such a pair has no relation, and no attention
+                attention = FusedAttention.from_model(model, tokenizer, row["text"], row["head"], row["tail"], types)
+                example |= attention_fields(attention, 4)
         examples.append(example)
     title = f"{Path(predictions).name}: {len(errors)} of {len(rows)} are wrong"
     write_examples(path, title, "It lets you browse the errors of a model.", examples)

@@ -17,6 +17,10 @@ from msattn.modeling.evaluation_mode import evaluating
 Span = tuple[int, int]
 
 
+class TooFarApart(UserError):
+    """Two entities do not fit into the limit of the model."""
+
+
 @dataclass(frozen=True)
 class FusedAttention:
     """
@@ -90,7 +94,7 @@ class FusedAttention:
             columns = encode_relations(tokenizer, [text], [head], [tail], limit, style=style, types=[types])
             encoded = {name: values[0] for name, values in columns.items()}
             if encoded["input_ids"] is None:
-                raise UserError(f"The entities are too far apart: both must fit into {limit} tokens.")
+                raise TooFarApart(f"The entities are too far apart: both must fit into {limit} tokens.")
         else:
             encoded = dict(tokenizer(text, truncation=True, max_length=limit))
         places = [encoded.get(name) for name in PLACES]
@@ -125,8 +129,14 @@ class FusedAttention:
 
 
 def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:
-    """The predicted class of a single-label classifier; `None` for other models."""
-    logits = getattr(outputs, "logits", None)
-    if logits is None or model.config.num_labels < 2 or model.config.problem_type == "multi_label_classification":
+    """The predicted class of a single-label classifier, as its pipeline answers; `None` for other models."""
+    config, logits = model.config, getattr(outputs, "logits", None)
+    if logits is None or config.num_labels < 2 or config.problem_type == "multi_label_classification":
         return None
-    return model.config.id2label[int(logits[0].argmax())]
+    scores = (logits[0].float() / (getattr(config, "calibration_temperature", None) or 1)).softmax(dim=-1).tolist()
+    threshold, negative = (getattr(config, name, None) for name in ("decision_threshold", "negative_label"))
+    if threshold is None or negative not in config.label2id:
+        return config.id2label[max(config.id2label, key=scores.__getitem__)]
+    best = max(config.id2label.keys() - {config.label2id[negative]}, key=scores.__getitem__)
+    cuts = getattr(config, "relation_thresholds", None) or {}
+    return config.id2label[best] if scores[best] >= cuts.get(config.id2label[best], threshold) else negative

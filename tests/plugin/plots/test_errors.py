@@ -90,6 +90,15 @@ def test_the_attention_is_that_of_the_model(tmp_path, style):
     )
 
 
+def test_a_pair_that_the_model_cannot_read_has_no_attention(tmp_path):
+    model, tokenizer = tiny_relation_extractor()
+    row = prediction()
+    text = f"{row['text']} {'the book ' * 60}dog"
+    far = {**row, "text": text, "tail": {"start": len(text) - 3, "end": len(text)}}
+    examples, _ = page_of(tmp_path, row, far, model=model, tokenizer=tokenizer)
+    assert sorted("tokens" in example for example in examples) == [False, True]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

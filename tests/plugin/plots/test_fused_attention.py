@@ -8,10 +8,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from transformers import pipeline
 
 from msattn import BertForMultiScaleSequenceClassification, MultiScaleBertConfig, MultiScaleBertModel, UserError
 from msattn.plots import FusedAttention, fused_attention_html
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import labelled, tiny_relation_extractor, tiny_tokenizer
 
 TOKENS = "[CLS] the [E1] Bern ##oulli [/E1] sold $ 5 & $ 6 < <b> [E2] maps [/E2] [SEP]".split()
 EVIL = ["[CLS]", "</script><script>alert(1)</script>", "<!--", "a & b", "{{data}}", "naïve", "\u2028", "[SEP]"]
@@ -57,6 +58,21 @@ def test_relation_extractor():
     outputs = model(torch.tensor([ids]), entity_starts=torch.tensor([[6, 2]]), output_attentions=True)
     weights = np.concatenate([attention.words, *attention.phrases.values()], axis=1)
     np.testing.assert_allclose(weights, outputs.fusion_attentions[-1][0].mean(0).detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "own", "answer"), [(0.2, {}, 1), (0.9, {}, 0), (0.2, {"b": 0.9}, 0), (None, {}, 0)]
+)
+def test_the_label_is_that_of_the_pipeline(threshold, own, answer):
+    fields = {"decision_threshold": threshold, "relation_thresholds": own, "negative_label": "a"}
+    model, tokenizer = tiny_relation_extractor(calibration_temperature=2.0, **fields, **labelled("a", "b"))
+    model.classifier.weight.data.zero_()
+    model.classifier.bias.data = torch.tensor([1.0, 0.0])  # 0.62 and 0.38
+    attention = FusedAttention.from_model(model, tokenizer, "the author wrote a book", head=(4, 10), tail=(17, 23))
+    assert attention.label == "ab"[answer]
+    text = "the <e1>author</e1> wrote <e2>a book</e2>"
+    found = pipeline("relation-extraction", model=model, tokenizer=tokenizer)(text)
+    assert found["label"] == attention.label
 
 
 def test_sentence_classifier_and_headless_model():
