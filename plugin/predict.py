@@ -31,7 +31,7 @@ from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.ranking import by_query, query_rows
+from msattn.data.ranking import by_query, query_id, query_rows
 from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import WORD
 from msattn.data.tagged_words import tagged_rows
@@ -361,18 +361,21 @@ def _rows(path: str, names: Sequence[str] = ()) -> Iterator[Located]:
 
 def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     """The candidates of each query, the most relevant first."""
-    score = _classifier(trained, args, function_to_apply="sigmoid")
+    score = _classifier(trained, args, function_to_apply="none")  # sigmoids near 1 are equal
 
     def answer(groups: list[list[Located]]) -> list[str]:
         queries = [list(query_rows(group)) for group in groups]
         scores = iter(score([[pair["query"], pair["text"]] for pair in chain(*queries)]))
         written = []
-        for pairs in queries:
+        for pairs, ((_, row), *_) in zip(queries, groups, strict=True):
             candidates = [
                 {"id": pair["candidate_id"], "text": pair["text"], "score": next(scores)["score"]} for pair in pairs
             ]
             ranked = sorted(candidates, key=lambda candidate: -candidate["score"])
-            written.append(_json({"query": pairs[0]["query"], "candidates": ranked}))
+            for one in ranked:
+                one["score"] = torch.tensor(one["score"]).sigmoid().item()
+            name = {} if query_id(row) is None else {"id": query_id(row)}
+            written.append(_json({**name, "query": pairs[0]["query"], "candidates": ranked}))
         return written
 
     return by_query(_rows(args.file)), answer

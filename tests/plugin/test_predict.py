@@ -184,10 +184,10 @@ def test_classes_and_scores(predict, checkpoints, capsys):
 
 def test_rankings(predict, checkpoints):
     candidates = [{"id": str(number), "text": text} for number, text in enumerate(["a dog", "the house .", "book"])]
-    row = {"query": "a cat", "candidates": candidates}
+    row = {"id": "q7", "query": "a cat", "candidates": candidates}
     (found,) = predict("ranking", json.dumps(row), "--batch_size", "2")
     logits = {text["id"]: logits_of(checkpoints[1]["ranking"], "a cat", text["text"]) for text in candidates}
-    assert found["query"] == "a cat"
+    assert (found["id"], found["query"]) == ("q7", "a cat")
     assert [text["id"] for text in found["candidates"]] == sorted(logits, key=lambda key: -logits[key].item())
     assert {text["id"]: text["score"] for text in found["candidates"]} == {
         key: pytest.approx(value.sigmoid().item(), abs=1e-6) for key, value in logits.items()
@@ -202,6 +202,9 @@ def test_rankings_of_pairs(predict):
     table = "query,document\na dog,the house\na dog,a cat .\na cat,a dog\n"
     expected = predict("ranking", "".join(json.dumps(row) + "\n" for row in rows))
     assert predict("ranking", table, suffix="csv") == expected and len(expected) == 2
+    table = "query,qid,document\na dog,4,the house\na dog,4,a cat .\na cat,9,a dog\n"
+    named = [{"id": number, **row} for number, row in zip("49", expected, strict=True)]
+    assert predict("ranking", table, suffix="csv") == named
 
 
 def test_too_long_texts_are_counted(predict, caplog):
