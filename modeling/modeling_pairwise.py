@@ -29,7 +29,8 @@ class PairwiseParser(PairwisePreTrainedModel, PairwiseParsing):
     Arcs are scored from the last hidden states of the two words and their attention to each other in every layer and
     head; see [`PairwiseScores`]. The leading special token stands for ROOT, or a learned state if the tokenizer adds
     none (`config.root`). No word is dropped: a word of several pieces has the state of the first piece or their mean
-    (`config.word_state`), and the attention of all. In training, the attention is read after dropout.
+    (`config.word_state`), and the attention of all. In training, the attention is read before dropout, but under
+    `"eager"` after it.
 
     With `objective="pairs"`, each pair of words has a relation or NONE, and the score of an arc is the log-odds of any
     relation. With `"head_select"`, arcs and relations have separate scores.

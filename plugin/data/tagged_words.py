@@ -48,12 +48,12 @@ def read_tagged_words(
     """
     Reads tagged sentences from CoNLL-U or CoNLL columns.
 
-    Files named `.conllu`, and `.conll` or `.conllx` with ten columns, are CoNLL-U; names may end in `.gz`. All others
-    have one word per line, columns separated by tabs or else spaces, and blank lines between sentences. Headings such
-    as `word tag`, which may name the word column, and comments before a sentence such as `# text = ...` or
-    MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the outer tags are read. JSON and JSON lines hold lists of
-    words and tags, or words or texts with spans; a folder is brat's; `.csv`, and columns with such a heading, have a
-    word a row and a column that numbers the sentences.
+    Files named `.conllu`, and `.conll` or `.conllx` with ten columns, are CoNLL-U, unless they have other columns or
+    one is given by its number; names may end in `.gz`. All others have one word per line, columns separated by tabs or
+    else spaces, and blank lines between sentences. Headings such as `word tag`, which may name the word column, and
+    comments before a sentence such as `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the
+    outer tags are read. JSON and JSON lines hold lists of words and tags, or words or texts with spans; a folder is
+    brat's; `.csv`, and columns with such a heading, have a word a row and a column that numbers the sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8, or a folder of brat.
