@@ -79,11 +79,13 @@ class FusedAttention:
             types (`tuple[str, str]`, *optional*): The types of head and tail, for a model whose markers name them.
 
         Raises:
-            UserError: The model has no fusion layer, entities are missing for relation extraction, the entities do not
-                fit into the limit of the model, or its markers name types and `types` does not.
+            UserError: The model has no fusion layer or is exported, entities are missing for relation extraction, the
+                entities do not fit into the limit of the model, or its markers name types and `types` does not.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
+        if not isinstance(model, torch.nn.Module):
+            raise UserError("An exported model gives no attention; take the checkpoint that it was exported from.")
         if head is None and getattr(model, "pooling", None) == "entity_start":
             raise UserError(
                 "The model extracts relations: say which two entities of the text, head and tail, it reads."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,6 +89,8 @@ def test_inputs_that_the_model_cannot_read():
         FusedAttention.from_model(model, tokenizer, "the book")
     with pytest.raises(UserError, match="fit into 64 tokens"):
         FusedAttention.from_model(model, tokenizer, "the book " * 60, head=(0, 3), tail=(500, 503))
+    with pytest.raises(UserError, match="An exported model gives no attention"):
+        FusedAttention.from_model(SimpleNamespace(config=model.config), tokenizer, "the book")
     with pytest.raises(UserError, match="no fusion layer"):
         FusedAttention.from_model(tiny_relation_extractor(fusion_layers=0)[0], tiny_tokenizer(), "the book")
 
