@@ -248,7 +248,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     # A corpus without trees is parsed block by block.
     if corpus:
-        parse = DependencyParsingPipeline(trainer.model, tokenizer, device=args.device, max_length=max_length)
+        parse = DependencyParsingPipeline(trainer.model.eval(), tokenizer, device=args.device, max_length=max_length)
         options = [model.config.to_json_string(), max_length, asdict(data_args)]
         with files_in(data_args.encoding):
             count = predict_stream(

@@ -334,6 +334,13 @@ def test_a_corpus_is_streamed(run, parser, tmp_path, monkeypatch):
     assert written.startswith(gzip.decompress((tmp_path / "some" / target.name).read_bytes()).decode())
 
 
+def test_a_corpus_is_parsed_without_dropout(run, write, tmp_path):
+    train, raw = write("train.conllu", conllu([*TREES] * 2)), write("raw.txt", "the cat wrote a book .\n\n" * 20)
+    run("do_train", "do_predict", train_file=train, test_file=raw, max_steps=2)
+    predict([str(tmp_path / "out"), str(raw), "--output", str(tmp_path / "again.conllu")])
+    assert trees(tmp_path / "out" / "test_predictions.conllu") == trees(tmp_path / "again.conllu")
+
+
 def test_a_long_sentence_has_a_batch_of_its_own(run, parser, write, monkeypatch):
     shapes = []
 
