@@ -98,6 +98,11 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             self.model.get_input_embeddings().requires_grad_(False)
         if self.args.hub_token is not None:
             self.args.hub_token = UnsavedToken(self.args.hub_token)
+        ignored = Path(self.args.output_dir, ".gitignore")
+        if self.args.push_to_hub and self.args.should_save and not ignored.exists():
+            # Which the Hub heeds: the texts of the data, and the encoder of --mlm_epochs, stay here.
+            ignored.parent.mkdir(parents=True, exist_ok=True)
+            ignored.write_text("*_predictions.*\nmlm/\n", encoding="utf-8")
         plugin = getattr(self.accelerator.state, "fsdp_plugin", None)
         if plugin is not None and plugin.transformer_cls_names_to_wrap is None:
             plugin.transformer_cls_names_to_wrap = _blocks(self.model)

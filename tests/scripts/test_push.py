@@ -30,6 +30,9 @@ def test_push_carries_the_card_and_no_token(demo, tmp_path):
     names = {name for files in pushed for name in files}
     assert {"model.safetensors", "training_args.bin", "last-checkpoint/training_args.bin"} <= names
     assert not [name for files in pushed for name, content in files.items() if TOKEN.encode() in content]
+    # The Hub leaves out what this names; its double here does not.
+    assert all(files[".gitignore"] == b"*_predictions.*\nmlm/\n" for files in pushed if ".gitignore" in files)
+    assert ".gitignore" in names
 
     card = ModelCard(pushed[-1]["README.md"].decode())
     assert {result.metric_type for result in card.data.eval_results} == {
