@@ -47,6 +47,9 @@ class FineTuningArguments(TrainingArguments):
         unset = getattr(self, "greater_is_better", None) is None
         if unset and str(self.metric_for_best_model).endswith(ERRORS):
             self.greater_is_better = False
+        by_steps = self.eval_strategy == self.save_strategy == "steps"
+        if self.load_best_model_at_end and by_steps and self.eval_steps is None and self.save_steps == 500:
+            self.save_steps = self.logging_steps  # as evaluations do
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
             raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")

@@ -63,6 +63,13 @@ def test_answers_are_kept(flag):
         FineTuningArguments(use_cpu=True, **flag)
 
 
+def test_checkpoints_are_saved_where_the_best_is_looked_for():
+    given = {"eval_strategy": "steps", "load_best_model_at_end": True, "logging_steps": 0.1, "use_cpu": True}
+    args = FineTuningArguments(**given)
+    assert args.save_steps == args.eval_steps == 0.1
+    assert FineTuningArguments(**given, eval_steps=20, save_steps=40).save_steps == 40
+
+
 def test_weights_that_evaluation_would_round():
     with pytest.raises(UserError, match="round the weights to be saved"):
         FineTuningArguments(do_train=True, bf16_full_eval=True, use_cpu=True)
