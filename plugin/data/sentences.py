@@ -13,7 +13,7 @@ from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
 from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_columns, text_columns
-from msattn.data.files.arrow_tables import Located, located_rows, rows_to_dataset, without_empty
+from msattn.data.files.arrow_tables import Located, class_names, located_rows, rows_to_dataset, without_empty
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line, suffix_of
@@ -95,6 +95,12 @@ def to_sentences(
         UserError: The dataset is empty or has no text column, or only some rows have a label. With `labelled`, there
             is no label column; without it, a text is empty.
     """
+    label = find_column(label_column, dataset.features or ())
+    if isinstance(dataset, Dataset) and label is not None and class_names(dataset.features[label]):
+        known = [row for row, number in enumerate(dataset[label][:]) if number not in (None, -1)]
+        if 0 < len(known) < len(dataset):  # as in SNLI
+            logger.warning(f"{source}: {len(dataset) - len(known)} examples of no class (-1) are left out.")
+            dataset = dataset.select(known)
     return _by_rows(located_rows(dataset, source), source, columns, label_column, labelled)
 
 
