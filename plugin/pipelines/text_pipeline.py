@@ -38,8 +38,8 @@ class TextPipeline(ChunkPipeline):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.parameters = inspect.signature(self.model.forward).parameters
-        if not self.parameters.keys() & {*self.reads}:
+        self.parameters = frozenset(inspect.signature(self.model.forward).parameters)  # which can be pickled
+        if not self.parameters & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
             merge = "; save model.merge_and_unload() and load that" * hasattr(self.model, "merge_and_unload")
             raise UserError(f"{name} holds a {kind}, which is no model for {self.task or 'this pipeline'}{merge}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import numpy as np
@@ -109,6 +110,10 @@ def test_batches_change_neither_results_nor_order(extractor, mixed, read, batch_
     dataset = Dataset.from_list([ROW, {"text": "A dog in the house.", "head": [2, 5], "tail": [13, 18]}])
     same(extractor(dataset.to_iterable_dataset(), batch_size=batch_size), extractor(list(dataset)))
     assert extractor([]) == extractor(()) == []
+
+
+def test_a_pipeline_can_be_pickled(extractor):
+    same(pickle.loads(pickle.dumps(extractor))([MARKED]), extractor([MARKED]))  # as spaCy does for its processes
 
 
 def test_generators_are_read_as_needed(extractor, monkeypatch):
