@@ -84,9 +84,10 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
     """
     The checkpoint that `--resume_from_checkpoint` names, for [`Trainer.train`].
 
-    `last` (or `true`) is the newest complete one in `--output_dir`; a checkpoint that was being written when the run
-    was killed is passed over. If the checkpoint is of a run with other arguments or data, a warning says what differs.
-    Learning rates, weight decay, betas and epsilon cannot differ: they go on as the checkpoint's optimizer has them.
+    `last` (or `true`) is the newest complete one of this run in `--output_dir`, else of any; a checkpoint that was
+    being written when the run was killed is passed over. If the checkpoint is of a run with other arguments or data, a
+    warning says what differs. Learning rates, weight decay, betas and epsilon cannot differ: they go on as the
+    checkpoint's optimizer has them.
 
     Args:
         args (`TrainingArguments`): With `resume_from_checkpoint`.
@@ -109,7 +110,8 @@ def find_checkpoint(args: TrainingArguments, record: RunRecord) -> str | None:
         if not complete:
             logger.warning(f"{args.output_dir} holds no complete checkpoint: training starts from the beginning.")
             return None
-        folder = complete[-1]
+        own = [path for path in complete if _record(path) == record.facts]  # not those of another run in the folder
+        folder = (own or complete)[-1]
     else:
         folder = Path(asked)
         if not folder.is_dir():
@@ -149,10 +151,17 @@ def _is_complete(folder: Path) -> bool:
     return True
 
 
-def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
+def _record(folder: Path) -> Any:
+    """What the run of a checkpoint depends on; `None` if it is not known."""
     try:
-        before = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        return json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+
+
+def _warn_of_differences(folder: Path, facts: Mapping[str, Any]) -> None:
+    before = _record(folder)
+    if before is None:
         logger.warning(
             f"{folder} has no {RECORD}: whether it belongs to this run cannot be checked; give its learning rates."
         )

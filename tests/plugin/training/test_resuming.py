@@ -42,6 +42,12 @@ def test_last_is_the_newest_complete_one(wanted, tmp_path):
     assert args.restore_callback_states_from_checkpoint
 
 
+def test_last_is_of_this_run_where_another_went_further(tmp_path):
+    checkpoint(tmp_path, 10, data=ROWS.select([0, 1]))
+    path = checkpoint(tmp_path, 5)
+    assert find_checkpoint(*run(tmp_path)) == str(path)
+
+
 def test_a_checkpoint_of_version_0_2_has_another_record(tmp_path, monkeypatch):
     warnings = []
     monkeypatch.setattr("msattn.training.resuming.logger.warning", warnings.append)
