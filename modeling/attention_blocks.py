@@ -282,7 +282,7 @@ class BlockedAttention(torch.autograd.Function):
             weights, capped = part.weights(block.queries.start)
             # dS = P (dP - sum P dP) with dP = dO V^T + weight of the row x gradient of the sums.
             kept = draw.mask(weights)
-            gradient = block.rows(rows) * block.columns(of_received).mT
+            gradient = (block.rows(rows) * block.columns(of_received).mT).contiguous()  # so that flatten is a view
             left, right = block.rows(of_output), block.columns(values)
             if kept is None:
                 gradient.flatten(0, 1).baddbmm_(left.flatten(0, 1), right.flatten(0, 1).mT)
