@@ -79,6 +79,8 @@ class AttentionCall(NamedTuple):
             if not _broadcasts(four, (*shape[:3], 1)):
                 raise ValueError(f"sinks must be {(heads,)} or {(*shape[:3], 1)}, got {tuple(sinks.shape)}")
             sinks = four
+        if mask is not None and mask.requires_grad:  # learned, as in BEiT and Swin: a bias has a gradient
+            position_bias, mask = mask if position_bias is None else position_bias + mask, None
         settings = Settings(
             width**-0.5 if scaling is None else scaling,
             softcap,
@@ -168,7 +170,7 @@ class AttentionCall(NamedTuple):
 
     def output_and_maps(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output and the whole maps, in the dtype of the values; differentiable."""
-        weights = self.scores.in_full().weights()[0].to(self.value.dtype)
+        weights = self.maps().to(self.value.dtype)
         rate = self.scores.settings.dropout
         return self._as_output((drop(weights, rate) if rate else weights) @ self.value), weights
 
@@ -252,7 +254,9 @@ def _counted(
             f"all but the last; got {attention_mask.dtype} {tuple(attention_mask.shape)}"
         )
     seen = attention_mask if attention_mask.dtype == torch.bool else attention_mask > MASKED
-    mask = _one_row(~attention_mask if attention_mask.dtype == torch.bool else attention_mask)
+    mask = _one_row(attention_mask)
+    # Minus infinity would make a row of it NaN.
+    mask = ~mask if mask.dtype == torch.bool else mask.clamp_min(max(HIDDEN, torch.finfo(mask.dtype).min))
     if cross or offset:
         return mask, seen.any(dim=-1).expand(-1, -1, count), None
     keys = seen.squeeze(-2) if seen.shape[-2] == 1 else seen.diagonal(dim1=-2, dim2=-1)

@@ -76,6 +76,28 @@ def test_masks_of_four_dimensions_mean_the_same(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_queries_that_see_nothing_do_not_count(method):
+    query, key = queries_and_keys()
+    visible = real_tokens()[:, None, :, None] & real_tokens()[:, None, None]
+    added = torch.zeros(visible.shape).masked_fill(~visible, -torch.inf)
+    for mask in (added, added.double(), added.half()):
+        received = received_attention(query, key, mask, method=method)
+        torch.testing.assert_close(received, received_attention(query, key, visible, method=method), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_learned_mask_has_a_gradient(method):
+    query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
+    learned = torch.randn(1, 2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    bias = torch.ones(1, 1, 5, 5, dtype=torch.float64)
+
+    def received(query, key, learned):
+        return received_attention(query, key, learned, position_bias=bias, method=method)
+
+    assert torch.autograd.gradcheck(received, (query, key, learned))
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mask", [None, real_tokens((5, 3, 1)), real_tokens((5, 2, 3), left=True)])
 def test_gradient(method, mask):
     query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
@@ -136,6 +158,34 @@ def test_attention_in_blocks(dropout, causal, size):
         results.append((output, received, *torch.autograd.grad(loss, (query, key, value))))
     for got, expected in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
+def test_the_layout_of_a_gradient_does_not_matter():
+    query, key = queries_and_keys()
+    value = torch.randn_like(key).requires_grad_()
+    real = torch.ones(3, 1, 11, dtype=torch.bool)
+    results = []
+    for transposed in (False, True):
+        settings = Settings(0.4, block=10**6)
+        output, received = BlockedAttention.apply(query, key, value, None, None, None, real, settings)
+        of_heads = torch.linspace(-1, 1, 4, dtype=torch.float64)
+        weighted = received.transpose(1, 2) @ of_heads[:, None] if transposed else received * of_heads[:, None]
+        results.append(torch.autograd.grad(output.square().sum() + weighted.sum(), (query, key, value)))
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_maps_beside_an_output_are_exact_under_autocast(dtype):
+    query, key = queries_and_keys(torch.float32)
+    visible = real_tokens((11, 4, 0))[:, None, None].expand(-1, 1, 11, -1)
+    added = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
+    for mask in (visible, added):
+        call = attention_call.AttentionCall.of(query, key, mask, value=key)
+        with torch.autocast("cpu", dtype):
+            output, maps = call.output_and_maps()
+        torch.testing.assert_close(maps, call.maps(), rtol=0, atol=0)
+        assert output.isfinite().all()
 
 
 def test_bad_arguments():
