@@ -84,7 +84,7 @@ class FusedAttention:
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
-        if not isinstance(model, torch.nn.Module):
+        if not hasattr(model, "modules"):
             raise UserError("An exported model gives no attention; take the checkpoint that it was exported from.")
         if head is None and getattr(model, "pooling", None) == "entity_start":
             raise UserError(
