@@ -42,7 +42,8 @@ def score_conll18(predictions: Sequence[Columns], references: Sequence[Columns])
         predictions (`Sequence[Columns]`):
             Of each sentence some of the columns `upos`, `xpos`, `feats` and `lemma`; for `mlas` and `blex` also
             `heads` (from 1; 0 for the root) and `relations`.
-        references (`Sequence[Columns]`): The gold columns. `mlas` and `blex` leave out words with a head below 0.
+        references (`Sequence[Columns]`):
+            The gold columns. `mlas` and `blex` leave out words with a head below 0 or the relation `_`.
 
     Returns:
         `dict[str, float]`: The scores, in percent:
@@ -69,7 +70,7 @@ def score_conll18(predictions: Sequence[Columns], references: Sequence[Columns])
             ]
         if {"heads", "relations"} <= given:
             content += [
-                (head >= 0 and one in CONTENT_RELATIONS, head >= 0 and other in CONTENT_RELATIONS)
+                (head >= 0 and other != EMPTY and one in CONTENT_RELATIONS, head >= 0 and other in CONTENT_RELATIONS)
                 for head, one, other in zip(gold["heads"], mine["relations"], gold["relations"], strict=True)
             ]
     of_content = np.array(content).reshape(-1, 2)
@@ -100,9 +101,10 @@ def _comparable(sentence: Columns, true: Columns) -> Columns:
         columns["lemma"] = [EMPTY if of_true == EMPTY else lemma for lemma, of_true in pairs]
     if "relations" in columns:
         columns["relations"] = [name.partition(":")[0] for name in columns["relations"]]
-    if {"heads", "upos", "feats"} <= columns.keys() & true.keys():
+    if {"heads", "relations", "upos", "feats"} <= columns.keys() & true.keys():
         columns["functional"] = [[] for _ in columns["heads"]]
         for number, (head, relation, *tags) in enumerate(_rows(columns, ("heads", "relations", "upos", "feats"))):
-            if head > 0 and true["heads"][number] >= 0 and relation in FUNCTIONAL_RELATIONS:
+            known = true["heads"][number] >= 0 and true["relations"][number] != EMPTY
+            if head > 0 and known and relation in FUNCTIONAL_RELATIONS:
                 columns["functional"][head - 1].append((number, relation, *tags))
     return columns

@@ -80,9 +80,13 @@ def test_what_is_scored():
     assert score_conll18([{}], [sentence]) == {}
     # A head that is not known has no part.
     words = {"lemma": ["a", "b"], "heads": [0, 1], "relations": ["root", "obj"]}
-    assert score_conll18([words], [words | {"heads": [0, -1]}]) == {"lemmas": 100, "blex": 100}
+    for unknown in ({"heads": [0, -1]}, {"relations": ["root", "_"]}):
+        assert score_conll18([words], [words | unknown]) == {"lemmas": 100, "blex": 100}
     determined = {"upos": ["NOUN", "DET"], "feats": ["Number=Sing", "Definite=Def"]}
     determined |= {"heads": [0, 1], "relations": ["root", "det"]}
-    assert score_conll18([determined], [determined | {"heads": [0, -1]}])["mlas"] == 100
+    for unknown in ({"heads": [0, -1]}, {"relations": ["root", "_"]}):
+        assert score_conll18([determined], [determined | unknown])["mlas"] == 100
+    heads = {name: cells for name, cells in determined.items() if name != "relations"}
+    assert score_conll18([heads], [heads]).keys() == {"upos", "ufeats"}
     punctuation = sentence | {"relations": ["punct"]}
     assert score_conll18([punctuation], [punctuation])["blex"] == 0
