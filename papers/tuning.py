@@ -43,7 +43,8 @@ def best(study: dict[str, Any], runs: list[Any]) -> dict[tuple[str, float], dict
         scores[run.setting, run.fraction].append(value if math.isfinite(value) else -math.inf)
     means: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
     for (name, fraction), values in scores.items():
-        setting, _, point = name.partition("/")
+        setting = max((each for each in study["settings"] if name.startswith(f"{each}/")), key=len)
+        point = name[len(setting) + 1 :]
         mean = statistics.fmean(values)
         if (setting, fraction) not in means or mean > means[setting, fraction][0]:
             means[setting, fraction] = mean, dict(one.split("=", 1) for one in point.split(","))

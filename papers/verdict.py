@@ -70,6 +70,8 @@ def signed(value: float) -> str:
 def by_seed(folder: Path, claim: dict[str, Any]) -> tuple[tuple[float, float], Difference]:
     """Both scores and the difference, from tables of scores by seed."""
     a, b = (recorded(folder, claim, side) for side in "ab")
+    if len(a) != len(b) or len(a) < 2:
+        raise ValueError(f"{claim['short']}: A and B need two common seeds")
     scores = float(np.mean(a)), float(np.mean(b))
     bound = example_bound(scores, claim["examples"]) * claim.get("factor", 1)
     return scores, of_seeds(np.subtract(a, b).tolist(), bound)

@@ -8,11 +8,13 @@ import statistics
 from argparse import ArgumentParser
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import curves
 import pytest
 import repeat
 import yaml
+from tuning import best
 
 STUDIES = sorted(path for path in repeat.ROOT.glob("papers/*/*.yaml") if path.name != "claims.yaml")
 # Writes scores, and a checkpoint before it fails if there is a file `fail`.
@@ -137,6 +139,13 @@ def test_curves(study, tmp_path):
     assert all(f">{word}<" in text for word in ("one", "two", "10", "40", "after epoch 1", "eval_f1"))
     curves.main([str(study), "--output", "b.svg", "--over_settings", "--reference", "one"])
     assert ">two<" in (tmp_path / "b.svg").read_text()
+
+
+def test_a_setting_with_a_slash_has_its_own_rate():
+    study = {"settings": {"books": {}, "books/a": {}}, "tune": {"score": "f1"}}
+    scores = {"books/rate=1": 1, "books/rate=2": 2, "books/a/rate=1": 4, "books/a/rate=2": 3}
+    runs = [SimpleNamespace(setting=name, fraction=1.0, results={"f1": score}) for name, score in scores.items()]
+    assert best(study, runs) == {("books", 1.0): {"rate": "2"}, ("books/a", 1.0): {"rate": "1"}}
 
 
 def test_each_setting_is_tuned_by_itself_on_development_data(study, tmp_path):
