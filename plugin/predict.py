@@ -31,7 +31,7 @@ from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.ranking import by_query, query_id, query_rows
+from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import WORD
 from msattn.data.tagged_words import tagged_rows
@@ -374,8 +374,9 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
             ranked = sorted(candidates, key=lambda candidate: -candidate["score"])
             for one in ranked:
                 one["score"] = torch.tensor(one["score"]).sigmoid().item()
-            name = {} if query_id(row) is None else {"id": query_id(row)}
-            written.append(_json({**name, "query": pairs[0]["query"], "candidates": ranked}))
+            given = given_query_id(row)
+            named = {} if given is None else {"id": given}
+            written.append(_json({**named, "query": pairs[0]["query"], "candidates": ranked}))
         return written
 
     return by_query(_rows(args.file)), answer

@@ -260,7 +260,7 @@ def by_query(rows: Located) -> Iterator[list[tuple[str, Any]]]:
         yield found
 
 
-def query_id(row: Mapping) -> Any:
+def given_query_id(row: Mapping) -> Any:
     """The id that a row gives its query; `None` for none."""
     return row.get("id") if _query_of_pair(row) is None else _field(row, QUERY_IDS)
 
@@ -307,10 +307,10 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
         triplet = of_pair is None and _field(row, POSITIVE) is not None and row.get("id") is None
         shared = query if triplet else of_pair  # by all rows of the query; `None` if it has one
         number = numbers.setdefault(shared or where, str(len(numbers) + 1))
-        identity = _identifier(query_id(row), where) or number
-        first, first_query = asked.setdefault(identity, (where, query))
+        query_id = _identifier(given_query_id(row), where) or number
+        first, first_query = asked.setdefault(query_id, (where, query))
         if first_query != query or (shared is None and first != where):
-            raise UserError(f"{where}: the query id {identity!r} is also that of {first}.")
+            raise UserError(f"{where}: the query id {query_id!r} is also that of {first}.")
         known = {} if shared is None else pairs
         for position, candidate in enumerate(_candidates(row, where), start=1):
             if not isinstance(candidate, Mapping):
@@ -318,11 +318,11 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
             text = filled_text(candidate.get("text"), where, f'candidate {position} has no text in "text"')
             grade = _grade(candidate.get("label"), f"{where}: the label of candidate {position}")
             identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
-            pair: dict[str, Any] = {"query_id": identity, "candidate_id": identifier, "query": query, "text": text}
+            pair: dict[str, Any] = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
             pair["label"] = None if grade is None else int(grade >= relevance_level)
             if grade is not None and grades is not None:
                 grades[grade] += 1
-            before = known.setdefault((identity, identifier), pair)
+            before = known.setdefault((query_id, identifier), pair)
             if before != pair and triplet:
                 both.append(where)
             elif before != pair:

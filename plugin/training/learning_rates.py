@@ -48,8 +48,8 @@ class FineTuningArguments(TrainingArguments):
         if unset and str(self.metric_for_best_model).endswith(ERRORS):
             self.greater_is_better = False
         by_steps = self.eval_strategy == self.save_strategy == "steps"
-        default = self.eval_steps is None and getattr(self, "save_steps", None) == 500
-        if self.load_best_model_at_end and by_steps and default:
+        unset_steps = self.eval_steps is None and getattr(self, "save_steps", None) == 500  # Transformers' default
+        if self.load_best_model_at_end and by_steps and unset_steps:
             self.save_steps = self.logging_steps  # as evaluations do
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
