@@ -38,10 +38,10 @@ HELP = """usage: msattn COMMAND ...
   train       train, score and predict: msattn train relations --help
   predict     apply a checkpoint to a file: msattn predict MODEL FILE
   plot        draw attention, trees, relations, errors: msattn plot --help
-  doubt       write sentences worth annotating: msattn doubt MODEL FILE
+  doubt       write sentences worth annotating: msattn doubt MODEL FILE --output FILE
   app         show what checkpoints find in a text, in the browser: msattn app MODEL [MODEL ...]
   export      write a checkpoint in another format: msattn export onnx MODEL FOLDER
-  demo        train, score and use a small relation extractor, in about a minute
+  demo        train, score and use a small relation extractor, in some minutes
   --version   the version of msattn"""
 
 

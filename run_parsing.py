@@ -119,9 +119,10 @@ class ParsingDataArguments(DataArguments):
     decode: str = field(
         default="auto",
         metadata={
-            "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the most right "
-            "heads to be expected (mbr, mbr_eisner); the best head of each word, which may be no tree (greedy); the "
-            "best of these trees on the validation data after training, or that of the checkpoint (auto).",
+            "help": "The best tree (mst); the best one without crossing arcs (eisner); the one with the highest "
+            "expected number of right heads (mbr; mbr_eisner: without crossing arcs); the best head of each word, "
+            "which may be no tree (greedy); the best of these trees on the validation data after training, or that of "
+            "the checkpoint (auto).",
             "choices": ["auto", *DECODERS],
         },
     )

@@ -52,9 +52,9 @@ def fit_windows(
     """
     Finds the windows that [`set_windows`] can give a model without taking much of its attention away.
 
-    The window of a head is the least w at which the tokens that are not special give, on average, `mass` of their
-    attention to special tokens and to tokens at most w away. A head that needs more than half of a text stays without
-    a window. Weights do not change: measure afterwards what the windows cost.
+    The window of a head is the smallest w for which the tokens that are not special give, on average, `mass` of
+    their attention to special tokens and to tokens at most w away. A head that needs more than half of a text stays
+    without a window. Weights do not change: measure afterwards what the windows cost.
 
     Args:
         model (`torch.nn.Module`): A model that [`set_windows`] takes.

@@ -104,7 +104,7 @@ class GuidingArguments:
         default="recommended",
         metadata={
             "help": "Variant of MDG and PDG: recommended, paper (the equations as printed) or official (the released "
-            "code, whose axis gives no gradient).",
+            "code, whose axis gives no gradient but dropout noise).",
             "choices": list(PRESETS),
         },
     )

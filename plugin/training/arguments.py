@@ -43,7 +43,8 @@ class ModelArguments:
         default="auto",
         metadata={
             "help": "Learning rate of the layers above the encoder. auto: new output layers get one that fits the "
-            "size of what they read, all others --learning_rate."
+            "size of what they read, all others --learning_rate. New parsers: 2e-3 for all new layers, 1e-2 with "
+            "scorer=linear."
         },
     )
     embedding_learning_rate: float | None = field(

@@ -127,8 +127,8 @@ def decode_heads(scores: np.ndarray, greedy: np.ndarray, decoder: str) -> np.nda
         decoder (`str`):
             - `"mst"`: the best tree.
             - `"eisner"`: the best tree without crossing arcs.
-            - `"mbr"`: the tree with the most right heads to be expected, the best one under the marginals (minimum
-              Bayes risk).
+            - `"mbr"`: the tree with the highest expected number of right heads, the best one under the marginals
+              (minimum Bayes risk).
             - `"mbr_eisner"`: the same among the trees without crossing arcs.
             - `"greedy"`: each word's best head; together they may be no tree.
 
