@@ -156,17 +156,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         several = data_args.multi_label or config.problem_type == MULTI_LABEL
         data, labels, negative, types = relations.read_relation_data(data_args, args, config, several)
 
-        # Markers around the entities. Pairwise attention reads the text without: there they only find the sub-words of
-        # each entity, and are added to a copy of the tokenizer that is not saved.
+        # Markers around the entities; pairwise attention reads the text without.
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
-        marking = copy.deepcopy(tokenizer) if pairwise else tokenizer
         style = relations.choose_markers(data_args.entity_markers, config, pairwise, args.do_train)
-        entity_markers.add_entity_markers(marking, style, types if style == "typed" else ())
+        if not pairwise:
+            entity_markers.add_entity_markers(tokenizer, style, types if style == "typed" else ())
 
         def encode(rows: Dataset, **options: Any) -> Dataset:
             return entity_markers.encode_relation_dataset(
                 rows,
-                marking,
+                tokenizer,
                 label2id=None if rows[0]["label"] is None else label_fields(labels)["label2id"],
                 num_proc=data_args.preprocessing_num_workers,
                 style=style,

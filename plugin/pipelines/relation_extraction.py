@@ -21,7 +21,6 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, EntityText
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
 from msattn.errors import UserError
@@ -335,7 +334,17 @@ class RelationExtractionPipeline(TextPipeline):
         for outcome in outcomes:
             sentence = outcome.sentence
             text = encode_entities(self.tokenizer, sentence.text, sentence.spans)
-            for start, room, pairs in self._windows(outcome, text, (window, limit), len(begin) + len(end)):
+            # One marked pair has the window that `run_re.py` gives it.
+            most = limit if sentence.marked else window
+            room = most - len(begin) - len(end)
+            windows_of: dict[int, list[int]] = defaultdict(list)
+            for pair in outcome.open():
+                start = text.window(*sentence.pairs[pair], room, shared=not sentence.marked)
+                if start is None:
+                    outcome.refused[pair] = _too_far(sentence, pair, limit) if most == limit else None
+                else:
+                    windows_of[start].append(pair)
+            for start, pairs in windows_of.items():
                 # The entities of these pairs, and the pairs by their numbers among them.
                 used, numbers = torch.tensor([sentence.pairs[pair] for pair in pairs]).unique(return_inverse=True)
                 pieces = [[len(begin) + at - start for at in text.pieces[entity]] for entity in used.tolist()]
@@ -352,29 +361,6 @@ class RelationExtractionPipeline(TextPipeline):
             )
             for (outcome, pairs, *_), of_window in zip(batch, logits, strict=True):
                 outcome.logits[pairs] = of_window[: len(pairs)].float()
-
-    def _windows(
-        self, outcome: Outcomes, text: EntityText, lengths: tuple[int, int], special: int
-    ) -> list[tuple[int, int, list[int]]]:
-        """The windows of a text: the first token, the number of tokens, and the pairs."""
-        from msattn.data.inputs.entity_pieces import window_start
-
-        sentence, (window, limit) = outcome.sentence, lengths
-        # The window of one marked pair is that of `run_re.py`, where markers count until they are removed.
-        room = (limit - len(ENTITY_MARKERS) if sentence.marked else window) - special
-        if len(text.ids) <= room:
-            return [(0, len(text.ids), pairs)] if (pairs := outcome.open()) else []
-        bounds = [(min(pieces, default=0), max(pieces, default=0) + 1) for pieces in text.pieces]
-        windows: dict[int, list[int]] = defaultdict(list)
-        for pair in outcome.open():
-            ends = [bounds[entity] for entity in sentence.pairs[pair]]
-            first, last = min(ends)[0], max(last for _, last in ends)
-            start = window_start(len(text.ids), room, first, last, shared=not sentence.marked)
-            if start is not None:
-                windows[start].append(pair)
-            else:
-                outcome.refused[pair] = _too_far(sentence, pair, limit) if sentence.marked or window == limit else None
-        return [(start, room, pairs) for start, pairs in windows.items()]
 
     def _scores(self, inputs: Any, entities: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
         """The logits of pairs `(batch, pairs, 2)` of entities `(batch, entities, pieces)`."""

@@ -16,7 +16,6 @@ from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_entity_pairs
 from msattn.data.pair_rules import PairRules
@@ -326,9 +325,9 @@ def pipeline_window(trained: Mapping[str, Any], max_length: int | None, pairwise
     Args:
         trained (`Mapping[str, Any]`): What training saw; see [`trained_pairs`].
         max_length (`int` or `None`): The most tokens.
-        pairwise (`bool`): Whether the model reads no markers: these count until they are removed.
+        pairwise (`bool`): Whether the model reads no markers: then pairs share windows.
     """
-    window = trained["max_length"] + pairwise * len(ENTITY_MARKERS)
+    window = trained["max_length"]
     return {"max_length": min(max_length or window, window), "on_overflow": "skip", "shared": pairwise}
 
 

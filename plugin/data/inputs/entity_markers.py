@@ -14,7 +14,7 @@ from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedToken
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, padded_pieces, special_tokens, window_start
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS, encode_entities, padded_pieces, special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 from msattn.errors import UserError
 
@@ -59,7 +59,6 @@ def encode_relations(
     words: bool = False,
     style: str = "plain",
     types: Sequence[tuple[str | None, str | None]] | None = None,
-    shared: bool = False,
 ) -> dict[str, list]:
     """
     Encodes examples as `[CLS] .. [E1] head [/E1] .. [E2] tail [/E2] .. [SEP]`, with the special tokens that the
@@ -90,9 +89,6 @@ def encode_relations(
         style (`str`, *optional*, defaults to `"plain"`): The style of the markers.
         types (`Sequence[tuple[str | None, str | None]]`, *optional*):
             The types of head and tail in each text; required unless the style is `"plain"`.
-        shared (`bool`, *optional*, defaults to `False`):
-            Whether pairs share windows as in the pipeline, which needs the style `"plain"`; see
-            [`~msattn.data.inputs.entity_pieces.window_start`].
 
     Returns:
         `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them), and the
@@ -116,10 +112,6 @@ def encode_relations(
                 column.append(None)
             continue
         before = min(len(left), max(room // 2, room - len(right)))
-        if shared:
-            between = len(core) - len(ENTITY_MARKERS)
-            length, last = len(left) + between + len(right), len(left) + between
-            before = len(left) - (window_start(length, room + between, len(left), last) or 0)
         after = min(len(right), room - before)
         window = left[len(left) - before :] + core + right[:after]
         ids, word_ids = zip(*window, strict=True)
@@ -129,6 +121,61 @@ def encode_relations(
         for name, of_column in zip(PLACES, places, strict=True):
             encoded[name].append([len(begin) + before + place for place in of_column])
         if words:
+            encoded["words"].append([split_words(text)])
+            encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
+    if "token_type_ids" not in tokenizer.model_input_names:
+        del encoded["token_type_ids"]
+    return encoded
+
+
+def encode_unmarked(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    heads: Sequence[Sequence[int]],
+    tails: Sequence[Sequence[int]],
+    max_length: int | None = None,
+    words: bool = False,
+    shared: bool = False,
+) -> dict[str, list]:
+    """
+    Encodes examples without markers, and finds the sub-words of both entities.
+
+    The tokens are those of the whole text, wherever an entity begins or ends, as in the pipeline: pairs share them.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        texts, heads, tails, max_length, words: As in [`encode_relations`].
+        shared (`bool`, *optional*, defaults to `False`):
+            Whether pairs share windows; see [`~msattn.data.inputs.entity_pieces.window_start`].
+
+    Returns:
+        `dict[str, list]`: As of [`encode_relations`], with `entity_pieces`, the positions of the sub-words of both
+        entities, head first, in place of those of the markers.
+    """
+    begin, end = special_tokens(tokenizer)
+    room = (max_length or tokenizer.model_max_length) - len(begin) - len(end)
+    spans: dict[str, dict[tuple[int, ...], int]] = {text: {} for text in texts}
+    pairs = [
+        [spans[text].setdefault(tuple(span), len(spans[text])) for span in pair]
+        for text, *pair in zip(texts, heads, tails, strict=True)
+    ]
+    read = {text: encode_entities(tokenizer, text, [*of_text]) for text, of_text in spans.items()}
+    columns = ("input_ids", "attention_mask", "token_type_ids", "entity_pieces", *(WORD_COLUMNS if words else ()))
+    encoded: dict[str, list] = {name: [] for name in columns}
+    for text, pair in zip(texts, pairs, strict=True):
+        found = read[text]
+        start = found.window(*pair, room, shared)
+        if start is None:
+            for column in encoded.values():
+                column.append(None)
+            continue
+        ids = [*begin, *found.ids[start : start + room], *end]
+        encoded["input_ids"].append(ids)
+        encoded["attention_mask"].append([1] * len(ids))
+        encoded["token_type_ids"].append([0] * len(ids))
+        encoded["entity_pieces"].append([[len(begin) + at - start for at in found.pieces[entity]] for entity in pair])
+        if words:
+            word_ids = token_words(found.offsets[start : start + room], character_words(text))
             encoded["words"].append([split_words(text)])
             encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
     if "token_type_ids" not in tokenizer.model_input_names:
@@ -150,7 +197,7 @@ def encode_relation_dataset(
     shared: bool = False,
 ) -> datasets.Dataset:
     """
-    Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`].
+    Encodes a dataset of [`~msattn.data.relations.read_relations`] with [`encode_relations`] or [`encode_unmarked`].
 
     Args:
         dataset (`datasets.Dataset`):
@@ -167,12 +214,11 @@ def encode_relation_dataset(
         style (`str`, *optional*, defaults to `"plain"`): The style of the markers; see [`encode_relations`].
         negative (`str`, *optional*):
             The label of pairs without a relation, if the dataset has the column `labels` (all labels of each pair).
-        marked (`bool`, *optional*, defaults to `True`):
-            Whether to keep the markers; see [`without_markers`]. They count in `max_length` in any case.
-        shared (`bool`, *optional*, defaults to `False`): Whether pairs share windows; see [`encode_relations`].
+        marked (`bool`, *optional*, defaults to `True`): Whether to put markers around the entities.
+        shared (`bool`, *optional*, defaults to `False`): Whether pairs share windows, without markers.
 
     Returns:
-        `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of [`encode_relations`],
+        `datasets.Dataset`: `id`, `row` (the number of the example in `dataset`), the columns of the encoded examples,
         and, if `label2id` is given, `labels`: an int, or for a dataset with this column a list of 0.0 and 1.0.
 
     Raises:
@@ -189,7 +235,11 @@ def encode_relation_dataset(
                     f"example {identifier}: an entity has no type, which {style} entity markers name; give all types."
                 )
         spans = rows["head"], rows["tail"]
-        encoded = encode_relations(tokenizer, rows["text"], *spans, limit, words, style, types, shared)
+        encoded = (
+            encode_relations(tokenizer, rows["text"], *spans, limit, words, style, types)
+            if marked
+            else encode_unmarked(tokenizer, rows["text"], *spans, limit, words, shared)
+        )
         encoded |= {"id": rows["id"], "row": indices}
         if label2id is not None:
             several = rows.get("labels") or [[label] for label in rows["label"]]
@@ -199,8 +249,9 @@ def encode_relation_dataset(
                     raise UserError(
                         f"example {identifier}: {unknown[0]!r} is not a label; the labels are {', '.join(label2id)}."
                     )
+            names = sorted(label2id, key=label2id.__getitem__)
             encoded["labels"] = (
-                [[float(name in labels) for name in label2id] for labels in several]
+                [[float(name in labels) for name in names] for labels in several]
                 if "labels" in rows
                 else [label2id[label] for label in rows["label"]]
             )
@@ -210,8 +261,7 @@ def encode_relation_dataset(
                 f"example {rows['id'][fits.index(False)]}: the two entities and what lies between do not fit in "
                 f"max_length, {limit} tokens; raise it, or skip such examples with on_overflow skip."
             )
-        encoded = {name: [*compress(column, fits)] for name, column in encoded.items()}
-        return encoded if marked else without_markers(encoded, tokenizer)
+        return {name: [*compress(column, fits)] for name, column in encoded.items()}
 
     encoded = dataset.map(
         encode,
@@ -227,36 +277,6 @@ def encode_relation_dataset(
             f"in {limit} tokens."
         )
     return encoded
-
-
-def without_markers(rows: Mapping[str, list], tokenizer: PreTrainedTokenizerBase) -> dict[str, list]:
-    """
-    Removes the entity markers from the output of [`encode_relations`].
-
-    Args:
-        rows (`Mapping[str, list]`): The columns that [`encode_relations`] returns, without `None` rows.
-        tokenizer (`PreTrainedTokenizerBase`): The tokenizer that encoded them.
-
-    Returns:
-        `dict[str, list]`: The columns, with `entity_pieces`, the positions of the sub-words of both entities, head
-        first, instead of the markers'.
-    """
-    markers = [tokenizer.convert_tokens_to_ids(marker) for marker in ENTITY_MARKERS]
-    columns: dict[str, list] = {name: [] for name in rows if name not in PLACES}
-    pieces = []
-    for row, ids in enumerate(rows["input_ids"]):
-        places = [ids.index(marker) for marker in markers]
-        for name, column in columns.items():
-            values = rows[name][row]
-            if name in ("input_ids", "attention_mask", "token_type_ids", "word_ids"):
-                values = [value for position, value in enumerate(values) if position not in places]
-            column.append(values)
-        spans = (range(places[0] + 1, places[1]), range(places[2] + 1, places[3]))
-        # Overlapping entities have markers of the other one inside.
-        pieces.append(
-            [[at - sum(place < at for place in places) for at in span if at not in places] for span in spans]
-        )
-    return {**columns, "entity_pieces": pieces}
 
 
 @dataclass

@@ -19,10 +19,17 @@ class EntityText(NamedTuple):
     Args:
         ids (`list[int]`): Its token ids, without special tokens.
         pieces (`list[list[int]]`): The positions of the tokens of each entity among them.
+        offsets (`list[tuple[int, int]]`): The span of each token in characters.
     """
 
     ids: list[int]
     pieces: list[list[int]]
+    offsets: list[tuple[int, int]]
+
+    def window(self, head: int, tail: int, room: int, shared: bool) -> int | None:
+        """The start of the window around two entities, given by their numbers; see [`window_start`]."""
+        found = [*self.pieces[head], *self.pieces[tail]]
+        return window_start(len(self.ids), room, min(found, default=0), max(found, default=0) + 1, shared)
 
 
 def encode_entities(tokenizer: PreTrainedTokenizerBase, text: str, spans: Sequence[Sequence[int]]) -> EntityText:
@@ -39,7 +46,7 @@ def encode_entities(tokenizer: PreTrainedTokenizerBase, text: str, spans: Sequen
     )
     offsets = encoded["offset_mapping"]
     pieces = [[at for at, (first, last) in enumerate(offsets) if first < end and start < last] for start, end in spans]
-    return EntityText(encoded["input_ids"], pieces)
+    return EntityText(encoded["input_ids"], pieces, offsets)
 
 
 def padded_pieces(pieces: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import inspect
 import json
@@ -16,7 +15,7 @@ from transformers import BertConfig, BertForTokenClassification, pipeline
 from transformers.utils import logging
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
-from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
+from msattn.data.inputs.entity_markers import encode_relations, encode_unmarked
 from msattn.data.inputs.entity_pieces import window_start
 from msattn.pipelines.relation_triples import write_triples
 from msattn.pipelines.word_tagger import WordTagger
@@ -278,11 +277,10 @@ def test_a_marked_pair_is_read_as_the_script_reads_it(model, request, monkeypatc
     ]
     for row in rows:
         row["tail"] = [row["head"][1] + 4, row["head"][1] + 8]
-    marking = copy.deepcopy(model.tokenizer)
-    add_entity_markers(marking)
-    columns = {name: [row[name] for row in rows] for name in ("text", "head", "tail")}
-    encoded = encode_relations(marking, *columns.values(), max_length=64)
-    encoded = without_markers(encoded, marking) if model.reads_pieces else encoded
+    encode = encode_unmarked if model.reads_pieces else encode_relations
+    encoded = encode(
+        model.tokenizer, *([row[name] for row in rows] for name in ("text", "head", "tail")), max_length=64
+    )
     for number, found in enumerate(model(rows, batch_size=4)):
         inputs = {name: torch.tensor(values[number : number + 1]) for name, values in encoded.items()}
         with torch.no_grad():

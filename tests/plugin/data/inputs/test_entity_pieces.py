@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from msattn.data.inputs.entity_markers import EntityPiecesCollator, encode_relations, without_markers
+from msattn.data.inputs.entity_markers import EntityPiecesCollator, encode_unmarked
 from msattn.data.inputs.entity_pieces import encode_entities, window_start
 from tests.tiny_models import tiny_tokenizer
 
@@ -13,13 +13,9 @@ TEXT = "The unpayers of a dog ."
 UNPAYERS, DOG = [4, 12], [18, 21]
 
 
-def test_pieces_are_those_of_marked_copies():
-    tokenizer = tiny_tokenizer()
-    found = encode_entities(tokenizer, TEXT, [UNPAYERS, DOG, [0, 21]])
-    copies = without_markers(encode_relations(tokenizer, [TEXT], [UNPAYERS], [DOG]), tokenizer)
-    assert [tokenizer.cls_token_id, *found.ids, tokenizer.sep_token_id] == copies["input_ids"][0]
-    assert [[1 + at for at in pieces] for pieces in found.pieces[:2]] == copies["entity_pieces"][0]
-    assert found.pieces[2] == list(range(7))
+def test_pieces_share_a_character_with_their_entity():
+    found = encode_entities(tiny_tokenizer(), TEXT, [UNPAYERS, DOG, [0, 21]])
+    assert found.pieces == [[1, 2, 3], [6], [*range(7)]]
 
 
 @pytest.mark.parametrize("length", [5, 16, 17, 40])
@@ -49,18 +45,16 @@ def test_encoded_pairs_share_windows():
     ids = encode_entities(tokenizer, text, []).ids
     spans = [[8 * at, 8 * at + 3] for at in range(40)]
     for head, tail in ((0, 3), (17, 19), (20, 18), (35, 39)):
-        pair = [text], [spans[head]], [spans[tail]]
-        shared = encode_relations(tokenizer, *pair, 26, shared=True)
+        encoded = encode_unmarked(tokenizer, [text], [spans[head]], [spans[tail]], 22, shared=True)
         first, *_, last = sorted((2 * head, 2 * tail))
         start = window_start(80, 20, first, last + 1)
-        (found,) = without_markers(shared, tokenizer)["input_ids"]
-        assert found == [tokenizer.cls_token_id, *ids[start : start + 20], tokenizer.sep_token_id]
+        assert encoded["input_ids"] == [[tokenizer.cls_token_id, *ids[start : start + 20], tokenizer.sep_token_id]]
+        assert encoded["entity_pieces"] == [[[1 + 2 * at - start] for at in (head, tail)]]
 
 
 def test_pieces_of_both_entities_in_either_order():
     tokenizer = tiny_tokenizer()
-    rows = encode_relations(tokenizer, [TEXT, TEXT], [UNPAYERS, DOG], [DOG, UNPAYERS], words=True)
-    bare = without_markers(rows, tokenizer)
+    bare = encode_unmarked(tokenizer, [TEXT, TEXT], [UNPAYERS, DOG], [DOG, UNPAYERS], words=True)
     tokens = "[CLS] the un ##payer ##s of a dog . [SEP]".split()
     for ids, mask, owners in zip(bare["input_ids"], bare["attention_mask"], bare["word_ids"], strict=True):
         assert tokenizer.convert_ids_to_tokens(ids) == tokens and mask == [1] * 10
@@ -71,8 +65,7 @@ def test_pieces_of_both_entities_in_either_order():
 
 def test_a_batch_is_padded():
     tokenizer = tiny_tokenizer()
-    rows = encode_relations(tokenizer, [TEXT, "a dog"], [UNPAYERS, [0, 1]], [DOG, [2, 5]])
-    bare = without_markers(rows, tokenizer) | {"labels": [1, 0]}
+    bare = encode_unmarked(tokenizer, [TEXT, "a dog"], [UNPAYERS, [0, 1]], [DOG, [2, 5]]) | {"labels": [1, 0]}
     features = [dict(zip(bare, row, strict=True)) for row in zip(*bare.values(), strict=True)]
     batch = EntityPiecesCollator(tokenizer)(features)
     assert batch["entity_pieces"].tolist() == [[[2, 3, 4], [7, -1, -1]], [[1, -1, -1], [2, -1, -1]]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 
-from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, without_markers
+from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, encode_unmarked
+from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
 from msattn.data.inputs.parser_windows import has_root, parser_inputs
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.words import encoding_words
@@ -70,18 +71,35 @@ def test_markers_stand_around_the_entities(tokenizer, kind, max_length):
     ids = encoded["input_ids"][0]
     tokens = tokenizer.convert_ids_to_tokens(ids)
     assert [tokens[start] for start in encoded["entity_starts"][0]] == ["[E1]", "[E2]"]
-    (bare,) = without_markers(encoded, tokenizer)["input_ids"]
     if max_length is None:
+        bare = [number for number, token in zip(ids, tokens, strict=True) if token not in ENTITY_MARKERS]
         assert bare == plain(TEXT)["input_ids"]  # the text without markers, special tokens included
-    pieces = without_markers(encoded, tokenizer)["entity_pieces"][0]
-    for (start, end), found in zip((head, tail), pieces, strict=True):
-        part = plain.decode([bare[piece] for piece in found]).replace(" ", "")
-        assert part == TEXT[start:end] or tokenizer.unk_token_id in [bare[piece] for piece in found]
     owners = encoded["word_ids"][0]
     words = encoded["words"][0][0]
     inside = {owners[at] for at in range(tokens.index("[E1]") + 1, tokens.index("[/E1]"))}
     (first,) = inside - {None}  # the token of a space has no word
     assert words[first] == "book"
+
+
+@pytest.mark.parametrize("max_length", [None, 40])
+def test_entities_without_markers(tokenizer, max_length):
+    head, tail = [[TEXT.index(word), TEXT.index(word) + len(word)] for word in ("book", "你好")]
+    encoded = {
+        name: row for name, (row,) in encode_unmarked(tokenizer, [TEXT], [head], [tail], max_length, True).items()
+    }
+    ids, owners = encoded["input_ids"], encoded["word_ids"]
+    assert ids == tokenizer(TEXT)["input_ids"] if max_length is None else len(ids) <= max_length
+    for (start, end), found in zip((head, tail), encoded["entity_pieces"], strict=True):
+        part = tokenizer.decode([ids[piece] for piece in found]).replace(" ", "")
+        assert part == TEXT[start:end] or tokenizer.unk_token_id in [ids[piece] for piece in found]
+    (first,) = {owners[piece] for piece in encoded["entity_pieces"][0]} - {None}  # the token of a space has no word
+    assert encoded["words"][0][first] == "book"
+
+
+@pytest.mark.parametrize("text, spans", [("the bookhouse .", ([4, 8], [8, 13])), ("你好世界", ([0, 2], [2, 4]))])
+def test_tokens_of_a_text_without_markers_are_its_own(tokenizer, text, spans):
+    encoded = encode_unmarked(tokenizer, [text], *([span] for span in spans))
+    assert encoded["input_ids"] == [tokenizer(text)["input_ids"]] and all(encoded["entity_pieces"][0])
 
 
 def test_entities_inside_of_a_word(tokenizer):
