@@ -176,10 +176,6 @@ def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch
     """
     if entity_pieces.dim() == 3:
         return entity_pieces, torch.arange(2, device=entity_pieces.device).expand(entity_pieces.shape[0], 1, 2)
-    if torch.compiler.is_exporting():  # a program has no number of different entities: each pair reads its own
-        batch, pairs = entity_pieces.shape[:2]
-        numbers = torch.arange(2 * pairs, device=entity_pieces.device).view(pairs, 2)
-        return entity_pieces.flatten(1, 2), numbers.expand(batch, pairs, 2)
     found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
     entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
     return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])

@@ -142,7 +142,8 @@ def random_inputs(
     if "entity_ends" in names and getattr(model, "pooling", None) == "r_bert":
         given["entity_ends"] = torch.tensor([[2, 5]]).repeat(batch, 1)
     if "entity_pieces" in names:
-        given["entity_pieces"] = torch.tensor([[1, 2], [3, -1]]).repeat(batch, pairs, 1, 1)
+        given["entity_pieces"] = torch.tensor([[1, 2], [3, -1]]).repeat(batch, 1, 1)
+        given["entity_pairs"] = torch.tensor([[0, 1]]).repeat(batch, pairs, 1)
     return given
 
 
@@ -165,7 +166,8 @@ def _exported(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], output
     shapes: dict[str, dict[int, Any]] = {name: {0: batch, 1: tokens} for name in inputs}
     shapes |= {name: {0: batch} for name in ("entity_starts", "entity_ends") if name in inputs}
     if "entity_pieces" in inputs:
-        shapes["entity_pieces"] = {0: batch, 1: Dim("pairs", max=4096), 3: Dim("pieces", max=most)}
+        shapes["entity_pieces"] = {0: batch, 1: Dim("entities", min=2, max=4096), 2: Dim("pieces", max=most)}
+        shapes["entity_pairs"] = {0: batch, 1: Dim("pairs", max=4096)}
     try:
         with _quiet():
             program = torch.export.export(model, (), dict(inputs), dynamic_shapes=shapes, strict=False)

@@ -128,8 +128,10 @@ class OnnxModel:
             raise UserError(
                 f"{self.name_or_path}: an exported model takes {', '.join(self.inputs)}, not {min(unknown)}."
             )
-        one_pair = "entity_pieces" in inputs and inputs["entity_pieces"].dim() == 3
-        if one_pair:
+        one_pair = "entity_pieces" in inputs and "entity_pairs" not in inputs and inputs["entity_pieces"].dim() == 3
+        if one_pair and "entity_pairs" in self.inputs:
+            inputs = inputs | {"entity_pairs": torch.tensor([[[0, 1]]]).expand(len(inputs["entity_pieces"]), 1, 2)}
+        elif one_pair:  # a model exported by an earlier version
             inputs = inputs | {"entity_pieces": inputs["entity_pieces"].unsqueeze(1)}
         used = [node.name for node in self.session.get_inputs()]
         arrays = {name: inputs[name].numpy().astype(np.int64) for name in used if name in inputs}

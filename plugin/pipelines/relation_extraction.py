@@ -364,12 +364,19 @@ class RelationExtractionPipeline(TextPipeline):
 
     def _scores(self, inputs: Any, entities: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
         """The logits of pairs `(batch, pairs, 2)` of entities `(batch, entities, pieces)`."""
-        if "entity_pairs" in self.parameters:
+        if "entity_texts" in self.parameters:
             return self.forward({**inputs, "entity_pieces": entities, "entity_pairs": pairs})["logits"]
-        # A model of an earlier version or of ONNX reads the pieces of each pair, and a limited number of pairs.
+        # An exported model has no blocks of its own. One of an earlier version reads the pieces of each pair.
         rows = torch.arange(len(entities))[:, None, None]
-        blocks = (self.forward({**inputs, "entity_pieces": entities[rows, block]}) for block in pairs.split(PAIRS, 1))
-        return torch.cat([block["logits"] for block in blocks], dim=1)
+        logits = []
+        for block in pairs.split(PAIRS, dim=1):
+            both = (
+                {"entity_pieces": entities, "entity_pairs": block}
+                if "entity_pairs" in self.parameters
+                else {"entity_pieces": entities[rows, block]}
+            )
+            logits.append(self.forward({**inputs, **both})["logits"])
+        return torch.cat(logits, dim=1)
 
     def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:
         return {"logits": self.model(**model_inputs).logits}

@@ -500,7 +500,7 @@ def test_the_more_probable_direction_is_kept(monkeypatch, extractor):
 
 
 def test_models_that_read_the_pieces_of_each_pair(pairwise, monkeypatch):
-    """Models of earlier versions and those of ONNX take no numbers of entities."""
+    """Models of earlier versions take no numbers of entities."""
     expected = pairwise(INPUT, threshold=0)
     forward = pairwise.model.forward
 
@@ -511,6 +511,19 @@ def test_models_that_read_the_pieces_of_each_pair(pairwise, monkeypatch):
     monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 4)
     monkeypatch.setattr(pairwise.model, "forward", old)
     monkeypatch.setattr(pairwise, "parameters", inspect.signature(old).parameters)
+    same(pairwise(INPUT, threshold=0), expected)
+
+
+def test_exported_models_read_blocks_of_pairs(pairwise, monkeypatch):
+    expected, forward = pairwise(INPUT, threshold=0), pairwise.model.forward
+
+    def exported(input_ids, attention_mask, entity_pieces, entity_pairs, token_type_ids=None):
+        assert entity_pieces.shape[1] == 3 and entity_pairs.shape[1] <= 4
+        return forward(input_ids, attention_mask, entity_pieces, entity_pairs=entity_pairs)
+
+    monkeypatch.setattr("msattn.pipelines.relation_extraction.PAIRS", 4)
+    monkeypatch.setattr(pairwise.model, "forward", exported)
+    monkeypatch.setattr(pairwise, "parameters", inspect.signature(exported).parameters)
     same(pairwise(INPUT, threshold=0), expected)
 
 
