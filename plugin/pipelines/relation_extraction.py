@@ -510,11 +510,12 @@ class RelationExtractionPipeline(TextPipeline):
 
 
 def _to_the_end(tagger: Any) -> Any:
-    """A tagger that reads long texts in overlapping windows: token-classification pipelines cut them otherwise."""
-    own = isinstance(tagger, TokenClassificationPipeline) and tagger.tokenizer.is_fast
-    # Without aggregation, its tokens are numbered window by window, and `_merged` could not join them.
-    if not own or tagger._postprocess_params.get("aggregation_strategy") in (None, AggregationStrategy.NONE):
+    """A tagger that reads long texts to their end: token-classification pipelines cut them otherwise."""
+    if not (isinstance(tagger, TokenClassificationPipeline) and tagger.tokenizer.is_fast):
         return tagger
+    # Without aggregation, its tokens are numbered window by window: they could not be joined.
+    if tagger._postprocess_params.get("aggregation_strategy") in (None, AggregationStrategy.NONE):
+        return WordTagger(tagger.model, tagger.tokenizer).entities
     longest = min(tagger.tokenizer.model_max_length, most_tokens(tagger.model.config) or VERY_LARGE_INTEGER)
     if longest >= VERY_LARGE_INTEGER:
         return tagger

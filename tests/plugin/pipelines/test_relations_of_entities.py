@@ -295,14 +295,15 @@ def test_many_relations_and_old_checkpoints_are_warned_of(caplog):
     assert "does not say which pairs it was trained on" in caplog.text
 
 
-def test_a_tagger_reads_to_the_end_of_a_long_text(extractor):
+@pytest.mark.parametrize("strategy", ["none", "first"])
+def test_a_tagger_reads_to_the_end_of_a_long_text(extractor, strategy):
     torch.manual_seed(0)
     config = BertConfig(**SIZES | {"max_position_embeddings": 24}, **labelled("PER", "LOC"))
     tagger = pipeline(
         "token-classification",
         model=BertForTokenClassification(config).eval(),
         tokenizer=tiny_tokenizer(),
-        aggregation_strategy="first",
+        aggregation_strategy=strategy,
     )
     text = "The author wrote a book in the house. " * 10
     sentence = extractor.preprocess(text, entities=extractor._tagger(tagger))
