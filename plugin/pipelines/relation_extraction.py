@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -289,41 +290,52 @@ class RelationExtractionPipeline(TextPipeline):
 
     def _copies(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""
-        # Imported late, as `datasets` is slow to import.
-        from msattn.data.inputs.entity_markers import encode_relations
-
         size = batch_size if all(outcome.sentence.marked for outcome in outcomes) else max(batch_size, COPIES)
         remaining = ((outcome, pair) for outcome in outcomes for pair in outcome.open())
         while block := list(islice(remaining, LOOKAHEAD * size)):
             rows = []
-            for outcome, pair in block:
-                sentence = outcome.sentence
-                head, tail = sentence.pairs[pair]
-                most = limit if sentence.marked else window
-                try:
-                    columns = encode_relations(
-                        self.tokenizer,
-                        [sentence.text],
-                        [sentence.spans[head]],
-                        [sentence.spans[tail]],
-                        most,
-                        style=self.style,
-                        types=[(sentence.types[head], sentence.types[tail])],
-                    )
-                except UserError as error:
-                    outcome.refused[pair] = error
-                    continue
-                if columns["input_ids"][0] is None:
-                    outcome.refused[pair] = _too_far(sentence, pair, most) if most == limit else None
-                else:
-                    if "entity_ends" not in self.parameters:  # an exported model that does not read them
-                        del columns["entity_ends"]
-                    rows.append((outcome, pair, {name: values[0] for name, values in columns.items()}))
+            for outcome, of_text in groupby(block, key=itemgetter(0)):
+                most = limit if outcome.sentence.marked else window
+                rows += self._marked(outcome, [pair for _, pair in of_text], most, limit)
             by_length = iter(sorted(rows, key=lambda row: -len(row[2]["input_ids"])))
             while batch := list(islice(by_length, size)):
                 inputs = DataCollatorWithPadding(self.tokenizer)([row for _, _, row in batch])
                 for (outcome, pair, _), logits in zip(batch, self.forward(inputs)["logits"], strict=True):
                     outcome.logits[pair] = logits.float()
+
+    def _marked(
+        self, outcome: Outcomes, pairs: Sequence[int], most: int, limit: int
+    ) -> list[tuple[Outcomes, int, dict]]:
+        """The marked copies of a text for these pairs, except those that are refused."""
+        # Imported late, as `datasets` is slow to import.
+        from msattn.data.inputs.entity_markers import encode_relations
+
+        sentence = outcome.sentence
+        heads, tails = zip(*(sentence.pairs[pair] for pair in pairs), strict=True)
+        try:
+            columns = encode_relations(
+                self.tokenizer,
+                [sentence.text] * len(pairs),
+                [sentence.spans[head] for head in heads],
+                [sentence.spans[tail] for tail in tails],
+                most,
+                style=self.style,
+                types=[(sentence.types[head], sentence.types[tail]) for head, tail in zip(heads, tails, strict=True)],
+            )
+        except UserError as error:  # an entity has no type, or an unknown one
+            if len(pairs) > 1:
+                return [row for pair in pairs for row in self._marked(outcome, [pair], most, limit)]
+            outcome.refused[pairs[0]] = error
+            return []
+        if "entity_ends" not in self.parameters:  # an exported model that does not read them
+            del columns["entity_ends"]
+        rows = []
+        for number, pair in enumerate(pairs):
+            if columns["input_ids"][number] is None:
+                outcome.refused[pair] = _too_far(sentence, pair, most) if most == limit else None
+            else:
+                rows.append((outcome, pair, {name: values[number] for name, values in columns.items()}))
+        return rows
 
     def _one_pass(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads each text once, or once a window, and scores all its pairs."""
