@@ -188,10 +188,11 @@ class RelationExtractionPipeline(TextPipeline):
                 What to do with a bad input: raise (`"raise"`), return no relation (`"skip"`), or return
                 `{"error": message}` (`"return"`). An entity that cannot be read or has an unknown type, and entities
                 too far apart for `max_length`, concern only their own pairs, whose items have `head`, `tail` and
-                `error`.
+                `error`. The latter is raised for one marked pair only.
             max_length (`int`, *optional*):
                 Maximum number of tokens; longer texts are cut to a window around both entities. Default: the limit of
-                the model for one marked pair, else the length that covers 99 % of the training examples.
+                the model for one marked pair, else the length that covers 99 % of the training examples. Of several
+                entities, pairs that do not fit have no relation, as in the scores of `run_re.py`.
             batch_size (`int`, *optional*, defaults to 1): Number of inputs per batch.
 
         Returns:
@@ -202,8 +203,8 @@ class RelationExtractionPipeline(TextPipeline):
 
         Raises:
             UserError: A span is out of range, empty or splits a word; a mark is missing or repeated; a pair does not
-                name two entities; both entities and the text between them exceed `max_length`; or an argument has an
-                unknown value.
+                name two entities; the entities of a marked pair and the text between them exceed `max_length`; or an
+                argument has an unknown value.
         """
         if hasattr(inputs, "ents") and hasattr(inputs, "text"):  # spaCy's `Doc` and `Span` are sequences, too
             return super().__call__([inputs], **kwargs)[0]
@@ -407,6 +408,8 @@ class RelationExtractionPipeline(TextPipeline):
         pairs = 0 if outcomes is None else len(sentence.pairs)
         failed = {} if outcomes is None else {pair: error for pair, error in outcomes.refused.items() if error}
         errors = [sentence] if outcomes is None else [*sentence.bad.values(), *failed.values()]
+        if on_error == "raise" and not sentence.marked:  # pairs that do not fit have no relation
+            errors = [error for error in errors if not isinstance(error, TooFar)]
         if errors and on_error == "raise":
             if pairs > 1:
                 raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
@@ -418,10 +421,9 @@ class RelationExtractionPipeline(TextPipeline):
         probabilities = self._probabilities(outcomes.logits)
         if sentence.marked:
             return self._of_marked_pair(sentence, probabilities[0].tolist(), top_k, threshold)
-        if len(outcomes.refused) > len(failed):
+        if len(outcomes.refused) > len(failed) or (failed and on_error == "raise"):
             logger.warning_once(
-                "Some pairs of a text are farther apart than those of training and have no relation; max_length "
-                "widens the window."
+                "Some pairs of a text do not fit in the window, so they have no relation; max_length sets its length."
             )
         relations = []
         for pair in self._worth_a_look(probabilities, top_k, threshold, negative == "keep"):
@@ -547,10 +549,14 @@ def _negative(config: Any, labels: Sequence[str]) -> str | None:
         return None
 
 
-def _too_far(sentence: Sentence, pair: int, limit: int) -> UserError:
+class TooFar(UserError):
+    """Two entities do not fit in the limit of the model."""
+
+
+def _too_far(sentence: Sentence, pair: int, limit: int) -> TooFar:
     head, tail = (sentence.spans[entity] for entity in sentence.pairs[pair])
     start = min(head[0], tail[0])
-    return UserError(
+    return TooFar(
         f"the two entities and what lies between them do not fit in {limit} tokens: "
         f"{around(sentence.text, start, start)!r}."
     )
