@@ -52,13 +52,16 @@ class PairRules:
             pairs (`Iterable[tuple]`): The pairs.
             related (`Iterable[bool]`): Whether each pair has a relation.
         """
-        every = list(zip(texts, pairs, related, strict=True))
-        of_relations = [(text, ends) for text, ends, has_relation in every if has_relation]
+        of_relations: list[tuple[str, Ends]] = []
+        types: set[str | None] = set()
+        for text, ends, has_relation in zip(texts, pairs, related, strict=True):
+            types.update(ends[2:])
+            if has_relation:
+                of_relations.append((text, ends))
         if not of_relations:
             return cls()
         reversed_pairs = sum(tail < head for _, (head, tail, *_) in of_relations)
         apart = sorted(sentences_between(text, head, tail) for text, (head, tail, *_) in of_relations)
-        types = {of for _, ends, _ in every for of in ends[2:]}
         tails: dict[str, set[str]] = {of: set() for of in types if of is not None}
         for _, (_, _, head_type, tail_type) in of_relations:
             if None not in types:
