@@ -19,7 +19,7 @@ from transformers.utils import logging
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import ALL_PAIRS, labels_in, read_relations, relation_labels, to_relations
+from msattn.data.relations import ALL_PAIRS, LISTED, labels_in, read_relations, relation_labels, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import fit_relation_answers
@@ -134,6 +134,9 @@ def read_relation_data(
         `tuple[dict[str, datasets.Dataset], list[str], str | None, list[str]]`: The splits by the prefix of their
         metrics; the labels, without that of no relation if a pair may have several; the label of no relation; and the
         types of entities in all training data.
+
+    Raises:
+        UserError: There are pairs without a relation, and `--label_file` has no label for them.
     """
     found, labels = read_relation_splits(data_args, args, config, several)
     train = found.get("train")
@@ -142,6 +145,13 @@ def read_relation_data(
     if negative is not None and args.should_log:
         print(f"The label {negative!r} stands for no relation.")
     drawn = pairs_without_relation(data_args, config, labels, draws=True)
+    lists = data_args.negative_pairs is None and any(rows.info.description == LISTED for rows in found.values())
+    needed = (data_args.negative_pairs or lists) and data_args.negative_label != ""
+    if needed and drawn is None and data_args.label_file:
+        raise UserError(
+            f"{data_args.label_file}: no label stands for no relation, which pairs without one need; add "
+            f"{NO_RELATION!r}, or give --negative_pairs 0."
+        )
     labels = [label for label in labels if not several or label != negative]
     hold_out = partial(hold_out_texts, negatives=drawn)
     splits = hold_out_and_limit(found, data_args, args, hold_out=hold_out)

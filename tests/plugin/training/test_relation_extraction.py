@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from datasets import Dataset
-from transformers import EvalPrediction
+from transformers import EvalPrediction, TrainingArguments
 
 from msattn import MultiScaleConfig
 from msattn.data.negatives import Negatives, random_pairs
@@ -20,6 +20,7 @@ from msattn.training.relation_extraction import (
     as_in_pipeline,
     choose_negative,
     hold_out_texts,
+    read_relation_data,
     relation_card,
     trained_pairs,
     untrained_pairs,
@@ -222,6 +223,30 @@ def test_the_label_that_stands_for_no_relation(labels, stored, given, drawn, neg
     config = SimpleNamespace(negative_label=stored)
     args = SimpleNamespace(negative_pairs=drawn, negative_label=given)
     assert choose_negative(labels, args, config) == negative and not caplog.text
+
+
+@pytest.mark.parametrize("given", [{}, {"negative_pairs": 2}])
+def test_a_label_file_has_a_label_for_pairs_without_a_relation(given, tmp_path):
+    spans = [{"start": start, "end": start + 1} for start in (0, 2, 4)]
+    rows = [
+        {"text": f"a b {label}", "entities": spans, "relations": [{"head": 0, "tail": 1, "type": label}]}
+        for label in "xy"
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = {"train_file": str(tmp_path / "train.jsonl"), "label_file": str(tmp_path / "labels.json")}
+    args = TrainingArguments(str(tmp_path), do_train=True, use_cpu=True, report_to=[])
+
+    def pairs(labels, **options):
+        (tmp_path / "labels.json").write_text(json.dumps(labels))
+        several = options.pop("several", False)
+        data = RelationDataArguments(**files, **options)
+        return len(read_relation_data(data, args, MultiScaleConfig(), several)[0]["train"])
+
+    with pytest.raises(UserError, match="labels.json: no label stands for no relation.*or give --negative_pairs 0"):
+        pairs(["x", "y"], **given)
+    assert pairs(["x", "y"], negative_pairs=0) == pairs(["x", "y"], negative_label="") == 2
+    every = 2 * (3 if given else 6)
+    assert pairs(["x", "y", "no_relation"], **given) == pairs(["x", "y"], several=True, **given) == every
 
 
 def test_no_label_stands_for_no_relation(caplog):
