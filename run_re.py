@@ -28,6 +28,7 @@ from transformers import (
 
 from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.data.inputs import entity_markers
 from msattn.demo import run_demo
 from msattn.errors import UserError, refuse_below
@@ -153,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict
         # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
-        several = data_args.multi_label or config.problem_type == MULTI_LABEL
+        ours = config.model_type in COMPOSED_FAMILIES  # the head of any other checkpoint is left out
+        several = data_args.multi_label or (ours and config.problem_type == MULTI_LABEL)
         data, labels, negative, types = relations.read_relation_data(data_args, args, config, several)
 
         # Markers around the entities; pairwise attention reads the text without.

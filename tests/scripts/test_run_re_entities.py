@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 from huggingface_hub import ModelCard
@@ -125,6 +126,17 @@ def test_several_relations_a_pair(run, files, tmp_path, head):
     found = extract({"tokens": first["tokens"], "entities": ENTITIES, "pairs": [(0, 1)]})
     scores = dict(zip(lines[0]["prediction"], lines[0]["probability"], strict=True))
     assert {one["label"]: one["score"] for one in found} == pytest.approx(scores, abs=1e-4)
+
+
+def test_the_old_head_of_an_encoder_does_not_count(run, demo, tmp_path):
+    """That of a re-ranker, or of texts with several labels."""
+    old = shutil.copytree(demo.encoder, tmp_path / "old")
+    config = json.loads((old / "config.json").read_text())
+    (old / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    data = rows_of(tmp_path / "data.jsonl", "P1", "none")
+    run("do_train", model_name_or_path=old, train_file=data["train_file"], max_steps=1)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config.get("problem_type") != "multi_label_classification" and set(config["label2id"]) == {"P1", "none"}
 
 
 def test_checkpoints_are_compared_by_the_answers_of_the_run(run, tmp_path):
