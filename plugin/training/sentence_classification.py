@@ -90,6 +90,11 @@ def read_sentence_splits(
         raise UserError("--glue_dir is for --task_name.")
     if data_args.train_phrases and not data_args.train_file:
         raise UserError("--train_phrases is for trees of SST-5 in --train_file.")
+    if data_args.train_phrases and data_args.validation_split_percentage is not None:
+        raise UserError(
+            "--validation_split_percentage would hold out phrases of sentences in the training data: with "
+            "--train_phrases, give --validation_file."
+        )
     if data_args.task_name and (columns or label_column != "label"):
         raise UserError("--task_name has columns of its own: leave out --text_column_names and --label_column_name.")
     if not args.do_train:

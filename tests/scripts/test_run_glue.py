@@ -289,6 +289,8 @@ def test_mistakes(fails, rows, glue_dir, tmp_path):
     assert "leave out --dataset_name and the files" in fails("do_train", train_file=train, **task)
     assert "--glue_dir is for --task_name" in fails("do_train", train_file=train, glue_dir=glue_dir)
     assert "--train_phrases is for trees of SST-5" in fails("do_train", "train_phrases", **task)
+    error = fails("do_train", "train_phrases", train_file=train, validation_split_percentage=10)
+    assert "with --train_phrases, give --validation_file" in error
     assert "--task_name has columns of its own" in fails("do_train", label_column_name="gold", **task)
     assert "one column or two, not 3" in fails("do_train", train_file=train, text_column_names=["a", "b", "c"])
     assert "the labels are not known" in fails("do_eval", validation_file=train)
