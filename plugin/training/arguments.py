@@ -81,7 +81,7 @@ class DataArguments:
         default=None,
         metadata={
             "help": "Train on a random part of the training data, from 0 to 1, by --split_seed. Smaller parts lie "
-            "inside larger ones."
+            "inside larger ones. Texts that list their entities stay whole."
         },
     )
     max_eval_samples: int | None = field(default=None, metadata={"help": "Maximum number of validation examples."})

@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.text_lines import files_in
-from msattn.data.relations import ALL_PAIRS
+from msattn.data.relations import ALL_PAIRS, LISTED
 from msattn.errors import UserError
 from msattn.training.arguments import DataArguments, HubDataArguments
 
@@ -112,7 +112,10 @@ def hold_out_and_limit(
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
-        data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed)
+        # Without the other pairs of a text, --negative_pairs could draw them as pairs without a relation.
+        listed = isinstance(data["train"], Dataset) and data["train"].info.description in (LISTED, ALL_PAIRS)
+        whole_texts = listed or bool(getattr(data_args, "negative_pairs", None))
+        data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed, whole_texts)
     if args.should_log and data:  # a corpus to parse is streamed
         print(f"Data: {', '.join(f'{prefix} {len(each)}' for prefix, each in data.items())}.")
     return data
@@ -190,20 +193,28 @@ def held_out(
     return dataset.select(rows[~is_held]), dataset.select(rows[is_held])
 
 
-def part_of(data: Any, fraction: float, seed: int) -> Any:
+def part_of(data: Any, fraction: float, seed: int, whole_texts: bool = False) -> Any:
     """
     A random part of the examples, or of the queries with all their candidates; smaller parts lie inside larger ones.
+
+    Args:
+        data (`datasets.Dataset` or queries): The examples.
+        fraction (`float`): The size of the part, from 0 to 1.
+        seed (`int`): The random seed.
+        whole_texts (`bool`, *optional*, defaults to `False`): Whether to draw texts, with all their pairs.
 
     Raises:
         UserError: Nothing would be left, or the fraction is above 1.
     """
     if fraction > 1:
         raise UserError(f"--train_fraction {fraction:g}: give a number from 0 to 1.")
-    order = np.random.default_rng(seed).permutation(len(data))
-    kept = round(fraction * len(data))
+    units: Sequence[Any] = [*dict.fromkeys(data["text"])] if whole_texts else range(len(data))
+    order = np.random.default_rng(seed).permutation(len(units))
+    kept = round(fraction * len(units))
     if kept < 1:
         raise UserError(f"--train_fraction {fraction} leaves none of the {len(data)} training examples.")
-    return data.select(np.sort(order[:kept]))
+    drawn = {units[number] for number in order[:kept]}
+    return data.select([row for row, unit in enumerate(data["text"] if whole_texts else units) if unit in drawn])
 
 
 def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:

@@ -10,9 +10,10 @@ from datasets import Dataset
 from transformers import TrainingArguments
 
 from msattn import UserError
-from msattn.data.relations import ALL_PAIRS
+from msattn.data.relations import ALL_PAIRS, LISTED
 from msattn.training.arguments import DataArguments
 from msattn.training.splits import held_out, hold_out_and_limit, read_splits
+from run_re import RelationDataArguments
 
 # A label with one example, as SemEval has one, and two that differ in size.
 LABELS = ["often"] * 40 + ["seldom"] * 9 + ["once"]
@@ -132,6 +133,26 @@ def test_limits_keep_all_pairs_of_a_text(most, kept, tmp_path):
         {"test": rows}, DataArguments(max_predict_samples=most), args(tmp_path, do_predict=True)
     )
     assert len(found["test"]) == kept
+
+
+@pytest.mark.parametrize(
+    ("listed", "negatives", "whole"), [(False, None, False), (True, None, True), (False, 2, True)]
+)
+def test_parts_of_relations_have_whole_texts(listed, negatives, whole, tmp_path):
+    run = args(tmp_path, do_train=True)
+
+    def part(texts, fraction):
+        rows = Dataset.from_dict({"text": texts, "head": [[0, 1]] * len(texts), "number": range(len(texts))})
+        rows.info.description = LISTED if listed else ""
+        given = RelationDataArguments(train_fraction=fraction, negative_pairs=negatives)
+        return hold_out_and_limit({"train": rows}, given, run)["train"]
+
+    torn = [text for text, count in Counter(part([*"abcdefghij"] * 3, 0.4)["text"]).items() if count < 3]
+    assert bool(torn) is not whole
+    small, large = ({*part([*"abcdefghij"] * 3, fraction)["number"]} for fraction in (0.2, 0.6))
+    assert small < large and (len(small), len(large)) == (6, 18)
+    # Of texts with one pair each, the rows are those that they always were.
+    assert part([*"abcdefghij"], 0.4)["number"][:] == np.sort(np.random.default_rng(42).permutation(10)[:4]).tolist()
 
 
 def test_parts_lie_inside_each_other(tmp_path):
