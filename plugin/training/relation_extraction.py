@@ -221,7 +221,8 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
     Args:
         train (`datasets.Dataset`): The training data.
         data_args (`RelationDataArguments`): With `validation_split_percentage` and `split_seed`.
-        negatives (`Negatives`, *optional*): Limits the pairs without a relation in what is left for training.
+        negatives (`Negatives`, *optional*):
+            Limits the pairs without a relation in what is left for training, if the rows are all pairs of each text.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for row, text in enumerate(train["text"]):
@@ -231,7 +232,7 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
     first = [labels[of_text[0]] for of_text in rows]
     parts = held_out(texts, data_args.validation_split_percentage, data_args.split_seed, first)
     kept, held = (train.select([row for text in part["text"] for row in rows[text]]) for part in parts)
-    return capped(kept, negatives) if negatives else kept, held
+    return capped(kept, negatives) if negatives and lists_all_pairs(kept) else kept, held
 
 
 def lists_all_pairs(rows: Dataset) -> bool:

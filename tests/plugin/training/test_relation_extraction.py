@@ -121,6 +121,9 @@ def test_held_out_texts_keep_all_their_pairs():
     train, held = hold_out_texts(all_pairs(), args, Negatives(2, "none", seed=1))
     assert not {*train["text"]} & {*held["text"]}
     assert (len(train), len(held)) == (8 * 3, 2 * 6) and train["label"][:].count("none") == 8 * 2
+    marked = all_pairs()
+    marked.info.description = ""  # its rows are annotated
+    assert len(hold_out_texts(marked, args, Negatives(2, "none", seed=1))[0]) == 8 * 6
 
 
 def as_answered(rows, encoded, trained):
