@@ -153,6 +153,9 @@ def read_relation_data(
             f"{NO_RELATION!r}, or give --negative_pairs 0."
         )
     labels = [label for label in labels if not several or label != negative]
+    if "test" in found and lists_all_pairs(found["test"]) and labels_in(found["test"]) == {negative}:
+        logger.warning("test: no text has a relation, so that the data count as unlabelled and get no scores.")
+        found["test"] = without_labels(found["test"])
     hold_out = partial(hold_out_texts, negatives=drawn)
     splits = hold_out_and_limit(found, data_args, args, hold_out=hold_out)
     marked, splits = splits, {prefix: with_drawn_pairs(rows, drawn) for prefix, rows in splits.items()}
@@ -238,6 +241,12 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
 def lists_all_pairs(rows: Dataset) -> bool:
     """Whether rows are all ordered pairs of the entities that each text lists, and not those that the data mark."""
     return rows.info.description == ALL_PAIRS
+
+
+def without_labels(rows: Dataset) -> Dataset:
+    """The same rows as those of unlabelled data."""
+    empty = {"label": None, **({"labels": []} if "labels" in rows.column_names else {})}
+    return rows.map(lambda _: empty, features=rows.features)
 
 
 class ScoredPairs(NamedTuple):

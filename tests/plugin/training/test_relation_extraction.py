@@ -12,7 +12,7 @@ from transformers import EvalPrediction, TrainingArguments
 from msattn import MultiScaleConfig
 from msattn.data.negatives import Negatives, random_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import ALL_PAIRS, read_relations
+from msattn.data.relations import ALL_PAIRS, labels_in, read_relations
 from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
@@ -250,6 +250,21 @@ def test_a_label_file_has_a_label_for_pairs_without_a_relation(given, tmp_path):
     assert pairs(["x", "y"], negative_pairs=0) == pairs(["x", "y"], negative_label="") == 2
     every = 2 * (3 if given else 6)
     assert pairs(["x", "y", "no_relation"], **given) == pairs(["x", "y"], several=True, **given) == every
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_test_data_without_any_relation_are_unlabelled(several, tmp_path, caplog):
+    spans = [{"start": start, "end": start + 1} for start in (0, 2)]
+    known = {"text": "a b", "entities": spans, "relations": [{"head": 0, "tail": 1, "type": "x"}]}
+    files = {}
+    for name, row in {"train": known, "test": {**known, "text": "c d", "relations": []}}.items():
+        files[f"{name}_file"] = tmp_path / f"{name}.jsonl"
+        files[f"{name}_file"].write_text(json.dumps(row) + "\n")
+    args = TrainingArguments(str(tmp_path), do_train=True, do_predict=True, use_cpu=True, report_to=[])
+    data = RelationDataArguments(**{name: str(path) for name, path in files.items()})
+    test = read_relation_data(data, args, MultiScaleConfig(), several)[0]["test"]
+    assert "test: no text has a relation" in caplog.text and len(test) == 2 and test[0]["label"] is None
+    assert test.info.description == ALL_PAIRS and not labels_in(test)
 
 
 def test_no_label_stands_for_no_relation(caplog):
