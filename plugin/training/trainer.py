@@ -30,7 +30,7 @@ from msattn.training.length_samplers import (
     rows_by_text,
     token_counts,
 )
-from msattn.training.terminal import NO_SCORES, BarCallback, LineCallback, scores_text
+from msattn.training.terminal import NO_SCORES, UNSEEN, BarCallback, LineCallback, scores_text
 
 logger = logging.get_logger(__name__)
 
@@ -246,6 +246,19 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             self._terminated = self.state.global_step
         self._date_checkpoints()
         super()._save_checkpoint(*args, **kwargs)
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """
+        As in [`Trainer`].
+
+        Raises:
+            UserError: `--metric_for_best_model` is none of the scores.
+        """
+        name = self.args.metric_for_best_model
+        if name is not None and f"eval_{name.removeprefix('eval_')}" not in metrics:
+            found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith(UNSEEN))
+            raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.")
+        return super()._determine_best_metric(metrics, trial)
 
     def _date_checkpoints(self) -> None:
         """

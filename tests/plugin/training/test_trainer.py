@@ -202,6 +202,15 @@ def test_an_address_is_no_name_of_a_repository(tmp_path):
         broken_trainer(tmp_path, hub_model_id="https://hf_secret@huggingface.co/me/out")
 
 
+def test_a_score_that_is_not_there_chooses_no_checkpoint(tmp_path):
+    trainer, scores = broken_trainer(tmp_path), {"eval_loss": 0.5, "eval_f1": 80.0, "eval_runtime": 1.0}
+    trainer.args.metric_for_best_model = "f2"
+    with pytest.raises(UserError, match="^--metric_for_best_model f2: there is no such score; there are loss, f1.$"):
+        trainer._determine_best_metric(scores, None)
+    trainer.args.metric_for_best_model, trainer.args.greater_is_better = "f1", True
+    assert trainer._determine_best_metric(scores, None) and trainer.state.best_metric == 80
+
+
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
     """The Trainer of Transformers would log the mean of the finite losses, and save a model of NaN."""
     trainer = broken_trainer(tmp_path, logging_steps=1, max_steps=4, save_strategy="no")
