@@ -23,7 +23,7 @@ SCRATCH_RATE = 2e-3
 # How far a step of the optimizer may move a score, and the most that a rate may be for it.
 SCORE_STEP, MOST = 1.0, 1e-2
 # The ends of the names of scores that are better if they are lower, beside the loss.
-ERRORS = ("mse", "ece", "false_positives", "false_positive_rate")
+ERRORS = ("mse", "ece", "false_positives")
 
 
 @dataclass
@@ -54,6 +54,8 @@ class FineTuningArguments(TrainingArguments):
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
             raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")
+        if not self.remove_unused_columns:
+            raise UserError("--remove_unused_columns False gives the model columns that it cannot take: leave it out.")
         if self.prediction_loss_only or self.batch_eval_metrics or not self.eval_do_concat_batches:
             raise UserError(
                 "--prediction_loss_only, --batch_eval_metrics and --eval_do_concat_batches False leave no answers to "

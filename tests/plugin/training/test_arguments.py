@@ -46,7 +46,7 @@ def test_a_number_that_is_too_small(arguments, name, wrong, least):
 
 @pytest.mark.parametrize(
     ("metric", "greater"),
-    [("mse", False), ("eval_ece", False), ("false_positive_rate", False), ("loss", False), ("pearson", True)],
+    [("mse", False), ("eval_ece", False), ("false_positives", False), ("loss", False), ("pearson", True)],
 )
 def test_the_best_error_is_the_lowest(metric, greater):
     def given(**changes):
@@ -61,6 +61,11 @@ def test_the_best_error_is_the_lowest(metric, greater):
 def test_answers_are_kept(flag):
     with pytest.raises(UserError, match=f"--{[*flag][0]}.* leave no answers"):
         FineTuningArguments(use_cpu=True, **flag)
+
+
+def test_columns_are_removed():
+    with pytest.raises(UserError, match="--remove_unused_columns False gives the model columns"):
+        FineTuningArguments(use_cpu=True, remove_unused_columns=False)
 
 
 def test_checkpoints_are_saved_where_the_best_is_looked_for():
