@@ -35,6 +35,7 @@ from msattn.training.checkpoints import (
     load_model,
     load_tokenizer,
     max_tokens,
+    refuse_overrides,
 )
 from msattn.training.dependency_parsing import ParserTrainingArguments
 from msattn.training.masked_lm import MaskedLMArguments, train_masked_lm
@@ -146,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         # The checkpoint and its tokenizer.
         config = load_config(model_args)
+        if args.do_train:
+            refuse_overrides(model_args, {"tree_decoder": "--decode", "calibration_temperature": ""})
         tokenizer = load_tokenizer(model_args, config)
         model_class = checkpoint_class(config, PairwiseParser)
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config)

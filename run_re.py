@@ -42,6 +42,7 @@ from msattn.training.checkpoints import (
     load_model,
     load_tokenizer,
     max_tokens,
+    refuse_overrides,
 )
 from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
@@ -150,6 +151,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         tokenizer = load_tokenizer(model_args, config)
         head = choose_head(model_args.head, config, default="entity-start")
         fields = head_fields(head, model_args, config)
+        if args.do_train:
+            refuse_overrides(model_args, relations.SET_FIELDS)
         pairwise = head == "pairwise" or (head is None and "pairwise" in config.model_type)
 
         # Data: a text, two entities and a label in each row, of the splits that --do_train, --do_eval and --do_predict

@@ -242,6 +242,22 @@ def config_fields(overrides: Sequence[str] | None) -> dict[str, Any]:
     return fields
 
 
+def refuse_overrides(args: ModelArguments, flags: Mapping[str, str]) -> None:
+    """
+    Refuses fields in `--config_overrides` that a training sets itself.
+
+    Args:
+        args (`ModelArguments`): With `config_overrides`.
+        flags (`Mapping[str, str]`): The flags that set these fields, by their names; empty where none does.
+
+    Raises:
+        UserError: `--config_overrides` has one of these fields.
+    """
+    for name in sorted(config_fields(args.config_overrides).keys() & flags.keys()):
+        advice = f"give {flags[name]}" if flags[name] else "leave it out"
+        raise UserError(f"--config_overrides {name}: the training sets this field itself; {advice}.")
+
+
 def checkpoint_labels(config: PreTrainedConfig, stock: bool = False) -> list[str] | None:
     """
     The labels of a fine-tuned checkpoint in the order of their ids; `None` for a pre-trained encoder, or one of

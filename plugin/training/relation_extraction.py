@@ -50,6 +50,11 @@ SURE = 30.0
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
 FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thresholds")
 ANSWER_FIELDS = ("problem_type", "negative_label", *FITTED_FIELDS, "trained_pairs")
+# Configuration fields that a training sets, and the flags for them.
+SET_FIELDS = {
+    **dict.fromkeys((*FITTED_FIELDS, "trained_pairs"), ""),
+    **{"negative_label": "--negative_label", "entity_markers": "--entity_markers", "problem_type": "--multi_label"},
+}
 
 
 def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, training: bool) -> str:

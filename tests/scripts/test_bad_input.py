@@ -111,6 +111,14 @@ OPTIONS = {
     ),
     "no mask mode": ({"head": "multiscale", "config_overrides": ["mask_mode=soft"]}, "expected one of ('hard', 'ste'"),
     "no field": ({"config_overrides": ["scalse=[3]"]}, "got an unexpected keyword argument 'scalse'"),
+    "a field of the training": (
+        {"config_overrides": ["decision_threshold=0.3"]},
+        "--config_overrides decision_threshold: the training sets this field itself; leave it out.",
+    ),
+    "a field with a flag": (
+        {"config_overrides": ["negative_label=none"]},
+        "--config_overrides negative_label: the training sets this field itself; give --negative_label.",
+    ),
     "no example left": ({"max_train_samples": 0}, "--max_train_samples 0: give 1 or more."),
     "one process": ({"fsdp": "full_shard"}, "Using fsdp only works in distributed training."),
     "no such file": (

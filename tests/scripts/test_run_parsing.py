@@ -412,5 +412,6 @@ def test_errors(fails, write):
         ("do_train", {"train_file": train, "lang": "en"}, "--lang splits the lines of a .txt file"),
         ("do_train", {"train_file": train, "test_file": raw, "lang": "xx"}, "no rules for the language 'xx'"),
         ("do_train", {"train_file": train, "label_smoothing_factor": 0.1}, "smoothing_factor is for labels"),
+        ("do_train", {"train_file": train, "config_overrides": "tree_decoder=mbr"}, "field itself; give --decode"),
     ):
         assert message in fails(flag, **options)
