@@ -551,8 +551,9 @@ def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: 
 
 def _predicted(example: Mapping[str, Any], label: Any, probability: Any, negative: str | None) -> dict[str, Any]:
     """A line of the file of predictions. Several relations a pair are lists, without the label of no relation."""
-    several = isinstance(label, list)
-    gold = [each for each in example["labels"] if each != negative] if several else example["label"]
+    gold = example["label"]
+    if isinstance(label, list) and gold is not None:
+        gold = [each for each in example["labels"] if each != negative]
     entities = {
         role: {
             "start": example[role][0],

@@ -17,6 +17,7 @@ from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
 from msattn.training.relation_extraction import (
+    ScoredPairs,
     as_in_pipeline,
     choose_negative,
     hold_out_texts,
@@ -24,6 +25,7 @@ from msattn.training.relation_extraction import (
     relation_card,
     trained_pairs,
     untrained_pairs,
+    write_relation_predictions,
 )
 from run_re import RelationDataArguments
 
@@ -165,6 +167,16 @@ def test_marked_pairs_are_all_answered(tmp_path):
     rows = read_relations(tmp_path / "a.jsonl")
     pairs = as_answered(rows, Dataset.from_dict({"row": [0, 1], "labels": [0, 0]}), {"both_orders": False})
     assert pairs.asked.all() and not pairs.all_pairs
+
+
+def test_unlabelled_pairs_have_no_gold_relations(tmp_path):
+    answers = RelationAnswers(["x"], "none", several=True)
+    example = {"id": "1", "text": "a b", "head": [0, 1], "tail": [2, 3], "head_type": None, "tail_type": None}
+    for label, labels, gold in ((None, [], None), ("none", ["none"], []), ("x", ["x"], ["x"])):
+        rows = Dataset.from_list([{**example, "label": label, "labels": labels}])
+        pairs = ScoredPairs(rows, np.array([[2.0]]), None, np.ones(1, bool), True)
+        write_relation_predictions(str(tmp_path), "test", pairs, answers)
+        assert json.loads((tmp_path / "test_predictions.jsonl").read_text())["gold"] == gold
 
 
 @pytest.mark.parametrize("related, both", [("x", False), ("none", True)])
