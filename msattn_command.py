@@ -33,6 +33,9 @@ TRAIN_HELP = "\n".join(
         *(f"  {task:11}{description}; {script}.py" for task, (script, description) in TASKS.items()),
     ]
 )
+DEMO_HELP = """usage: msattn demo
+
+Trains, scores and uses a small relation extractor in outputs/demo, in some minutes."""
 HELP = """usage: msattn COMMAND ...
 
   train       train, score and predict: msattn train relations --help
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif name == "export":
         _run("msattn.export", "main", rest)
     elif name == "demo":
-        _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
+        _demo(*(word for word in rest if word != "--debug_traceback"))
     else:
         _refuse("command", name, ("train", "predict", "plot", "doubt", "app", "export", "demo"))
 
@@ -195,6 +198,15 @@ def _train(task: str, *rest: str) -> None:
         script, _ = TASKS[task]
         start(_package() / "scripts" / f"{script}.py", rest)
         _run(f"msattn.scripts.{script}", "main", rest)
+
+
+def _demo(*rest: str) -> None:
+    if not rest:
+        _run_cli(lambda: import_module("msattn.demo").run_demo(import_module("msattn.scripts.run_re").main))
+    elif rest[0] in ("-h", "--help"):
+        print(DEMO_HELP)
+    else:
+        _refuse("argument", rest[0], (), "msattn demo takes none.")
 
 
 def _run(module: str, function: str, *arguments: Any) -> None:

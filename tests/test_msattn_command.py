@@ -33,6 +33,11 @@ def test_the_tasks_are_listed_and_each_has_its_script(capsys):
         assert "def main(argv: Sequence[str] | None = None)" in (ROOT / f"{script}.py").read_text()
 
 
+def test_the_demonstration_has_help(capsys):
+    main(["demo", "--help"])
+    assert capsys.readouterr().out.startswith("usage: msattn demo\n")
+
+
 def test_the_version(capsys):
     main(["--version"])
     assert capsys.readouterr().out.strip() == version("msattn")
@@ -89,6 +94,7 @@ def test_a_copy_that_reads_its_arguments_in_another_way_is_left_alone(tmp_path):
             "error: msattn analysis is gone; pictures: msattn plot; studies: the scripts in papers/",
         ),
         (["app"], "error: the following arguments are required: --model"),
+        (["demo", "--seed", "1"], "error: there is no argument --seed; msattn demo takes none."),
         (["export", "tflite"], "error: there is no format tflite; there is onnx."),
     ],
 )
