@@ -64,8 +64,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         _train(*(rest or ["--help"]))
     elif name in ("plot", "doubt"):
         _run("msattn.plots.command", name, rest)
-    elif name == "analysis":
-        _stop(f"msattn analysis is gone; {_moved(*rest[:1])}.")
     elif name == "predict":
         _run("msattn.predict", "main", rest)
     elif name == "app":
@@ -175,18 +173,6 @@ def _package(name: str = "msattn") -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise LookupError(name)
     return Path(spec.submodule_search_locations[0])
-
-
-def _moved(kind: str = "") -> str:
-    """Where a command of `msattn analysis` went."""
-    plots = {"fused": "fused", "errors": "errors", "map": "maps", "distances": "heads"}
-    if kind in plots:
-        return f"use msattn plot {plots[kind]}"
-    return (
-        "use msattn doubt"
-        if kind == "doubt"
-        else "pictures: msattn plot; studies: the scripts in papers/ of the source"
-    )
 
 
 def _train(task: str, *rest: str) -> None:

@@ -88,11 +88,7 @@ def test_a_copy_that_reads_its_arguments_in_another_way_is_left_alone(tmp_path):
         (["train", "relation"], "error: there is no task relation; did you mean relations?"),
         (["train", "relations", "--head", "x"], "error: argument --head: invalid choice"),
         (["predict", "model"], "error: the following arguments are required: --file"),
-        (["analysis", "map"], "error: msattn analysis is gone; use msattn plot maps."),
-        (
-            ["analysis", "windows"],
-            "error: msattn analysis is gone; pictures: msattn plot; studies: the scripts in papers/",
-        ),
+        (["analysis", "map"], "error: there is no command analysis; there are train, predict, plot, "),
         (["app"], "error: the following arguments are required: --model"),
         (["demo", "--seed", "1"], "error: there is no argument --seed; msattn demo takes none."),
         (["export", "tflite"], "error: there is no format tflite; there is onnx."),
