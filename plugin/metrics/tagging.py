@@ -18,13 +18,13 @@ with extra("train"):
 Tags = Sequence[Sequence[str]]
 
 
-def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str, float]:
+def score_tags(*, predictions: Tags, references: Tags, entities: bool) -> dict[str, float]:
     """
     Accuracy over all words and, for entity tags, micro-averaged entity precision, recall and F1.
 
     Args:
-        references (`Sequence[Sequence[str]]`): The gold tags of each sentence.
         predictions (`Sequence[Sequence[str]]`): The predicted tags of each sentence.
+        references (`Sequence[Sequence[str]]`): The gold tags of each sentence.
         entities (`bool`): Whether the tags mark entities; see [`marks_entities`].
 
     Returns:
@@ -37,7 +37,7 @@ def score_tags(references: Tags, predictions: Tags, entities: bool) -> dict[str,
     return scores
 
 
-def tagging_report(references: Tags, predictions: Tags, entities: bool) -> str:
+def tagging_report(*, predictions: Tags, references: Tags, entities: bool) -> str:
     """A table, in percent, of precision, recall and F1 by entity type or by tag; arguments as for [`score_tags`]."""
     if not entities:
         words = [*chain(*references)], [*chain(*predictions)]

@@ -134,7 +134,7 @@ def tagging_metrics(prediction: EvalPrediction, tags: Sequence[str]) -> dict[str
         for row, answer in zip(prediction.label_ids, answers, strict=True)
     ]
     references, predictions = map(list, zip(*rows, strict=True))
-    scores = score_tags(references, predictions, marks_entities(tags))
+    scores = score_tags(predictions=predictions, references=references, entities=marks_entities(tags))
     baseline = {"majority_accuracy": most_frequent(chain(*references))[1]}
     return {name: 100 * score for name, score in scores.items()} | baseline
 
@@ -170,7 +170,7 @@ def write_tagging_predictions(
         rows = (zip(*row, strict=True) for row in zip(gold[0], predicted, strict=True))
         known = [[pair for pair in row if pair[0] is not None] for row in rows]
         true, found = ([[pair[side] for pair in row] for row in known] for side in (0, 1))
-        report = tagging_report(true, found, marks_entities(tags))
+        report = tagging_report(predictions=found, references=true, entities=marks_entities(tags))
         Path(folder, f"{prefix}_report.txt").write_text(report, encoding="utf-8")
         print(report)
 

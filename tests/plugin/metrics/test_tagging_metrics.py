@@ -30,30 +30,43 @@ def test_which_tags_mark_entities(tags, expected):
 
 
 def test_entities_are_counted_whole():
-    scores = score_tags(GOLD, FOUND, entities=True)
+    scores = score_tags(predictions=FOUND, references=GOLD, entities=True)
     # Two of three true entities are found, and two of four predicted ones are true.
     assert scores == pytest.approx({"accuracy": 4 / 6, "precision": 1 / 2, "recall": 2 / 3, "f1": 4 / 7})
     shorter = [["B-x", "O", "O", "B-y"], ["O", "B-x"]]
-    assert score_tags(GOLD, shorter, entities=True)["f1"] == pytest.approx(2 / 3)
+    assert score_tags(predictions=shorter, references=GOLD, entities=True)["f1"] == pytest.approx(2 / 3)
     # As in conlleval's reading of IOB1, an I after O begins an entity.
-    assert score_tags([["O", "B-x", "I-x"]], [["O", "I-x", "I-x"]], entities=True)["f1"] == 1
+    assert score_tags(predictions=[["O", "I-x", "I-x"]], references=[["O", "B-x", "I-x"]], entities=True)["f1"] == 1
     # No entity goes on into the next sentence.
-    assert score_tags([["B-x"], ["I-x"]], [["B-x"], ["O"]], entities=True)["recall"] == 0.5
+    assert score_tags(predictions=[["B-x"], ["O"]], references=[["B-x"], ["I-x"]], entities=True)["recall"] == 0.5
+
+
+def test_the_order_of_earlier_versions_is_an_error():
+    with pytest.raises(TypeError):
+        score_tags(GOLD, FOUND, entities=True)
 
 
 def test_parts_of_speech():
-    assert score_tags([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]], entities=False) == {
-        "accuracy": pytest.approx(2 / 3)
-    }
-    report = tagging_report([["DET", "NOUN"]], [["DET", "DET"]], entities=False)
+    assert score_tags(
+        predictions=[["DET", "VERB"], ["VERB"]], references=[["DET", "NOUN"], ["VERB"]], entities=False
+    ) == {"accuracy": pytest.approx(2 / 3)}
+    report = tagging_report(predictions=[["DET", "DET"]], references=[["DET", "NOUN"]], entities=False)
     assert "NOUN" in report and "50.00" in report
 
 
 def test_report_of_entities():
-    report = tagging_report(GOLD, FOUND, entities=True)
+    report = tagging_report(predictions=FOUND, references=GOLD, entities=True)
     assert "micro avg" in report and "57.14" in report
-    assert score_tags([["O"]], [["O"]], entities=True) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
-    assert tagging_report([["O"]], [["O"]], entities=True) == "there is no entity, neither true nor predicted\n"
+    assert score_tags(predictions=[["O"]], references=[["O"]], entities=True) == {
+        "accuracy": 1,
+        "precision": 0,
+        "recall": 0,
+        "f1": 0,
+    }
+    assert (
+        tagging_report(predictions=[["O"]], references=[["O"]], entities=True)
+        == "there is no entity, neither true nor predicted\n"
+    )
 
 
 @pytest.mark.parametrize("signs", ["BI", "BIES", "BILU", "BIESLU"])
@@ -68,13 +81,13 @@ def test_scores_and_reports_are_those_of_seqeval(signs):
     for _ in range(100):
         gold = [draw.choices(tags, k=draw.randint(1, 6)) for _ in range(3)]
         found = [draw.choices(tags, k=len(sentence)) for sentence in gold]
-        scores = score_tags(gold, found, entities=True)
+        scores = score_tags(predictions=found, references=gold, entities=True)
         for name in ("precision", "recall", "f1"):
             expected = getattr(seqeval, f"{name}_score")(iobes(gold), iobes(found), zero_division=0)
             assert scores[name] == pytest.approx(expected, abs=1e-12)
         if marks_entities(chain(*gold)):
             expected = seqeval.classification_report(iobes(gold), iobes(found), output_dict=True, zero_division=0)
-            assert cells(tagging_report(gold, found, entities=True)) == rows(expected)
+            assert cells(tagging_report(predictions=found, references=gold, entities=True)) == rows(expected)
 
 
 def cells(report):
