@@ -23,7 +23,7 @@ MEASURES = {
 }
 
 
-def score_ranking(relevant: Mapping[str, Collection[str]], scores: Scores) -> dict[str, float]:
+def score_ranking(relevant: Mapping[str, Collection[str] | Mapping[str, int]], scores: Scores) -> dict[str, float]:
     """
     Mean reciprocal rank (MRR), recall at 1, 3, 5 and 20, and mean average precision (MAP).
 
@@ -31,7 +31,9 @@ def score_ranking(relevant: Mapping[str, Collection[str]], scores: Scores) -> di
     are not candidates. As in trec_eval, ties are broken by descending document id, compared as strings.
 
     Args:
-        relevant (`Mapping[str, Collection[str]]`): The ids of the relevant documents by query id.
+        relevant (`Mapping[str, Collection[str]]` or `Mapping[str, Mapping[str, int]]`):
+            The ids of the relevant documents by query id, or grades by query and document id, of which those above 0
+            are relevant.
         scores (`Mapping[str, Mapping[str, float]]`):
             Scores by query and document id. Queries without a relevant document are skipped.
 
@@ -41,7 +43,8 @@ def score_ranking(relevant: Mapping[str, Collection[str]], scores: Scores) -> di
     Raises:
         UserError: A score is not finite, or no query has a relevant document.
     """
-    judged = {query: dict.fromkeys(relevant[query], 1) for query in scores if relevant.get(query)}
+    documents = {query: _relevant(relevant.get(query, ())) for query in scores}
+    judged = {query: dict.fromkeys(found, 1) for query, found in documents.items() if found}
     if not judged:
         raise UserError("no ranking can be scored: no query has a relevant document.")
     _check(scores)
@@ -78,6 +81,10 @@ def write_run(path: str | Path, scores: Scores, tag: str = "msattn") -> Path:
                 for rank, (document, score) in enumerate(ranking, start=1)
             )
     return path
+
+
+def _relevant(documents: Collection[str] | Mapping[str, int]) -> Collection[str]:
+    return [name for name, grade in documents.items() if grade > 0] if isinstance(documents, Mapping) else documents
 
 
 def _check(scores: Scores) -> None:

@@ -43,6 +43,13 @@ def test_equal_scores_go_by_the_id_and_not_by_the_order():
         assert score_ranking({"q": {"a"}}, scores)["mrr"] == 1 / 2
 
 
+def test_a_grade_of_zero_is_not_relevant():
+    scores = {"q": {"a": 2.0, "b": 1.0}, "none": {"a": 1.0}}
+    assert score_ranking({"q": {"a": 0, "b": 2}, "none": {"a": 0}}, scores) == score_ranking({"q": {"b"}}, scores)
+    with pytest.raises(UserError, match="no query has a relevant document"):
+        score_ranking({"q": {"a": 0}}, scores)
+
+
 def test_a_score_that_is_no_number_is_refused(tmp_path):
     scores = {"q": {"a": 1.0, "b": math.nan}}
     with pytest.raises(UserError, match="the score of b for the query q is nan"):
