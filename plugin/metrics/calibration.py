@@ -81,21 +81,28 @@ class Candidates(NamedTuple):
         right (`np.ndarray` of shape `(candidates,)`): Whether each is right.
         classes (`np.ndarray` of shape `(candidates,)`): Their classes.
         gold (`np.ndarray` of shape `(classes,)`): The number of examples of each class; 0 for the negative one.
+        missed (`int`, *optional*, defaults to 0): The number of further examples, of which none is a candidate.
     """
 
     scores: np.ndarray
     right: np.ndarray
     classes: np.ndarray
     gold: np.ndarray
+    missed: int = 0
+
+    @property
+    def related(self) -> int:
+        """The number of all examples that have a relation."""
+        return int(self.gold.sum()) + self.missed
 
     def f1(self, threshold: float | np.ndarray) -> float:
         """Micro-F1 of the candidates that reach the threshold, or that of their class."""
         kept = self.scores >= np.broadcast_to(threshold, self.gold.shape)[self.classes]
-        return 2 * float((kept & self.right).sum()) / max(int(kept.sum() + self.gold.sum()), 1)
+        return 2 * float((kept & self.right).sum()) / max(int(kept.sum()) + self.related, 1)
 
     def best_threshold(self) -> float:
         """The threshold with the highest micro-F1, half-way between two probabilities that occur."""
-        return _best_cut(self.scores, self.right, int(self.gold.sum()))
+        return _best_cut(self.scores, self.right, self.related)
 
     def class_thresholds(self, start: float) -> dict[int, float]:
         """
@@ -112,7 +119,7 @@ class Candidates(NamedTuple):
             own = self.classes == number
             others = kept & ~own
             hits, answered = int((others & self.right).sum()), int(others.sum())
-            cut = _best_cut(self.scores[own], self.right[own], int(self.gold.sum()), hits, answered)
+            cut = _best_cut(self.scores[own], self.right[own], self.related, hits, answered)
             cut = float((self.gold[number] * cut + SHARED * start) / (self.gold[number] + SHARED))
             kept[own], found[number] = self.scores[own] >= cut, cut
         return found
@@ -131,23 +138,29 @@ def _best_cut(scores: np.ndarray, right: np.ndarray, gold: int, hits: int = 0, a
     return float((above + below) / 2)
 
 
-def relation_candidates(probabilities: np.ndarray, references: np.ndarray, negative: int) -> Candidates:
+def relation_candidates(
+    probabilities: np.ndarray, references: np.ndarray, negative: int, missed: int = 0
+) -> Candidates:
     """The best relation of each example."""
     best, scores = _best_relation(probabilities, negative)
     gold = np.bincount(references, minlength=probabilities.shape[1])
     gold[negative] = 0
-    return Candidates(scores, best == references, best, gold)
+    return Candidates(scores, best == references, best, gold, missed)
 
 
-def _plain_f1(probabilities: np.ndarray, references: np.ndarray, negative: int) -> float:
-    """Micro-F1 of the most probable classes."""
-    plain, related = probabilities.argmax(axis=-1), int((references != negative).sum())
+def _plain_f1(probabilities: np.ndarray, references: np.ndarray, negative: int, related: int) -> float:
+    """Micro-F1 of the most probable classes, where this number of examples has a relation."""
+    plain = probabilities.argmax(axis=-1)
     hits = int(((plain == references) & (plain != negative)).sum())
     return 2 * hits / max(int((plain != negative).sum()) + related, 1)
 
 
 def fit_relation_answers(
-    logits: np.ndarray, references: np.ndarray, labels: Sequence[str], negative: str | None
+    logits: np.ndarray,
+    references: np.ndarray,
+    labels: Sequence[str],
+    negative: str | None,
+    unasked: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """
     What turns the logits of a relation classifier into answers, as fields of its configuration.
@@ -158,6 +171,8 @@ def fit_relation_answers(
             The right label id of each example, or which labels are right, for a model with several relations a pair.
         labels (`Sequence[str]`): The labels in the order of their ids.
         negative (`str` or `None`): The label that stands for no relation.
+        unasked (`np.ndarray`, *optional*):
+            The `references` of further examples that are never answered: F1 counts their relations as missed.
 
     Returns:
         `dict[str, Any]`: `calibration_temperature`, `decision_threshold` (`None` if the most probable label does as
@@ -171,15 +186,17 @@ def fit_relation_answers(
     if not several and negative is None:
         return fields
     scaled = logits.astype(np.float64) / temperature
+    unasked = references[:0] if unasked is None else unasked
     if several:
         right = references.astype(bool)
         classes = np.broadcast_to(np.arange(len(labels)), right.shape).ravel()
-        candidates, plain = Candidates(expit(scaled).ravel(), right.ravel(), classes, right.sum(axis=0)), -1.0
+        missed, plain = int(unasked.sum()), -1.0
+        candidates = Candidates(expit(scaled).ravel(), right.ravel(), classes, right.sum(axis=0), missed)
     else:
         number = list(labels).index(str(negative))
         probabilities = softmax(scaled, axis=-1)
-        candidates = relation_candidates(probabilities, references, number)
-        plain = _plain_f1(probabilities, references, number)
+        candidates = relation_candidates(probabilities, references, number, int((unasked != number).sum()))
+        plain = _plain_f1(probabilities, references, number, candidates.related)
     threshold = candidates.best_threshold()
     of_class = candidates.class_thresholds(threshold)
     every = np.full(len(labels), threshold)

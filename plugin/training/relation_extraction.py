@@ -281,8 +281,8 @@ class ScoredPairs(NamedTuple):
 
     def fitted(self, answers: RelationAnswers) -> dict[str, Any]:
         """The fields of [`~msattn.metrics.calibration.fit_relation_answers`], of the pairs that are asked for."""
-        logits, references = self.logits[self.asked], self.references[self.asked]
-        return fit_relation_answers(logits, references, answers.labels, answers.negative)
+        asked, unasked = self.references[self.asked], self.references[~self.asked]
+        return fit_relation_answers(self.logits[self.asked], asked, answers.labels, answers.negative, unasked)
 
     def described(self, prefix: str, negative: str | None) -> str:
         """Says which pairs a score is of."""

@@ -71,6 +71,24 @@ def test_no_threshold_where_none_helps():
 
 
 @pytest.mark.parametrize("several", [False, True])
+def test_relations_that_are_not_asked_for_lower_the_threshold(several):
+    """Of two right answers among four, the second costs two wrong ones: it pays if recall is low anyway."""
+    scores, right = np.array([0.9, 0.6, 0.5, 0.4]), np.array([1, 0, 0, 1])
+
+    def answered(unasked):
+        if several:
+            logits, rest = np.log(scores / (1 - scores)), np.array(unasked)
+            fields = fit_relation_answers(logits[:, None], right[:, None], ["x"], None, rest[:, None])
+        else:
+            logits = np.log(np.column_stack([1 - scores, scores]))
+            fields = fit_relation_answers(logits, right, ["none", "x"], "none", np.array(unasked))
+        odds = (scores / (1 - scores)) ** (1 / fields["calibration_temperature"])
+        return int((odds / (1 + odds) >= fields["decision_threshold"]).sum())
+
+    assert answered([0]) == 1 and answered([1, 1]) == 4
+
+
+@pytest.mark.parametrize("several", [False, True])
 def test_thresholds_of_single_relations(several):
     """One relation is right from 0.4 on, the other from 0.7 on: one threshold for both is worse than two."""
     scores = np.zeros((180, 2)) + 0.01
