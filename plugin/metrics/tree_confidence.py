@@ -11,7 +11,7 @@ import torch
 from msattn.metrics.calibration import best_temperature, calibration_gap
 from msattn.trees.parses import DECODERS, decode_heads
 from msattn.trees.tree_decoding import greedy_heads
-from msattn.trees.tree_marginals import batch_marginals
+from msattn.trees.tree_marginals import TreeDistribution, batch_marginals
 
 # Numbers that the marginals of a padded batch keep, 16 MiB: a third of the words to the power of three for a sentence.
 BATCH_NUMBERS = 2**21
@@ -45,7 +45,8 @@ def fit_tree_temperature(sentences: Sequence[ScoredSentence]) -> float:
         return 1.0
 
     def loss(temperature: float) -> float:
-        return -sum(np.log(np.maximum(_marginals(batch, batch.heads, temperature), LEAST)).sum() for batch in batches)
+        marginals = (_marginals(batch.distribution(temperature), batch.heads) for batch in batches)
+        return -sum(np.log(np.maximum(each, LEAST)).sum() for each in marginals)
 
     return best_temperature(loss)
 
@@ -87,11 +88,13 @@ def tree_calibration(sentences: Sequence[ScoredSentence], decoder: str, temperat
         trees = batch.trees(decoder, temperature)
         right, known, whole = trees == batch.heads, batch.heads >= 0, batch.complete
         for name, each in (("", temperature), *([("uncalibrated_", 1.0)] if temperature != 1 else [])):
-            confidence = _marginals(batch, np.where(known, trees, -1), each)
+            distribution = batch.distribution(each)
+            confidence = _marginals(distribution, np.where(known, trees, -1))
             parts.setdefault(f"{name}ece", []).append((confidence, right[known]))
             if decoder != "greedy" and whole.any():
                 exact = (right | ~batch.real).all(axis=1)[whole]
-                parts.setdefault(f"{name}tree_ece", []).append((_tree_probabilities(batch, trees, each)[whole], exact))
+                confidence = _tree_probabilities(batch.scores / each, trees, batch.real, distribution)[whole]
+                parts.setdefault(f"{name}tree_ece", []).append((confidence, exact))
     columns = {name: [np.concatenate(column) for column in zip(*found, strict=True)] for name, found in parts.items()}
     return {name: 100 * calibration_gap(confidence, right) for name, (confidence, right) in columns.items()}
 
@@ -117,6 +120,9 @@ class _Batch(NamedTuple):
         scores = self.scores / temperature
         return decode_heads(scores, greedy_heads(scores, self.lengths), decoder)
 
+    def distribution(self, temperature: float) -> TreeDistribution:
+        return batch_marginals(torch.from_numpy(self.scores / temperature), self.lengths)
+
 
 def _batches(sentences: Sequence[ScoredSentence]) -> Iterator[_Batch]:
     """Batches of sentences of similar length."""
@@ -133,17 +139,16 @@ def _batches(sentences: Sequence[ScoredSentence]) -> Iterator[_Batch]:
         yield _Batch(scores, np.array([len(sentence.heads) for sentence in part]), heads)
 
 
-def _marginals(batch: _Batch, heads: np.ndarray, temperature: float) -> np.ndarray:
+def _marginals(distribution: TreeDistribution, heads: np.ndarray) -> np.ndarray:
     """`(known words,)`: the marginals of the heads that are not below 0."""
-    marginals = batch_marginals(torch.from_numpy(batch.scores / temperature), batch.lengths).marginals.numpy()
     row, word = (heads >= 0).nonzero()
-    return marginals[row, heads[row, word], word + 1]
+    return distribution.marginals.numpy()[row, heads[row, word], word + 1]
 
 
-def _tree_probabilities(batch: _Batch, trees: np.ndarray, temperature: float) -> np.ndarray:
+def _tree_probabilities(
+    scores: np.ndarray, trees: np.ndarray, real: np.ndarray, distribution: TreeDistribution
+) -> np.ndarray:
     """`(batch,)`: the probability of each tree."""
-    scores = batch.scores / temperature
     chosen = np.take_along_axis(scores[:, :, 1:], np.maximum(trees, 0)[:, None], axis=1)[:, 0]
-    totals = np.where(batch.real, chosen, 0).sum(axis=1)
-    log_partition = batch_marginals(torch.from_numpy(scores), batch.lengths).log_partition.numpy()
-    return np.exp(np.minimum(0, totals - log_partition))
+    totals = np.where(real, chosen, 0).sum(axis=1)
+    return np.exp(np.minimum(0, totals - distribution.log_partition.numpy()))
