@@ -45,16 +45,16 @@ def text_columns(where: str, rows: Sequence[Any], label_column: str = "label") -
         UserError: No column holds text.
     """
     header = list(rows[0]) if isinstance(rows[0], Mapping) else []
-    own = {_plain(name): name for name in reversed(header)}
+    label = find_column(label_column, header)
+    own = {_plain(name): name for name in reversed(header) if name != label}
     for pair in PAIRS:
         if all(name in own for name in pair):
             return [own[name] for name in pair]
     rows = [row for row in rows if isinstance(row, Mapping)]
     lengths = {name: _mean_length([row.get(name) for row in rows]) for name in header}
-    label = find_column(label_column, header)
     texts = [name for name in header if lengths[name] and name != label and not NOT_TEXTS.search(name.strip())]
     # A column that is named so may hold numbers, too.
-    named = (own[name] for name in TEXTS if name in own and own[name] != label)
+    named = (own[name] for name in TEXTS if name in own)
     if found := next((name for name in named if any(isinstance(row.get(name), str) for row in rows)), None):
         return [found]
     if not texts:

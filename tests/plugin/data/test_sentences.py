@@ -128,6 +128,11 @@ def test_the_columns_of_texts(row, columns):
     assert text_columns("file:1", [row]) == columns
 
 
+def test_the_label_column_is_no_text():
+    row = {"question": "Do dogs sleep?", "passage": "Dogs sleep a lot.", "answer": "yes"}
+    assert text_columns("file:1", [row], "answer") == ["passage"]
+
+
 def test_further_columns_are_ignored_and_named(write, caplog):
     path = write("text,annotator,label\nDogs sleep.,Ann,x\nCats run.,Bob,y\n", "rows.csv")
     rows = read_sentences(path)
