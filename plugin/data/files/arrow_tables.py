@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet
-from datasets import Dataset, Features, IterableDataset
+from datasets import ClassLabel, Dataset, Features, IterableDataset, LargeList, List, Value
 from datasets.utils import tqdm
 
 from msattn.errors import UserError, shown
@@ -17,6 +18,8 @@ from msattn.errors import UserError, shown
 #: Pairs of location (`"file:line"`, for error messages) and row.
 Located = Iterable[tuple[str, Any]]
 BATCH = 1000
+# Fields of several types, which Arrow holds as text; the first versions of datasets 4 lack them.
+JSON = getattr(datasets, "Json", ())
 
 
 def parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -50,6 +53,7 @@ def parquet_dataset(path: str | os.PathLike) -> Dataset:
 def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     The rows of a dataset, with names in place of the ids of a `ClassLabel`, and `None` for -1, which says "no label".
+    Fields of `Json` are decoded.
 
     Args:
         dataset (`datasets.Dataset` or `datasets.IterableDataset`): The dataset.
@@ -58,14 +62,13 @@ def located_rows(dataset: Dataset | IterableDataset, source: str) -> Iterator[tu
     Raises:
         UserError: An id is not one of a class.
     """
-    features = (dataset.features or {}).items()
-    names_of = {name: names for name, feature in features if (names := class_names(feature))}
+    features = {name: each for name, each in (dataset.features or {}).items() if not isinstance(each, Value)}
     batches = dataset.with_format("arrow").iter(BATCH)
     rows = (row for table in batches for row in table.to_pylist())
     for number, row in enumerate(tqdm(rows, desc=f"Reading {source}", delay=2, leave=False), start=1):
         where = f"{source}, row {number}"
-        for name, names in names_of.items():
-            row[name] = _named(row[name], names, where)
+        for name, feature in features.items():
+            row[name] = _decoded(row[name], feature, where)
         yield where, row
 
 
@@ -74,10 +77,23 @@ def class_names(feature: Any) -> list[str] | None:
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
-def _named(value: Any, names: Sequence[str], where: str) -> Any:
-    if isinstance(value, list):
-        return [_named(each, names, where) for each in value]
-    if value in (None, -1):
+def _decoded(value: Any, feature: Any, where: str) -> Any:
+    """What a value of Arrow stands for, also within lists and structs."""
+    if value is None:
+        return None
+    if isinstance(feature, ClassLabel):
+        return _named(value, feature.names, where)
+    if isinstance(feature, JSON):
+        return feature.decode_example(value)
+    if isinstance(feature, dict):
+        return {name: _decoded(value[name], each, where) for name, each in feature.items()}
+    if isinstance(feature, (List, LargeList)) and not isinstance(feature.feature, Value):
+        return [_decoded(each, feature.feature, where) for each in value]
+    return value
+
+
+def _named(value: int, names: Sequence[str], where: str) -> str | None:
+    if value == -1:
         return None
     if not 0 <= value < len(names):
         raise UserError(f"{where}: {shown(value)} is not the id of a class; there are 0 to {len(names) - 1}.")

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import ClassLabel, Dataset, Features, Value, load_dataset
 
 from msattn.data import read_relations, relation_labels, to_relations
 from msattn.errors import UserError
@@ -244,6 +244,19 @@ def test_to_relations_takes_rows_as_the_hub_has_them():
     assert to_relations(unlabelled)["label"] == [None, None]
     with pytest.raises(UserError, match="hub, row 1: unknown label"):
         to_relations(data, "hub", labels=["Other"])
+
+
+def test_fields_of_several_types_are_decoded(write, tmp_path):
+    """The reader of datasets makes Arrow's JSON of them; classes may lie within a struct."""
+    path = write([{**SPANS, "head": [2, 5, "CAT"]}], "rows.jsonl")
+    data = load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path))
+    data.to_parquet(tmp_path / "rows.parquet")
+    for rows in (to_relations(data), read_relations(tmp_path / "rows.parquet")):
+        assert (rows["head"][:], rows["head_type"][:]) == ([[2, 5]], ["CAT"])
+    entity = {"start": Value("int64"), "end": Value("int64"), "type": ClassLabel(names=["CAT", "DEED"])}
+    features = Features({**data.features, "tail": entity, "head": entity})
+    row = {**SPANS, "head": {"start": 2, "end": 5, "type": 0}, "tail": {"start": 6, "end": 10, "type": 1}}
+    assert to_relations(Dataset.from_list([row], features=features))["tail_type"] == ["DEED"]
 
 
 def test_labels_have_no_spaces_around_them(write):
