@@ -13,6 +13,8 @@ from msattn.data.entity_pairs import text_rows
 from msattn.data.files.arrow_tables import Located
 from msattn.data.formats.annotation_tools import task_text
 from msattn.data.inputs.word_rules import word_spans
+from msattn.data.relation_rows import NAMES, first_of
+from msattn.data.spans import check_name
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -36,7 +38,7 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
 
     Raises:
-        UserError: A row has neither, or spans lie outside of the text.
+        UserError: A row has neither, or spans lie outside of the text, or on other words than they name.
     """
     dropped: list[str] = []
     for where, row in text_rows(_uniform(rows, word_column, tag_column)):
@@ -81,7 +83,7 @@ def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str,
         )
     places = list(word_spans(units)) if isinstance(units, str) else [(at, at + 1) for at in range(len(units))]
     words = [units[start:end] for start, end in places] if isinstance(units, str) else units
-    tags = [None] * len(places) if entities is None else _tags(places, len(units), entities, where, dropped)
+    tags = [None] * len(places) if entities is None else _tags(places, units, entities, where, dropped)
     return {"words": words, "tags": tags}
 
 
@@ -124,16 +126,19 @@ def _found(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return next((own for name in names if (own := find_column(name, row)) is not None), None)
 
 
-def _tags(places: Sequence[tuple[int, int]], length: int, spans: list, where: str, dropped: list[str]) -> list[str]:
+def _tags(
+    places: Sequence[tuple[int, int]], units: str | list[str], spans: list, where: str, dropped: list[str]
+) -> list[str]:
     """The tags B and I of words at these places of a text. Of spans that share a word, the longest has it."""
     tags = ["O"] * len(places)
     found = [_span(span, where) for span in spans]
-    for start, end, kind in sorted(found, key=lambda span: span[0] - span[1]):
+    for start, end, kind, name in sorted(found, key=lambda span: span[0] - span[1]):
         inside = [number for number, (first, last) in enumerate(places) if first < end and start < last]
-        if not 0 <= start < end <= length or not inside:
+        if not 0 <= start < end <= len(units) or not inside:
             raise UserError(
-                f"{where}: the span {start} to {end} is not on words of the text, whose length is {length}."
+                f"{where}: the span {start} to {end} is not on words of the text, whose length is {len(units)}."
             )
+        check_name(name, (start, end), units, kind, where)
         if any(tags[number] != "O" for number in inside):
             dropped.append(where)
             continue
@@ -142,9 +147,12 @@ def _tags(places: Sequence[tuple[int, int]], length: int, spans: list, where: st
     return tags
 
 
-def _span(span: Any, where: str) -> tuple[int, int, str]:
+def _span(span: Any, where: str) -> tuple[int, int, str, Any]:
+    """The bounds of a span, its label, and the words that it names, if there are any."""
+    name = None
     if isinstance(span, Mapping):
+        name = first_of(span, *NAMES)
         span = [span.get("start"), span.get("end"), span.get("label", span.get("type"))]
     if not (isinstance(span, list) and len(span) == 3 and [type(each) for each in span] == [int, int, str]):
         raise UserError(f"{where}: a span is [start, end, label], or an object with these, not {shown(span)}.")
-    return span[0], span[1], span[2]
+    return span[0], span[1], span[2], name

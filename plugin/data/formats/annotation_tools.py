@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 UNANNOTATED = "texts have no accepted annotation and were left out"
@@ -61,7 +61,7 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
     numbers = {region: number for number, region in enumerate(regions)}
     yield {
         "id": row.get("id"),
-        "text": task_text(row["data"]),
+        "text": task_text(row["data"], regions.values()),
         "entities": [
             {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
             for value in regions.values()
@@ -76,9 +76,12 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
     }
 
 
-def task_text(data: Mapping[str, Any]) -> str | None:
-    """The text of the data of a task of Label Studio: the one of this name, or the longest."""
+def task_text(data: Mapping[str, Any], regions: Iterable[Mapping[str, Any]] = ()) -> str | None:
+    """The text of a task of Label Studio: the field that has the words of all regions, `text`, or the longest."""
     texts = {name: text for name, text in data.items() if isinstance(text, str)}
+    spans = [(slice(each["start"], each["end"]), each.get("text")) for each in regions]
+    named = {name: text for name, text in texts.items() if all(text[place] == words for place, words in spans)}
+    texts = named or texts
     return texts.get("text", max(texts.values(), key=len, default=None))
 
 

@@ -202,6 +202,11 @@ def test_a_folder_of_brat_and_the_longest_of_spans_that_share_a_word(write, tmp_
     [
         ("a.jsonl", '{"sentence": "Sarah"}', r':1: the row needs "tokens" and "ner_tags".* there are sentence'),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, 9, "PER"]]}', ":1: the span 0 to 9 is not on words"),
+        (
+            "a.jsonl",
+            '{"text": "\U0001f642 Sarah sleeps", "spans": [{"start": 3, "end": 8, "text": "Sarah", "label": "PER"}]}',
+            ":1: the PER span .3, 8. is 'arah ', but its name is 'Sarah'; its offsets count units of UTF-16",
+        ),
         ("a.jsonl", '{"text": "Sarah", "entities": [[0, "PER"]]}', r":1: a span is \[start, end, label\]"),
         ("a.csv", "word,tag\nSarah,B-PER\n", ":2: there is no column sentence # or .*; there are word, tag"),
         ("a.csv", "sentence,word,tag\n1,Sarah, \n", ":2: the row has no tag"),

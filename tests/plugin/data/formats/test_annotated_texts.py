@@ -155,6 +155,11 @@ def test_what_else_is_said_of_an_entity_makes_no_other(write, caplog):
     assert "1 entities were skipped: another one has the same span." in caplog.text
 
 
+def test_the_text_of_a_task_has_the_words_of_its_regions(write):
+    task = {**LABEL_STUDIO, "data": {"report": TEXT, "title": TEXT.upper() * 2}}
+    assert triples(read_relations(write(json.dumps(task)))) == EXPECTED
+
+
 def test_outputs_of_taggers_have_no_relations(write):
     scored = [[[*each, 9.5, 0.9] for each in sentence] for sentence in SCIERC["ner"]]
     dygie = {"doc_key": "A1", "dataset": "x", "sentences": SCIERC["sentences"], "predicted_ner": scored}
