@@ -286,17 +286,23 @@ def _is_tagged(path: str, labels: Sequence[str]) -> bool:
 
 
 def _text_of(item: Any) -> Any:
-    """The text of an object without words; any other input."""
-    return item.get("text") if isinstance(item, Mapping) and not {"words", "tokens"} & item.keys() else item
+    """The text of an object without a list of words; any other input."""
+    return item.get("text", item) if isinstance(item, Mapping) and _given_words(item) is None else item
+
+
+def _given_words(item: Mapping) -> list[str] | None:
+    """The words of an object; `None` for other lists of these names, as the objects of Prodigy and spaCy."""
+    lists = (item[name] for name in ("words", "tokens") if isinstance(item.get(name), list))
+    return next((each for each in lists if all(isinstance(word, str) for word in each)), None)
 
 
 def _words(where: str, item: Any) -> list[str]:
     item = _text_of(item)
     if isinstance(item, str):
-        item = {"words": [item[slice(*span)] for span in tagged_spans(item)]}
-    names = ("words", "tokens") if isinstance(item, Mapping) else ()
-    words = next((item[name] for name in names if name in item), None)
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
+        words = [item[slice(*span)] for span in tagged_spans(item)]
+    else:
+        words = _given_words(item) if isinstance(item, Mapping) else None
+    if not words or not all(word.strip() for word in words):
         raise UserError(
             f'{where}: a sentence is a text, or {{"words": [...]}} with a word or more, not {shown(item)}.'
         )

@@ -331,6 +331,7 @@ CONLLU_ROWS = "\t_\t_\t_\t_\t_\t_\t_\t_\n"
     [
         ("jsonl", "".join(json.dumps({"tokens": words, "ner_tags": ["O"] * len(words)}) + "\n" for words in WORDS)),
         ("jsonl", '{"text": "a dog sleeps"}\n{"text": "the house"}\n'),
+        ("jsonl", "".join(json.dumps({"text": " ".join(words), "tokens": [{"id": 0}]}) + "\n" for words in WORDS)),
         ("json", json.dumps([{"words": words} for words in WORDS])),
         ("csv", "by,Text,label\nAnn,a dog sleeps,x\nBob,the house,y\n"),
         ("csv", "Sentence #,Word,Tag\nSentence: 1,a,O\n,dog,O\n,sleeps,O\nSentence: 2,the,O\n,house,O\n"),
