@@ -302,7 +302,7 @@ def _words(where: str, item: Any) -> list[str]:
         words = [item[slice(*span)] for span in tagged_spans(item)]
     else:
         words = _given_words(item) if isinstance(item, Mapping) else None
-    if not words or not all(word.strip() for word in words):
+    if not words or "" in words:  # a no-break space may be a word, as in training
         raise UserError(
             f'{where}: a sentence is a text, or {{"words": [...]}} with a word or more, not {shown(item)}.'
         )

@@ -356,6 +356,15 @@ def test_taggers_read_every_format(predict, suffix, content):
     assert predict("tagger", content, suffix=suffix) == expected
 
 
+@pytest.mark.parametrize("name", ["tagger", "parser"])
+def test_a_no_break_space_is_a_word(predict, name):
+    found = predict(name, json.dumps({"words": ["a", "\xa0", "dog"]}) + "\n")
+    words = (
+        [line.split("\t")[1] for line in found.splitlines() if "\t" in line] if name == "parser" else found[0]["words"]
+    )
+    assert words == ["a", "\xa0", "dog"]
+
+
 @pytest.mark.parametrize("content", ["a dog .\nthe house .\n", "a dog\tO\n", "a DET\nthe big house\n"])
 def test_texts_are_no_columns(predict, content):
     assert [line["words"] for line in predict("tagger", content)] == [line.split() for line in content.splitlines()]
