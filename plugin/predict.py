@@ -30,6 +30,7 @@ from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
+from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
@@ -207,7 +208,7 @@ def _relation_rows(path: str) -> Iterator[Located]:
         return text_rows(brat_rows(path))
     if SEMEVAL.match(_first(path)):
         return semeval_rows(path)
-    return text_rows(_rows(path))
+    return text_rows(fewrel_rows(_rows(path)))
 
 
 def _with_id(item: Any, result: Any) -> Any:

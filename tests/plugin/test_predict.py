@@ -124,6 +124,8 @@ def test_relations_of_the_files_that_train_them(predict, checkpoints, tmp_path):
     ]:
         (found,) = predict("relations", content, suffix=suffix)
         assert {**found, "id": int(found["id"])} == {"id": 7, **expected}
+    (found,) = predict("relations", json.dumps({"writes": [{"text": marked}]}), suffix="json")
+    assert found == expected
     Dataset.from_dict({"id": [7], "text": [marked]}).to_parquet(tmp_path / "rows.parquet")
     main([str(checkpoints[0] / "relations"), str(tmp_path / "rows.parquet"), "--output", str(tmp_path / "found")])
     assert json.loads((tmp_path / "found").read_text()) == {"id": 7, **expected}
