@@ -53,6 +53,9 @@ SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 COLUMNS = (".conll", ".bio", ".iob")
 IOB = re.compile(r"O|[BIESLU]-[^\W\d]\S*")
 
+# What HfArgumentParser gives a flag, unless its default is None.
+FLAG: dict[str, Any] = {"nargs": "?", "const": True}
+
 # A place in a file, for error messages, and what is there: a text, or an object.
 Located = tuple[str, Any]
 # The inputs of a file, and what gives the text to write for each of some inputs.
@@ -94,10 +97,12 @@ class PredictArguments:
         metadata={"help": "Relations: pairs of heads before tails, text, or both. Default: that of training."},
     )
     same_sentence: bool | None = field(
-        default=None, metadata={"help": "Relations: pairs within sentences only, or of any. Default: as in training."}
+        default=None,
+        metadata={"help": "Relations: pairs within sentences only, or of any. Default: as in training.", **FLAG},
     )
     merge: bool | None = field(
-        default=None, metadata={"help": "Relations: of both directions of a pair, only the more probable one."}
+        default=None,
+        metadata={"help": "Relations: of both directions of a pair, only the more probable one.", **FLAG},
     )
     negative: str | None = field(
         default=None, metadata={"help": "Relations: keep writes pairs without a relation, too; default: drop."}

@@ -93,6 +93,8 @@ def test_options_and_ids_of_relations(predict, checkpoints):
     assert found["id"] == "x1" and (relation["head"], relation["tail"]) == (expected["head"], expected["tail"])
     (one,) = predict("relations", json.dumps(marked) + "\n", "--order", "both")
     assert one["id"] == 7 and one["label"] == extract(marked)["label"]
+    (merged,) = predict("relations", content, *options, "--pairs", "all", "--merge", "--same_sentence")
+    assert len(merged["relations"]) == 1
     with pytest.raises(UserError, match="--pairs PET: give types as HEAD:TAIL"):
         predict("relations", content, "--pairs", "PET")
 
