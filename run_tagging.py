@@ -140,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 refuse_new_weights=not args.do_train,
                 **label_fields(tags),
             )
+        if args.do_train:
+            model.config.word_column = data_args.word_column  # for `msattn predict`
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return tagging.tagging_metrics(prediction, tags)

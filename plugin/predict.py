@@ -256,26 +256,32 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
             for words, found in zip(sentences, tags, strict=True)
         ]
 
-    return _sentences(args.file, [*trained.model.config.id2label.values()]), answer
+    config = trained.model.config
+    return _sentences(args.file, [*config.id2label.values()], getattr(config, "word_column", None)), answer
 
 
-def _sentences(path: str, labels: Sequence[str]) -> Iterator[Located]:
-    """Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines."""
+def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator[Located]:
+    """
+    Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines. The words
+    are in the column of the training, if CSV has one of this name, or if it is the number of one.
+    """
     suffix = suffix_of(path)
     if suffix in (".csv", ".parquet") or (
         suffix == ".tsv" and not {*first_line(path)[1].split("\t")}.isdisjoint(TEXTS)
     ):
         rows = _rows(path)
         first = list(islice(rows, LOOKED_AT))
-        if suffix != ".parquet" and first and any(find_column(name, first[0][1]) for name in WORD):
-            yield from tagged_rows(path)
+        named = find_column(column, first[0][1]) if column and first else None
+        if suffix != ".parquet" and first and (named or any(find_column(name, first[0][1]) for name in WORD)):
+            yield from tagged_rows(path, named)
         elif first and any(name in first[0][1] for name in ("words", "tokens")):
             yield from chain(first, rows)
         elif first:
             (text,) = text_columns(first[0][0], [row for _, row in first])[:1]
             yield from ((where, row[text]) for where, row in chain(first, rows))
     elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path) or _is_tagged(path, labels):
-        yield from tagged_rows(path)
+        numbered = column and column.isdecimal() and suffix not in (".json", ".conllu")
+        yield from tagged_rows(path, column if numbered else None)
     else:
         yield from _inputs(path)
 

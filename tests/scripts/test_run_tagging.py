@@ -159,6 +159,23 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     assert "and 1 words were truncated (--max_seq_length)" in caplog.text
 
 
+def test_the_word_column_is_kept(run, write, tmp_path):
+    train = write("train.conll", "x the O\ny dog B-pet\n\nx a O\n")
+    run("do_train", train_file=train, word_column="2")
+    output = tmp_path / "tags.jsonl"
+
+    def words(file) -> list[list[str]]:
+        predict([str(tmp_path / "out"), str(file), "--output", str(output)])
+        return [json.loads(line)["words"] for line in output.read_text().splitlines()]
+
+    assert words(train) == [["the", "dog"], ["a"]]
+    assert words(write("a.json", '[{"tokens": ["the", "dog"]}]')) == [["the", "dog"]]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "word_column": "Form"}))
+    assert words(write("a.csv", "sentence_id,word,form\n1,x,the\n1,y,dog\n")) == [["the", "dog"]]
+    assert words(write("b.csv", "sentence_id,word\n1,the\n1,dog\n")) == [["the", "dog"]]
+
+
 def test_warnings(run, fails, write, tmp_path, caplog):
     train = write("train.conll", "the\tO\ncaf\xe9\tB-place\ncat\tM-animal\n", "cp1252")
     files = {"train_file": train, "validation_file": train, "test_file": train}
