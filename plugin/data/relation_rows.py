@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import category
 
 from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.spans import character_span, check_name, mention_span, whole, whole_words
@@ -91,8 +92,8 @@ def one_sequence(row: Mapping) -> Mapping:
     """
     A row without its text or without its tokens, if it has both.
 
-    Its spans count characters if they all begin and end with words of the text, or if one of them ends behind the last
-    token; otherwise they count tokens.
+    Its spans count characters if they all begin and end with words of the text and cut no token, or if one of them
+    ends behind the last token; otherwise they count tokens.
     """
     tokens, text = first_of(row, "token", "tokens"), first_of(row, "text", "sentence")
     if not isinstance(tokens, list) or not isinstance(text, str) or not all(isinstance(each, str) for each in tokens):
@@ -109,9 +110,24 @@ def one_sequence(row: Mapping) -> Mapping:
         spans = [(whole(start), whole(end)) for start, end in bounds]
     except (UserError, LookupError, TypeError, ValueError):
         spans = []  # whoever reads the entities says what is wrong
-    characters = all(text[slice(*span)] and whole_words(text, span) for span in spans)
+    inside = _inside_tokens(text, tokens)
+    characters = all(text[slice(*span)] and whole_words(text, span) and inside.isdisjoint(span) for span in spans)
     others = ("token", "tokens") if characters or max(end for _, end in spans) > len(tokens) else ("text", "sentence")
     return {name: value for name, value in row.items() if name not in others}
+
+
+def _inside_tokens(text: str, tokens: list[str]) -> set[int]:
+    """The bounds within the tokens of a text between two letters, in any script; none if the text lacks a token."""
+    inside: set[int] = set()
+    end = 0
+    for token in tokens:
+        start = text.find(token, end)
+        if start < 0:
+            return set()
+        end = start + len(token)
+        letters = [category(sign)[0] in "LMN" for sign in token]
+        inside.update(start + at for at in range(1, len(token)) if letters[at - 1] and letters[at])
+    return inside
 
 
 def _seen(row: Mapping) -> str:

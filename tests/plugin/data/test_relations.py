@@ -128,6 +128,15 @@ def test_spans_of_rows_with_text_and_tokens(write, head, tail, text):
     assert entities(found) in (("Ann", "Rome"), ("Ann", "lives"))
 
 
+@pytest.mark.parametrize(("head", "tail"), [([0, 1], [1, 2]), ([0, 3], [4, 7])])
+def test_spans_of_letters_without_case(head, tail):
+    """Nothing but the tokens says where words of Hebrew end."""
+    tokens = ["\u05d3\u05e0\u05d4", "\u05d2\u05e8\u05d4", "\u05e4\u05d4", "\u05e8\u05d5\u05de\u05d0"]
+    row = {"text": " ".join(tokens) + ".", "tokens": [*tokens, *"."], "head": head, "tail": tail, "label": "does"}
+    (found,) = to_relations(Dataset.from_list([row]))
+    assert entities(found) == (tokens[0], tokens[1])
+
+
 @pytest.mark.parametrize("indent", [None, 0, 4])
 def test_fewrel_file(write, indent):
     example = {"tokens": ["A", "cat", "naps"], "h": ["cat", "Q1", [[1]]], "t": ["naps", "Q2", [[2]]]}
