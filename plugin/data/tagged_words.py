@@ -21,7 +21,7 @@ from msattn.data.files.arrow_tables import (
     rows_to_dataset,
     without_empty,
 )
-from msattn.data.files.checked_text import check_cell
+from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.files.conllu import conllu_sentences, is_conllu
 from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
 from msattn.data.files.text_lines import first_line, suffix_of, text_lines
@@ -39,6 +39,8 @@ COMMENT = re.compile(r"# (\w+ = |new(doc|par)( id = |\s*$)|id\s+\S+(\s+domain=\S
 GERMEVAL = re.compile(r"#\thttps?://\S+ \[")
 # The start of JSON, and of no word.
 RECORD = re.compile(r'\s*(\[\s*)?[\[{]\s*"')
+# Tokens of spaCy may be line ends, which a column cannot hold.
+WHITE = str.maketrans("\t\r\n", "   ")
 HEADING = re.compile(r"(word|token|form|pos|chunk|tag|label|ner|ner_tag)s?", re.IGNORECASE)
 
 
@@ -229,9 +231,9 @@ def _hub_rows(rows: Located, word_column: str, tag_column: str) -> Located:
             raise UserError(f"{where}: word {words.index('') + 1} is empty; leave it out, with its tag.")
         if not isinstance(tags, list) or len(tags) != len(words):
             raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
-        check_cell(" ".join(words), "text", where)
+        check_text(" ".join(words), where)
         if words:
-            yield where, {"words": words, "tags": _tags(tags, where)}
+            yield where, {"words": [word.translate(WHITE) for word in words], "tags": _tags(tags, where)}
         else:
             empty.append(where)
     if empty:

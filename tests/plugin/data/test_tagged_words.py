@@ -261,6 +261,13 @@ def test_broken_rows_of_the_hub():
         to_tagged_words(Dataset.from_dict({"tokens": ["a b"], "tags": [["O"]]}), "wnut")
 
 
+def test_a_word_may_be_a_line_end(write):
+    (row,) = read_tagged_words(write([{"words": ["Dogs", "\n\n", "sleep"], "tags": ["B-x", "O", "O"]}], "a.jsonl"))
+    assert row["words"] == ["Dogs", "  ", "sleep"]
+    encoded, _ = encode_tagged_words(Dataset.from_list([row]), tiny_tokenizer(), LABELS)
+    assert [encoded[0]["labels"][start] for start in encoded[0]["word_starts"]] == [1, 0, 0]
+
+
 LABELS = {"O": 0, "B-x": 1}
 
 
