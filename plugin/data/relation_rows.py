@@ -165,7 +165,7 @@ def _entity(row: Mapping, role: str, span_ends: str | None, text: str | None, wh
     elif first_of(row, f"{role}_start", f"{role}_end") is not None and not isinstance(value, (list, Mapping)):
         value = [row.get(f"{role}_start"), row.get(f"{role}_end")]
     elif isinstance(value, Mapping):
-        kind = first_of(value, "type", "label")
+        kind = first_of(value, "type", "label") or kind
         # Without a span, the object itself goes into the error message.
         value = [value["start"], value.get("end")] if "start" in value else first_of(value, "pos", "indices") or value
     elif text is not None and isinstance(value, str) and not _is_span(value):

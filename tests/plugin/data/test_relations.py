@@ -147,6 +147,12 @@ def test_fewrel_file(write, indent):
         read_relations(write(json.dumps({"P1": [example], "P2": [example, {**example, "h": [9, 10]}]}, indent=indent)))
 
 
+def test_types_beside_objects(write):
+    row = {**SPANS, "head": {"start": 2, "end": 5}, "tail": {"start": 6, "end": 10, "type": "DEED"}}
+    (found,) = read_relations(write([{**row, "head_type": "CAT", "tail_type": "X"}], "rows.jsonl"))
+    assert (found["head_type"], found["tail_type"]) == ("CAT", "DEED")
+
+
 @pytest.mark.parametrize("indent", [0, 4])
 def test_indented_json(write, indent):
     assert read_relations(write(json.dumps([SPANS, SPANS], indent=indent)))["label"] == ["does", "does"]
