@@ -95,9 +95,9 @@ def read_ranking(path: str | os.PathLike, relevance_level: int = 1) -> RankingDa
     - a pair: `query`, `text` (or `passage`, `document`) and `label`; a `score` is a label where there is no `rank`.
       Pairs with the same query, or `query_id` (`qid`), belong together.
 
-    Queries and candidates may have an `"id"`, in pairs `document_id`, `doc_id` or `docno`; by default, the id of a
-    query is its number, and that of a candidate a hash of its text. Repeated candidates are dropped. `"anchor"` is
-    another name of `"query"`.
+    Queries may have a `query_id` or `qid`, candidates a `document_id`, `doc_id` or `docno`, both an `id` outside of
+    pairs; by default, the id of a query is its number, and that of a candidate a hash of its text. Repeated candidates
+    are dropped. `"anchor"` is another name of `"query"`.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -262,7 +262,7 @@ def by_query(rows: Located) -> Iterator[list[tuple[str, Any]]]:
 
 def given_query_id(row: Mapping) -> Any:
     """The id that a row gives its query; `None` for none."""
-    return row.get("id") if _query_of_pair(row) is None else _field(row, QUERY_IDS)
+    return _field(row, ("id", *QUERY_IDS) if _query_of_pair(row) is None else QUERY_IDS)
 
 
 def _query_of_pair(row: Any) -> str | None:
@@ -286,10 +286,9 @@ def _columns(row: Mapping) -> list[str]:
     """The columns that are read."""
     if _query_of_pair(row) is not None:
         found = [_column(row, names) for names in (QUERIES, QUERY_IDS, DOCUMENTS, DOCUMENT_IDS, _labels(row))]
-    elif _field(row, POSITIVE) is not None:
-        found = [_column(row, QUERIES), *_texts_by_kind(row), "id"]
     else:
-        found = [_column(row, QUERIES), "candidates", "id"]
+        texts = ["candidates"] if _field(row, POSITIVE) is None else _texts_by_kind(row)
+        found = [_column(row, QUERIES), *texts, _column(row, ("id", *QUERY_IDS))]
     return [name for name in found if name in row]
 
 
@@ -317,7 +316,8 @@ def _located_pairs(rows: Located, relevance_level: int = 1, grades: Counter[int]
                 raise UserError(f'{where}: candidate {position} must be an object with "text" and "label".')
             text = filled_text(candidate.get("text"), where, f'candidate {position} has no text in "text"')
             grade = _grade(candidate.get("label"), f"{where}: the label of candidate {position}")
-            identifier = _identifier(candidate.get("id"), where) or hashlib.sha1(text.encode()).hexdigest()[:12]
+            given = _field(candidate, ("id", *DOCUMENT_IDS))
+            identifier = _identifier(given, where) or hashlib.sha1(text.encode()).hexdigest()[:12]
             pair: dict[str, Any] = {"query_id": query_id, "candidate_id": identifier, "query": query, "text": text}
             pair["label"] = None if grade is None else int(grade >= relevance_level)
             if grade is not None and grades is not None:

@@ -34,6 +34,13 @@ def test_json_lines(write):
     ]
 
 
+def test_other_names_of_ids(write):
+    row = {"Query_ID": "q7", "query": "rain", "candidates": [{"docid": 3, "text": "it rained", "label": 1}]}
+    assert rows(read_ranking(write([row], "a.jsonl"))) == [("q7", "3", "rain", "it rained", 1)]
+    triplets = [{"qid": "q7", "query": "rain", "positive": text} for text in ("it rained", "it pours")]
+    assert read_ranking(write(triplets, "b.jsonl")).pairs["query_id"][:] == ["q7", "q7"]
+
+
 def test_other_forms(write):
     expected = rows(read_ranking(write([ROW], "a.jsonl")))
     lists = {"query": "a cat", "positive": "the cat", "negative": ["a dog"]}
