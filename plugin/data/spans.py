@@ -75,12 +75,16 @@ def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> li
     places = name_places(name, text)
     found = " and ".join(map(str, places[:2]))
     if offset not in (None, ""):
-        if str(offset).strip() not in map(str, places):
+        try:
+            start = whole(offset)
+        except (TypeError, ValueError, OverflowError):
+            start = -1
+        if start not in places:
             raise UserError(
                 f"{where}: the {role} {shown(name)} is not at character {offset}"
                 f"{f', but at {found}' if places else ', nor elsewhere in the text'}."
             )
-        places = [int(offset)]
+        places = [start]
     if len(places) != 1:
         problem = (
             f"is at characters {found}; say which, with {role}_start and {role}_end" if places else "is not there"

@@ -204,9 +204,11 @@ def test_brat(write, tmp_path, caplog):
     [
         ("Ann lives in Rome.,Ann,Rome,,", None),
         ("Ann lives in Annapolis. Ann?,Ann,Annapolis,24,13", None),
+        ("Ann met Ann. Rome?,Ann,Rome,8.0,13.0", None),  # pandas writes floats beside missing ones
         ("Ann met Ann and Rome.,Ann,Rome,,", "the head 'Ann' is at characters 0 and 8; say which, with head_start"),
         ("Anna lives in Rome.,Ann,Rome,,", "the head 'Ann' is not there. The text: 'Anna lives in Rome.'"),
         ("Ann lives in Rome.,Ann,Rome,0,14", "the tail 'Rome' is not at character 14, but at 13"),
+        ("Ann lives in Rome.,Ann,Rome,0,x", "the tail 'Rome' is not at character x, but at 13"),
         ("Ann lives in Rome.,,Rome,,", "the head '' is not there"),
     ],
 )
