@@ -52,7 +52,8 @@ def read_relations(
     """
     Reads relation extraction examples from a file.
 
-    The file is read in batches. Only its Arrow table, about as large as the text, is kept in memory.
+    The file is read in batches. Only an Arrow table with a row a pair is kept in memory: each text as often as it has
+    pairs.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.
@@ -183,10 +184,10 @@ def _by_rows(
 
 def _with_all_labels(rows: Dataset) -> Dataset:
     """One row a pair, with the column `labels`."""
-    found: dict[tuple, list[str]] = defaultdict(list)
+    found: dict[int, list[str]] = defaultdict(list)
     first = []
     for number, row in enumerate(zip(rows["text"], rows["head"], rows["tail"], rows["label"], strict=True)):
-        pair = (row[0], *row[1], *row[2])
+        pair = hash((row[0], *row[1], *row[2]))  # in place of the text, which would be kept for each pair
         if pair not in found:
             first.append(number)
         if row[3] is not None and row[3] not in found[pair]:
