@@ -24,6 +24,7 @@ WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags", "labels", "pos_tags", "u
 SPANS = ("spans", "ents", "label", "labels")
 # Columns of tables: `Sentence #,Word,POS,Tag`, as on Kaggle.
 WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("sentence #", "sentence_id", "sentence")
+DOCUMENT = ("doc_id", "document_id", "doc", "document")
 
 
 def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
@@ -89,22 +90,23 @@ def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str,
 
 def tag_table(rows: Located, word_column: str | None, tag_column: str | None) -> Iterator[tuple[str, dict]]:
     """
-    Words and tags of a table with a word a row and a column that numbers the sentences, which may be empty but in
-    the first row of each.
+    Words and tags of a table with a word a row and a column that numbers the sentences, perhaps of each document anew,
+    which may be empty but in the first row of each.
 
     Raises:
         UserError: A column is missing.
     """
 
     def numbered() -> Iterator[tuple[int, str, str, str | None]]:
-        number, before = 0, None
+        number, place = 0, ("", "")
         for where, row in rows:
             word, sentence = (
                 _column(where, row, names) for names in ((word_column,) if word_column else WORD, SENTENCE)
             )
             tag = _column(where, row, (tag_column,)) if tag_column else _found(row, TAG)
-            number += bool(row[sentence]) and row[sentence] != before
-            before = row[sentence] or before
+            document = _found(row, DOCUMENT)
+            before, place = place, (row[sentence] or place[0], (document and row[document]) or place[1])
+            number += place != before
             if not row[word].strip(" ") or (tag and not row[tag].strip()):
                 raise UserError(f"{where}: the row has no {'tag' if row[word].strip(' ') else 'word'}.")
             yield number, where, row[word], row[tag].strip() if tag else None

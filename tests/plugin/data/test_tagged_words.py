@@ -171,6 +171,11 @@ def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
 
 
+def test_sentences_that_are_numbered_in_each_document(write):
+    rows = "doc_id,sentence_id,token,label\na,0,Sarah,B-PER\na,,sleeps,O\nb,0,Ann,B-PER\nb,1,Bob,B-PER\n"
+    assert read_tagged_words(write(rows, "a.csv"))["words"][:] == [["Sarah", "sleeps"], ["Ann"], ["Bob"]]
+
+
 def test_named_fields_of_json_lines(write):
     row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
     assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2
