@@ -26,7 +26,7 @@ from msattn.data.files.conllu import conllu_sentences, is_conllu
 from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
 from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
-from msattn.data.tag_records import SENTENCE, WORD, WORDS, tag_records, tag_table
+from msattn.data.tag_records import SENTENCE, TAGS, WORD, WORDS, tag_records, tag_table
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -116,7 +116,9 @@ def to_tagged_words(
             Rows with a list of words and a list of tags, as strings or `ClassLabel` ids.
         source (`str`, *optional*, defaults to `"dataset"`): The name of the dataset in error messages.
         word_column (`str`, *optional*): The word column. Default: `tokens` or `words`.
-        tag_column (`str`, *optional*): The tag column. Default: the only column of `ClassLabel` lists, or `tags`.
+        tag_column (`str`, *optional*):
+            The tag column. Default: the only column of `ClassLabel` lists, or `ner_tags`, `tags`, `labels`, `pos_tags`
+            or `upos`; without any of these, the words have no tags.
 
     Returns:
         `datasets.Dataset`: As for [`read_tagged_words`].
@@ -130,9 +132,9 @@ def to_tagged_words(
         classes = [name for name, feature in features.items() if class_names(feature) and isinstance(feature, List)]
         if len(classes) > 1:
             raise UserError(f"{source}: the column of the tags has to be named; there are {', '.join(classes)}.")
-        tag_column = classes[0] if classes else "tags"
+        tag_column = next((name for name in (*classes, *TAGS) if name in features), None)
     for column in (word_column, tag_column):
-        if column not in features:
+        if column is not None and column not in features:
             raise UserError(f"{source}: there is no column {column!r}; there are {', '.join(features) or 'none'}.")
     return _dataset(_hub_rows(located_rows(dataset, source), word_column, tag_column), source)
 
@@ -221,14 +223,15 @@ def _column_number(column: str) -> int:
     return int(column) - 1
 
 
-def _hub_rows(rows: Located, word_column: str, tag_column: str) -> Located:
+def _hub_rows(rows: Located, word_column: str, tag_column: str | None) -> Located:
     empty = []
     for where, row in rows:
-        words, tags = row[word_column], row[tag_column]
+        words = row[word_column]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{where}: {word_column!r} is not a list of words.")
         if "" in words:
             raise UserError(f"{where}: word {words.index('') + 1} is empty; leave it out, with its tag.")
+        tags = [None] * len(words) if tag_column is None else row[tag_column]
         if not isinstance(tags, list) or len(tags) != len(words):
             raise UserError(f"{where}: {tag_column!r} does not hold a tag for each of the {len(words)} words.")
         check_text(" ".join(words), where)

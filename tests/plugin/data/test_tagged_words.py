@@ -241,8 +241,10 @@ def test_rows_of_the_hub(caplog):
         to_tagged_words(both.select_columns(["tokens", "ner_tags", "pos_tags"]), "wnut")
     assert to_tagged_words(both, tag_column="pos_tags")["tags"][:] == [["VB"]]
     strings = Dataset.from_dict({"words": [["a"]], "upos": [["X"]]})
-    assert to_tagged_words(strings, tag_column="upos").to_list() == [{"words": ["a"], "tags": ["X"]}]
-    assert to_tagged_words(strings.to_iterable_dataset(), tag_column="upos")["tags"][:] == [["X"]]
+    for named in ("upos", None):
+        assert to_tagged_words(strings, tag_column=named).to_list() == [{"words": ["a"], "tags": ["X"]}]
+        assert to_tagged_words(strings.to_iterable_dataset(), tag_column=named)["tags"][:] == [["X"]]
+    assert to_tagged_words(strings.remove_columns("upos")).to_list() == [{"words": ["a"]}]
 
 
 @pytest.mark.parametrize("missing", [-1, None])
@@ -259,7 +261,7 @@ def test_a_missing_tag_is_not_the_last_class(missing):
 
 def test_broken_rows_of_the_hub():
     with pytest.raises(UserError, match="wnut: there is no column 'tags'; there are tokens"):
-        to_tagged_words(hub_rows(tokens=[["a"]]), "wnut")
+        to_tagged_words(hub_rows(tokens=[["a"]]), "wnut", tag_column="tags")
     with pytest.raises(UserError, match="wnut, row 2: 'ner_tags' does not hold a tag for each of the 1 words"):
         to_tagged_words(hub_rows(tokens=[["a"], ["b"]], ner_tags=[[0], [0, 1]]), "wnut")
     with pytest.raises(UserError, match="wnut, row 1: 'tokens' is not a list of words"):
