@@ -75,7 +75,7 @@ class RelationDataArguments(HubDataArguments):
 
     file_format: str = field(
         default="auto",
-        metadata={"help": "Format of the data files: auto, semeval, opennre, jsonl, json, csv, tsv, brat or parquet."},
+        metadata={"help": "Format of the data files: auto, semeval, jsonl, json, csv, tsv, brat or parquet."},
     )
     span_ends: str | None = field(
         default=None,

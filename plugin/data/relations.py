@@ -62,7 +62,7 @@ def read_relations(
             [`~msattn.data.entity_pairs.pair_rows`]:
 
             - `"semeval"`: the three-line blocks of SemEval-2010 Task 8;
-            - `"opennre"` or `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
+            - `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
             - `"json"`: an array of such objects (TACRED, SpERT, CoNLL-04, DocRED, Label Studio), a single one, or a
               FewRel object of examples by relation;
             - `"csv"`: with a header, the fields separated by commas or by semicolons;
@@ -228,7 +228,6 @@ def _relation_tsv_rows(path: str | os.PathLike) -> Located:
 
 READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "semeval": semeval_rows,
-    "opennre": json_lines,
     "jsonl": json_lines,
     "json": json_file,
     "csv": csv_rows,

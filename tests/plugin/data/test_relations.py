@@ -75,6 +75,8 @@ def test_token_spans_become_characters_by_position(write):
     assert entities(rows[0]) == ("new york", "B")
     assert rows["label"] == ["place of birth"]
     assert rows["id"] == ["1"]
+    with pytest.raises(UserError, match="file_format must be one of auto, semeval, jsonl, json, .* not 'opennre'"):
+        read_relations("data.txt", "opennre")
 
 
 TEXT = {"text": "A cat naps.", "label": "does"}
