@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from msattn.data.inputs.tagging_inputs import encode_tagged_words
     from msattn.data.inputs.word_tokenizer import add_words, train_word_tokenizer
     from msattn.data.ranking import read_ranking, read_trec_ranking
-    from msattn.data.relations import read_relations, relation_labels, to_relations
+    from msattn.data.relations import read_relations, to_relations
     from msattn.data.sentences import read_sentences, to_sentences
     from msattn.data.tagged_words import read_tagged_words, to_tagged_words
     from msattn.data.treebanks import read_treebank
@@ -31,7 +31,7 @@ _NAMES = {
     "inputs.tagging_inputs": "encode_tagged_words",
     "inputs.word_tokenizer": "add_words train_word_tokenizer",
     "ranking": "read_ranking read_trec_ranking",
-    "relations": "read_relations relation_labels to_relations",
+    "relations": "read_relations to_relations",
     "sentences": "read_sentences to_sentences",
     "tagged_words": "read_tagged_words to_tagged_words",
     "treebanks": "read_treebank",

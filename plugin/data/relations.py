@@ -9,7 +9,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from datasets import Dataset, Features, IterableDataset, List, Value
-from transformers.utils import logging
 
 from msattn.data.entity_pairs import has_entities, pair_rows
 from msattn.data.files.arrow_tables import Located, located_rows, parquet_rows, rows_to_dataset
@@ -21,8 +20,6 @@ from msattn.data.formats.semeval import semeval_rows
 from msattn.data.negatives import Negatives
 from msattn.data.row_checks import checked_rows
 from msattn.errors import UserError
-
-logger = logging.get_logger(__name__)
 
 RELATION_FEATURES = Features(
     {
@@ -136,23 +133,6 @@ def to_relations(
             The message names the row.
     """
     return _by_rows(located_rows(dataset, source), source, labels, label_names, negatives, span_ends, multi_label)
-
-
-def relation_labels(train: Dataset, *others: Dataset) -> list[str]:
-    """
-    The sorted labels of all given splits, with a warning about labels that have no training example.
-
-    SemEval-2010 Task 8 has a label with a single training example, which a validation split can take away.
-
-    Args:
-        train (`datasets.Dataset`): The training split, with the column `label`.
-        *others (`datasets.Dataset`): Further splits.
-    """
-    trained, *further = map(labels_in, (train, *others))
-    every = trained.union(*further)
-    if every - trained:
-        logger.warning(f"No training example has the label {', '.join(sorted(every - trained))}.")
-    return sorted(every)
 
 
 def labels_in(rows: Dataset) -> set[str]:

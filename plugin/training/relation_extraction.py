@@ -19,7 +19,7 @@ from transformers.utils import logging
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_entity_pairs
 from msattn.data.pair_rules import PairRules
-from msattn.data.relations import ALL_PAIRS, LISTED, labels_in, read_relations, relation_labels, to_relations
+from msattn.data.relations import ALL_PAIRS, LISTED, labels_in, read_relations, to_relations
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS, score_semeval
 from msattn.metrics.calibration import fit_relation_answers
@@ -117,7 +117,7 @@ def read_relation_splits(
             raise UserError(f"{source}: the examples have no labels (field relation or label).")
         if split == "train":
             drawn = [negatives.label] if negatives and negatives.pairs else []
-            labels = labels or sorted({*relation_labels(rows), *drawn})
+            labels = labels or sorted({*labels_in(rows), *drawn})
         return rows
 
     found = read_splits(read, data_args, args, " or --dataset_name")

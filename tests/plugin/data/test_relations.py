@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value, load_dataset
 
-from msattn.data import read_relations, relation_labels, to_relations
+from msattn.data import read_relations, to_relations
 from msattn.errors import UserError
 
 SEMEVAL = (
@@ -282,15 +282,3 @@ def test_labels_have_no_spaces_around_them(write):
     numbered = to_relations(Dataset.from_list([{**row, "label": 0} for row in rows]))
     assert numbered.unique("label") == ["0"]
     assert read_relations(write("\n".join(map(json.dumps, rows)), "rows.jsonl")).unique("label") == ["does"]
-
-
-def test_relation_labels_warn_of_one_without_training_example(caplog):
-
-    def split(*labels):
-        rows = [{**SPANS, "text": f"A cat naps {number}.", "label": label} for number, label in enumerate(labels)]
-        return to_relations(Dataset.from_list(rows))
-
-    assert relation_labels(split("b", "a", "b"), split("a"), split(None)) == ["a", "b"]
-    assert not caplog.records
-    assert relation_labels(split("b"), split("a", "b")) == ["a", "b"]
-    assert "No training example has the label a." in caplog.text
