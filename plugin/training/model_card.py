@@ -117,7 +117,9 @@ def write_model_card(trainer: Trainer, facts: ModelCardFacts, results: Mapping[s
     if carries_code and not facts.carries_pipeline:
         usage = f"import msattn\n{usage}"
     evaluations = parse_log_history(trainer.state.log_history)[1] or []
-    history = [{key: value for key, value in line.items() if value is not None} for line in evaluations]
+    # A line may lack what others have, such as the score before calibration.
+    columns = dict.fromkeys(key for line in evaluations for key, value in line.items() if value is not None)
+    history = [{key: "" if line.get(key) is None else line[key] for key in columns} for line in evaluations]
     hyperparameters = {
         **{name: value for name in facts.config_fields if (value := getattr(config, name)) not in (None, "")},
         **(asdict(trainer.guiding) if getattr(trainer, "guiding", None) and trainer.guiding.weights else {}),

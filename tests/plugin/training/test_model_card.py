@@ -38,7 +38,8 @@ def card_of(folder, facts, results=RESULTS, base="", **args) -> ModelCard:
     trainer.state.log_history = [
         {"loss": 1.5, "step": 10, "epoch": 1.0},
         {"eval_loss": 1.25, "eval_f1": 60.0, "step": 10, "epoch": 1.0},
-        {"train_loss": 1.5, "train_runtime": 1.0, "step": 10, "epoch": 1.0},
+        {"eval_loss": 1.0, "eval_f1": 62.5, "eval_uncalibrated_f1": 61.75, "step": 20, "epoch": 2.0},
+        {"train_loss": 1.5, "train_runtime": 1.0, "step": 20, "epoch": 2.0},
     ]
     folder.mkdir(exist_ok=True)
     return ModelCard.load(write_model_card(trainer, facts, results))
@@ -65,6 +66,7 @@ def test_text_tells_how_it_was_trained(tmp_path, facts):
     assert "- learning_rate: 3e-05" in text and "- seed: 7" in text
     assert "- scales: (3,)" in text and "- mask_mode: hard" in text
     assert "| 1.5" in text and "1.25" in text and "60.0" in text
+    assert f"| 60.0 | {'':15} |" in text and "| 62.5 | 61.75 " in text  # the first epoch lacks a score
     assert f'model="{tmp_path / "extractor"}"' in text
 
 
