@@ -242,10 +242,13 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self._check_weights()
         # A checkpoint that the schedule did not ask for is that of a signal.
-        if self.control.should_training_stop and not self.control.should_save:
+        terminated = self.control.should_training_stop and not self.control.should_save
+        if terminated:
             self._terminated = self.state.global_step
         self._date_checkpoints()
         super()._save_checkpoint(*args, **kwargs)
+        if terminated:  # Transformers does not tell callbacks of it
+            self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """

@@ -21,6 +21,7 @@ from msattn.training.length_samplers import (
     longest_first,
     rows_by_text,
 )
+from msattn.training.resuming import RunRecord, find_checkpoint
 from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
 
@@ -240,14 +241,18 @@ def test_a_weight_that_is_not_finite_is_not_saved(tmp_path):
 
 def test_a_signal_ends_the_run_with_a_checkpoint(tmp_path):
     """SIGTERM itself is handled by Transformers, some seconds later."""
-    trainer = broken_trainer(tmp_path, max_steps=4, save_strategy="no", enable_jit_checkpoint=True)
+    trainer = broken_trainer(tmp_path, max_steps=8, save_steps=4, enable_jit_checkpoint=True)
+    record = RunRecord(trainer.args, trainer.train_dataset)
+    trainer.add_callback(record)
     jit = next(one for one in trainer.callback_handler.callbacks if type(one).__name__ == "JITCheckpointCallback")
 
     class Signal(TrainerCallback):
         def on_step_begin(self, args, state, control, **kwargs):
-            jit.jit_manager.is_checkpoint_requested = state.global_step == 2
+            jit.jit_manager.is_checkpoint_requested = state.global_step == 5
 
     trainer.add_callback(Signal)
-    with pytest.raises(UserError, match="stopped by SIGTERM: checkpoint-2 is saved to"):
+    with pytest.raises(UserError, match="stopped by SIGTERM: checkpoint-5 is saved to"):
         trainer.train()
-    assert (tmp_path / "checkpoint-2" / "optimizer.pt").exists() and not (tmp_path / "model.safetensors").exists()
+    assert (tmp_path / "checkpoint-5" / "optimizer.pt").exists() and not (tmp_path / "model.safetensors").exists()
+    trainer.args.resume_from_checkpoint = "last"
+    assert find_checkpoint(trainer.args, record) == str(tmp_path / "checkpoint-5")  # not the regular checkpoint-4
