@@ -95,6 +95,8 @@ def train_masked_lm(
         processing_class=tokenizer,
         data_collator=DataCollatorForLanguageModeling(tokenizer),
     )
+    # The loss of a batch without a masked token is NaN, with a gradient of zero.
+    own.logging_nan_inf_filter = True
     trainer.train()
     trainer.save_model()
     if args.should_save:
