@@ -96,12 +96,12 @@ class AccumulationMixin(_Trainer):
         The Trainer assumes so for every `forward` with `**kwargs`, but most classifiers ignore it and return a mean
         over the batch.
         """
-        alone = self.args.gradient_accumulation_steps == self.args.world_size == 1
+        alone = self.args.gradient_accumulation_steps == self.args.world_size == 1 and self.args.n_gpu <= 1
         if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
             return
         with torch.no_grad(), evaluating(model):
             few, many = (
-                super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items)
+                super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items).mean()  # over GPUs
                 for items in (num_items_in_batch, 2 * num_items_in_batch)
             )
         if few.isfinite() and few != 0:  # a batch without labels is inconclusive

@@ -279,6 +279,27 @@ def test_a_mean_over_tokens_accumulates(kind, family, classes, tmp_path):
             assert log[name] == pytest.approx(losses[0][1][name], rel=1e-4)
 
 
+class TwoReplicas(torch.nn.Module):
+    """As `torch.nn.DataParallel` on two GPUs: a loss for each half of the batch."""
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, num_items_in_batch=None, **inputs):
+        halves = ({name: value[part] for name, value in inputs.items()} for part in (slice(3), slice(3, 6)))
+        return {"loss": torch.stack([self.module(**half).loss for half in halves])}
+
+
+def test_the_loss_of_replicas_is_their_mean(tmp_path):
+    model = build(FAMILIES["bert"])
+    trainer = trainer_of(model, tmp_path, kind=AccumulatingTrainer)
+    trainer.args._n_gpu, trainer.current_gradient_accumulation_steps = 2, 1
+    batch = trainer.data_collator(list(rows()))
+    loss = trainer.compute_loss(TwoReplicas(model), batch, num_items_in_batch=torch.full((2, 1), 6))
+    torch.testing.assert_close(loss.mean(), model(**batch).loss)
+
+
 def test_logs_are_means_over_the_steps(tmp_path):
     every, third = (
         trainer_of(build(FAMILIES["bert"]), tmp_path, max_steps=3, logging_steps=steps) for steps in (1, 3)
