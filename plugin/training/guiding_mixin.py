@@ -125,7 +125,6 @@ class GuidingMixin(AccumulationMixin):
     def call_model_init(self, *args: Any) -> nn.Module:
         model = super().call_model_init(*args)
         self._set_attention(model)
-        self._prepare_patterns(model)
         return model
 
     def get_train_dataloader(self) -> DataLoader:

@@ -119,6 +119,14 @@ def test_training_needs_no_maps_and_nothing_after(tokenizer, data, tmp_path):
     assert "eval_loss" in trainer.evaluate()
 
 
+def test_a_model_that_the_trainer_makes(tokenizer, data, tmp_path):
+    guiding, args = GuidingArguments(patterns=["period"], pattern_weight=1.0), one_step(tmp_path)
+    options = {"model_init": lambda: build(tokenizer), "processing_class": tokenizer}
+    trainer = GuidedTrainer(args=args, train_dataset=data, guiding=guiding, **options)
+    trainer.train()
+    assert "pattern_loss" in logged(trainer)[0]
+
+
 def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
     model = build(tokenizer, "deberta-v2", "eager")
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
