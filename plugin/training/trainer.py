@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import broadcast_object_list, send_to_device
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
 from transformers.utils import logging
@@ -238,6 +238,14 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         """
         self._check_weights()
         super().save_model(*args, **kwargs)
+
+    def _load_callback_state(self) -> None:
+        """As in [`Trainer`], but early stopping goes on counting with the patience of this run."""
+        stored = self.state.stateful_callbacks.get(EarlyStoppingCallback.__name__)
+        for callback in self.callback_handler.callbacks:
+            if isinstance(stored, dict) and type(callback) is EarlyStoppingCallback:
+                stored["args"] = callback.state()["args"]
+        super()._load_callback_state()
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self._check_weights()

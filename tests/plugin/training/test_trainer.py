@@ -10,6 +10,7 @@ from transformers import (
     BertForTokenClassification,
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
+    EarlyStoppingCallback,
     TrainerCallback,
     TrainingArguments,
 )
@@ -256,3 +257,14 @@ def test_a_signal_ends_the_run_with_a_checkpoint(tmp_path):
     assert (tmp_path / "checkpoint-5" / "optimizer.pt").exists() and not (tmp_path / "model.safetensors").exists()
     trainer.args.resume_from_checkpoint = "last"
     assert find_checkpoint(trainer.args, record) == str(tmp_path / "checkpoint-5")  # not the regular checkpoint-4
+
+
+def test_early_stopping_goes_on_with_the_patience_that_is_given(tmp_path):
+    before, now = EarlyStoppingCallback(2), EarlyStoppingCallback(5)
+    before.early_stopping_patience_counter = 1
+    trainer = broken_trainer(tmp_path, restore_callback_states_from_checkpoint=True)
+    trainer.add_callback(now)
+    trainer.state.stateful_callbacks = {"EarlyStoppingCallback": before.state()}
+    trainer._load_callback_state()
+    (restored,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback))
+    assert (restored.early_stopping_patience, restored.early_stopping_patience_counter) == (5, 1)
