@@ -71,9 +71,6 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         embedding_learning_rate: float | None = None,
         **kwargs: Any,
     ):
-        if args.ddp_find_unused_parameters is None:
-            # All trained parameters get gradients in every step; DDP's search for unused ones would cost time.
-            args.ddp_find_unused_parameters = False
         if args.device.type == "cpu":
             args.dataloader_pin_memory = False  # as --use_cpu does; PyTorch would warn before each pass
         if args.learning_rate is None:
