@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import EvalLoopOutput, PredictionOutput, TrainOutput, sort_checkpoints
+from transformers.trainer_utils import EvalLoopOutput, HubStrategy, PredictionOutput, TrainOutput, sort_checkpoints
 from transformers.utils import logging
 
 from msattn.errors import UserError
@@ -267,6 +268,13 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith(UNSEEN))
             raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.")
         return super()._determine_best_metric(metrics, trial)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """As in [`Trainer`], with the code that the configuration names."""
+        if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
+            for path in Path(checkpoint_folder).glob("*.py"):
+                shutil.copy(path, self.args.output_dir)
+        super()._push_from_checkpoint(checkpoint_folder)
 
     def _date_checkpoints(self) -> None:
         """

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -24,6 +25,7 @@ from msattn.training.length_samplers import (
 )
 from msattn.training.resuming import RunRecord, find_checkpoint
 from msattn.training.trainer import FineTuningTrainer
+from tests.hub_double import commits
 from tests.tiny_models import tiny_relation_extractor
 
 
@@ -186,6 +188,15 @@ def test_checkpoints_hold_no_token(tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"training_args.bin", "trainer_state.json"} <= {path.name for path in files}
     assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
+def test_each_push_holds_the_code_that_its_configuration_names(tmp_path):
+    with commits() as found:
+        trainer = broken_trainer(tmp_path, max_steps=1, save_steps=1, push_to_hub=True, hub_model_id="tester/model")
+        trainer.train()
+    first = next(files for files in found["tester/model"] if "config.json" in files)
+    for name in json.loads(first["config.json"])["auto_map"].values():
+        assert f"{name.partition('.')[0]}.py" in first
 
 
 def test_checkpoints_from_before_a_clock_was_set_back_make_room(tmp_path):
