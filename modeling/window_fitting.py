@@ -115,7 +115,7 @@ def head_reach(
             with torch.no_grad(), read_attention(model, (), places=places) as readings:
                 model(**inputs)
             for row, reading in zip(called, readings, strict=True):
-                found = reading["distances"].double().sum(dim=0).cpu()
+                found = reading["distances"].cpu().double().sum(dim=0)
                 longest = max(sums[row].shape[1], found.shape[1])
                 before, found = (pad(part, (0, longest - part.shape[1])) for part in (sums[row], found))
                 sums[row] = before + found

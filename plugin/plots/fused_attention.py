@@ -112,7 +112,7 @@ class FusedAttention:
         if head is not None and tail is not None:
             first, second = ((start, end + 1) for start, end in zip(*places, strict=True))
         scales = model.config.scales
-        mean = outputs.fusion_attentions[-1][0].double().mean(dim=0).cpu().numpy()
+        mean = outputs.fusion_attentions[-1][0].cpu().double().mean(dim=0).numpy()
         words, *phrases = np.split(mean, 1 + len(scales), axis=1)
         label = _predicted_label(model, outputs)
         return cls(

@@ -71,7 +71,7 @@ def attention_distances(
         places = (keep.cumsum(dim=-1) - 1).masked_fill(~keep, -1)
         sums = [reading["distances"] for reading in read(model, batch, places=places)]
         long = keep.sum(dim=-1) > 1
-        found = torch.stack([layer[long].double() for layer in sums]).cpu()
+        found = torch.stack([layer[long] for layer in sums]).cpu().double()
         # n tokens have 2(n-δ) pairs at the distance δ, and n at 0.
         count = keep[long].sum(dim=-1, keepdim=True).cpu()
         pairs = (2 * (count - torch.arange(found.shape[-1])).clamp_min(0)).double()

@@ -207,7 +207,7 @@ def ranked_trees(
     of_heads = torch.from_numpy(scores[0]).softmax(dim=0).numpy()
     ranked = []
     for heads in trees:
-        logits = relation_logits[torch.from_numpy(heads), torch.from_numpy(words)].double().cpu()
+        logits = relation_logits[torch.from_numpy(heads), torch.from_numpy(words)].cpu().double()
         of_relations, relations = logits.softmax(dim=-1).max(dim=-1)
         total = scores[0, heads, words].sum()
         ranked.append(

@@ -236,7 +236,7 @@ def has_crossing_arcs(heads: Iterable[int]) -> bool:
 def as_array(scores: Any) -> np.ndarray:
     """Scores as `float64`, in which every smaller type is exact."""
     if isinstance(scores, torch.Tensor):
-        scores = scores.detach().to("cpu", torch.float64).numpy()
+        scores = scores.detach().cpu().double().numpy()  # MPS has no float64
     return np.asarray(scores, dtype=np.float64)
 
 

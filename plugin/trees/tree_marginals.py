@@ -62,8 +62,9 @@ def tree_marginals(scores: Scores, single_root: bool = True) -> Scores:
     given = torch.as_tensor(scores)
     if given.ndim != 2:
         raise ValueError(f"scores are a matrix, heads by dependents; these are {tuple(given.shape)}.")
-    marginals = batch_marginals(given[None], None, single_root).marginals[0]
-    marginals = marginals.to(given.dtype) if given.is_floating_point() else marginals
+    read = given.cpu() if given.device.type == "mps" else given  # MPS has no float64
+    marginals = batch_marginals(read[None], None, single_root).marginals[0]
+    marginals = marginals.to(given.dtype).to(given.device) if given.is_floating_point() else marginals
     return marginals if isinstance(scores, torch.Tensor) else marginals.numpy()
 
 
