@@ -250,7 +250,9 @@ def sentence_parses(
         windows (`Iterable[Mapping]`):
             Of each its `sentence`, counted from 0, `first`, the number of words before it, and `start` and `stop`,
             between which the answers count; see [`~msattn.data.inputs.parser_windows.Window`].
-        decoder (`str`): With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross.
+        decoder (`str`):
+            With all but `"greedy"` the heads of several windows are made a tree, whose arcs may cross. Words that get
+            another head for it keep their relation and have the score 0.
         tags (`Sequence[str]`, *optional*): The columns that the parser tags.
     """
     sentences: list[list[np.ndarray]] = []
@@ -268,6 +270,7 @@ def sentence_parses(
         whole = heads.astype(int)
         if len(parts) > 1 and decoder != "greedy":
             whole = joined_tree(whole, scores)
+            scores = np.where(whole == heads, scores, 0)  # no window has scored the new arcs
         of_words = {name: each.astype(int) for name, each in zip(sorted(tags), numbers, strict=True)}
         parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int), of_words))
     return parses

@@ -100,6 +100,7 @@ def test_windows_become_a_tree_only_where_one_is_wanted():
     (tree,), (eisner,) = (sentence_parses(answers, places, decoder) for decoder in ("mst", "eisner"))
     assert eisner.heads.tolist() == tree.heads.tolist()
     assert tree.heads.tolist() == [3, 1, 0, 3, 3, 3] and tree.greedy.tolist() == greedy.heads.tolist()
+    assert tree.scores.tolist() == [0, 0.9, 0.9, 0, 0.9, 0.9]  # of arcs that no window has chosen
 
 
 def test_joined_heads_are_always_a_tree():
