@@ -123,8 +123,8 @@ class DependencyParsingPipeline(TextPipeline):
             `upos`, `xpos`, `feats` or `lemma`, as in CoNLL-U. `marginals` adds `marginal`, the probability of the head
             over all trees. Words of a text also have `start` and `end`, their characters `[start, end)`, and
             `space_after`, the white space behind them; the first may have `space_before`. The words of a multi-word
-            token such as "don't" have the span of the token, and its form as `token`. Probabilities are calibrated by
-            `config.calibration_temperature`.
+            token such as "don't" have the span of the token, and its form as `token`. The arc scores of all
+            probabilities are divided by `config.calibration_temperature`, which calibrates `marginal`, not `score`.
 
             With `k`, a sentence is a list of `{"words": list[dict], "probability": float}`, best first; the
             probability is that of the heads.
