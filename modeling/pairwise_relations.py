@@ -55,8 +55,8 @@ class PairwiseRelations(PairwiseModel):
                 an entity has fewer than m. With several pairs, the logits are `(batch, pairs, num_labels)`, and each
                 entity is read once, however many pairs it is in.
             labels (`torch.Tensor` of shape `(batch,)`, `(batch, num_labels)` or `(batch, pairs)`, *optional*):
-                Relations in `[0, config.num_labels)`, or floats for regression and multi-label classification
-                (`config.problem_type`). -100 where there is no loss.
+                Relations in `[0, config.num_labels)`, with -100 where there is no loss, or floats for regression and
+                multi-label classification (`config.problem_type`).
             output_attentions (`bool`, *optional*): Return `attentions`, if the attention implementation has them.
             entity_pairs (`torch.LongTensor` of shape `(batch, pairs, 2)`, *optional*):
                 Numbers of the entities of each pair, for any number of entities: `entity_pieces` is then `(batch,
