@@ -149,7 +149,10 @@ class PairwiseParsing(PairwiseModel):
             output_attentions=reads_attention or (wanted and self._gives_attentions),
             **kwargs,
         )
-        word_index = word_index.to(states.device)  # the last layer may be on another device than the inputs
+        # The last layer may be on another device than the inputs.
+        word_index = word_index.to(states.device)
+        if heads is not None and relations is not None:
+            heads, relations = heads.to(states.device), relations.to(states.device)
         features = states, self._reader.maps(outputs) if reads_attention else (), word_index
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
@@ -158,7 +161,7 @@ class PairwiseParsing(PairwiseModel):
         if self.tags is not None:
             tag_logits = self.tags(states, word_index, num_words)
             for name, labels in tags.items():
-                of_tag = _mean_loss(tag_logits[name].flatten(0, 1), labels.flatten())
+                of_tag = _mean_loss(tag_logits[name].flatten(0, 1), labels.to(states.device).flatten())
                 loss = of_tag if loss is None else loss + of_tag
         return PairwiseParserOutput(
             loss=self._reaching_all(loss, outputs.last_hidden_state),
