@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: `@strict` checks the types and sees only strings with it.
 
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any
 
@@ -50,7 +51,9 @@ class AnyEncoderConfig(OwnFields, PreTrainedConfig):
     initializer_range = _of_encoder("initializer_range", 0.02)  # T5 names none
 
     def __post_init__(self, **kwargs):
-        encoder = self.encoder if isinstance(self.encoder, PreTrainedConfig) else _encoder_config(self.encoder or {})
+        given = self.encoder or {}
+        # Transformers changes the configurations inside of one, and a model may use this one.
+        encoder = deepcopy(given) if isinstance(given, PreTrainedConfig) else _encoder_config(given)
         if encoder.model_type in COMPOSED_FAMILIES:
             raise ValueError(
                 f"encoder must be a plain encoder; {encoder.model_type!r} has new layers on top of one already, load "

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from transformers import AutoConfig, BertConfig, RobertaConfig, T5Config
+from transformers import AutoConfig, AutoModel, BertConfig, RobertaConfig, T5Config
 
 from msattn import MultiScaleConfig
 from tests.tiny_encoders import FAMILIES, tiny_encoder
@@ -65,3 +65,10 @@ def test_the_vocabulary_is_the_encoders():
 
 def test_a_name_alone_is_bert():
     assert type(MultiScaleConfig(encoder={"hidden_size": 24, "num_attention_heads": 2}).encoder) is BertConfig
+
+
+def test_the_given_encoder_keeps_its_configuration():
+    model = AutoModel.from_config(tiny_encoder("bert"))
+    before = model.config.to_dict(), model.config._attn_implementation
+    MultiScaleConfig(encoder=model.config).hidden_dropout_prob = 0.75
+    assert (model.config.to_dict(), model.config._attn_implementation) == before
