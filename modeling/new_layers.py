@@ -35,16 +35,18 @@ def new_modules(model: nn.Module, *encoder_paths: str) -> list[str]:
 
 def check_new_layers(model: nn.Module, *encoder_paths: str) -> None:
     """
-    Check that the layers on top of an encoder are trained. Warns if only a part of one is.
+    Check that the random layers on top of an encoder are trained. Warns if only a part of one is.
 
     Args:
-        model (`torch.nn.Module`): The model, in which adapters may have replaced modules.
+        model (`torch.nn.Module`): The loaded model, in which adapters may have replaced modules.
         *encoder_paths (`str`): Where the encoder, or each of its parts, is in it.
 
     Raises:
-        ValueError: A layer has no weight that requires a gradient.
+        ValueError: A layer of which the checkpoint lacked weights has none that requires a gradient.
     """
-    modules = new_modules(model, *encoder_paths)
+    random: Any = model._random_weights
+    layers = new_modules(model, *encoder_paths)
+    modules = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in random)]
     base = encoder_paths[0].rpartition(".")[0]
     names = [name.removeprefix(f"{base}.") for name in modules]
     advice = f"name {'it' if len(names) == 1 else 'them'} in the adapter's configuration, modules_to_save={names}"

@@ -79,6 +79,13 @@ def test_random_layers_are_not_left_frozen(model_class, encoder, caplog, monkeyp
     load(model_class, encoder).train()
 
 
+def test_loaded_layers_may_be_frozen(encoder, tmp_path):
+    load(MultiScaleForSequenceClassification, encoder).save_pretrained(tmp_path)
+    model = MultiScaleForSequenceClassification.from_pretrained(tmp_path, num_labels=5, ignore_mismatched_sizes=True)
+    model.multiscale.requires_grad_(False)
+    assert model.train()._random_weights == ()
+
+
 @pytest.mark.slow
 @every_model
 @pytest.mark.parametrize("saved", [False, True])
