@@ -32,7 +32,7 @@ class MultiScaleModelOutput(BaseModelOutputWithPooling):
 
 @dataclass
 class MultiScaleClassifierOutput(SequenceClassifierOutput):
-    """The output of a sequence classifier, with the `fusion_attentions` of a [`MultiScaleModelOutput`]."""
+    """The output of a classifier, with the `fusion_attentions` of a [`MultiScaleModelOutput`]."""
 
     fusion_attentions: tuple[torch.Tensor, ...] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
@@ -14,6 +13,7 @@ from .attention import gives_attentions
 from .fusion_classifiers import (
     FusionForRelationExtraction,
     FusionForSequenceClassification,
+    MultiScaleClassifierOutput,
     MultiScaleModelOutput,
 )
 from .multiscale_fusion import FusionStack
@@ -177,7 +177,7 @@ class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
         labels: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, ...] | TokenClassifierOutput:
+    ) -> tuple[torch.Tensor, ...] | MultiScaleClassifierOutput:
         r"""
         Args:
             attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
@@ -207,6 +207,10 @@ class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
             loss = self.loss_function(
                 logits=logits, labels=labels, config=self.config, num_items_in_batch=num_items_in_batch
             )
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        return MultiScaleClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            fusion_attentions=outputs.fusion_attentions,
         )

@@ -88,6 +88,7 @@ def _answers(checkpoints: Mapping[str, Checkpoint], reading: Reading) -> Iterato
         if run is not None and not finds_entities(run):
             yield title, partial(answer, run, reading)
     fused = [one for one in checkpoints.values() if getattr(one.model.config, "fusion_layers", 0)]
+    fused.sort(key=lambda one: one is not checkpoints.get("relation-extraction"))
     yield from (("Fused attention", partial(fused_attention, one, reading)) for one in fused[:1])
 
 

@@ -11,6 +11,8 @@ from transformers import BertConfig, BertForSequenceClassification, BertForToken
 from msattn import (
     BiLSTMConfig,
     BiLSTMForSequenceClassification,
+    MultiScaleConfig,
+    MultiScaleForTokenClassification,
     PairwiseConfig,
     PairwiseForRelationClassification,
     PairwiseParser,
@@ -37,6 +39,7 @@ def checkpoints(tmp_path_factory):
         "pairs": PairwiseForRelationClassification(pairs(*LABELS)),
         "parser": PairwiseParser(pairs("root", "nsubj", "dep")),
         "entities": BertForTokenClassification(bert("B-animal", "I-animal", "O")),
+        "fused": MultiScaleForTokenClassification(MultiScaleConfig(encoder=bert(), **labelled("DET", "NOUN"))),
         "words": BertForTokenClassification(bert("DET", "NOUN", "VERB")),
         "classes": BertForSequenceClassification(bert("bad", "good")),
         "score": BertForSequenceClassification(bert("relevant")),

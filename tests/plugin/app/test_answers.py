@@ -94,6 +94,12 @@ def test_fused_attention_is_the_interactive_page(load):
     assert 'sandbox="allow-scripts"' in frame
 
 
+def test_fused_attention_is_that_of_the_relations_if_there_are_some(load):
+    for names, title in {("fused",): "Fused attention", ("fused", "relations"): "Product-Producer(e2,e1)"}.items():
+        page = answers.sections(load(*names), Reading(TEXT, entities=PAIR))
+        assert f"<title>{title}</title>" in html.unescape(page)
+
+
 def test_head_reach_is_measured_without_the_heads_and_names_who_has_none(load):
     loaded = load("words", "relations", "bilstm", "encoder")
     page = answers.head_reach(list(loaded.values()), TEXT)
