@@ -250,15 +250,25 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
 
 def _keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
-    inner = model.forward
-    if hasattr(inner, KEEPS):
-        return
-    _save_banded(model.config)
+    if not hasattr(model.forward, KEEPS):
+        _save_banded(model.config)
+        _wrap_forward(model, model.forward)
+
+
+def _wrap_forward(model: PreTrainedModel, inner: Callable) -> None:
     # No hook: sentence-transformers and PEFT call `forward` past all hooks. A partial function is copied and pickled
     # with its model; `torch.export` and the Trainer read the signature of what it wraps.
     forward: Any = update_wrapper(partial(_windowed_forward, model, inner), inner)
     setattr(forward, KEEPS, True)
     model.forward = forward
+    model._replicate_for_data_parallel = partial(_replica, model)
+
+
+def _replica(model: Any) -> Any:
+    """A replica for `torch.nn.DataParallel`, which runs its own layers and not those of the model."""
+    replica = type(model)._replicate_for_data_parallel(model)
+    _wrap_forward(replica, type(model).forward.__get__(replica))
+    return replica
 
 
 def _windowed_forward(model: PreTrainedModel, inner: Callable, /, *args: Any, **kwargs: Any) -> Any:

@@ -186,6 +186,18 @@ def test_a_model_with_hooks_of_accelerate():
         model(**inputs_of())
 
 
+def test_a_replica_of_data_parallel_runs_its_own_layers():
+    model = set_windows(model_of("bert"), WINDOWS, SPECIAL)
+    expected = states(model, inputs_of())
+    replica = model._replicate_for_data_parallel()
+    assert states(replica, inputs_of()).equal(expected)
+    replica.encoder = deepcopy(model.encoder)
+    for weights in replica.encoder.parameters():
+        weights.data.zero_()
+    assert not states(replica, inputs_of()).equal(expected)
+    assert states(model, inputs_of()).equal(expected)
+
+
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_a_pickled_model_keeps_its_windows(family):
     model = set_windows(model_of(family), WINDOWS, SPECIAL)
