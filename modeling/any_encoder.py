@@ -93,7 +93,12 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
         if isinstance(config, PreTrainedConfig) and config.model_type != own.model_type:
             # What Transformers' scripts set in the encoder's configuration is the head's.
             fields = {"encoder": config.to_dict(), **{name: getattr(config, name) for name in _OF_HEAD}}
+            if config._attn_implementation is not None:
+                kwargs.setdefault("attn_implementation", config._attn_implementation)
+            # A configuration would keep "auto", which the model has to look up in the checkpoint.
+            precision = {name: kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in kwargs}
             config, kwargs = own.from_dict(fields, return_unused_kwargs=True, **kwargs)
+            kwargs |= precision
         where = {name: kwargs[name] for name in _WHERE if name in kwargs}
         family = _family(pretrained_model_name_or_path, gguf_file=kwargs.get("gguf_file"), **where)
         base = _base_of_adapters(pretrained_model_name_or_path, **where) if family is None else None

@@ -140,6 +140,16 @@ def test_labels_of_a_given_configuration_are_those_of_the_head(tmp_path):
     assert other.config.id2label == {0: "x", 1: "y"}
 
 
+def test_a_given_configuration_keeps_its_attention_and_any_precision(tmp_path):
+    save_classifier("bert", tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path, attn_implementation="eager")
+    for dtype, expected in {"auto": torch.float32, torch.bfloat16: torch.bfloat16}.items():
+        model = MultiScaleModel.from_pretrained(tmp_path, config=config, dtype=dtype)
+        assert (model.dtype, model.encoder.config._attn_implementation) == (expected, "eager")
+    model = MultiScaleModel.from_pretrained(tmp_path, config=config, attn_implementation="sdpa")
+    assert model.encoder.config._attn_implementation == "sdpa"
+
+
 def test_a_classifier_of_another_size_is_no_answer(tmp_path):
     model, tokenizer = tiny_relation_extractor()
     model.save_pretrained(tmp_path)
