@@ -50,11 +50,15 @@ def encoder_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]
 
 def attends_causally(encoder: PreTrainedModel) -> bool:
     """True for encoders with causal attention: a token sees itself and earlier tokens only."""
+    config = encoder.config
+    # Transformers lets decoders with `is_causal=False` see both ways; XLNet has a name of its own for that.
+    if getattr(config, "is_causal", None) is False or getattr(config, "attn_type", None) == "bi":
+        return False
     marks = [getattr(module, "is_causal", None) for module in encoder.modules()]
     known = [mark for mark in marks if isinstance(mark, bool)]
     if known:
         return any(known)
-    family = type(encoder.config)
+    family = type(config)
     return family in MODEL_FOR_CAUSAL_LM_MAPPING and family not in MODEL_FOR_MASKED_LM_MAPPING
 
 

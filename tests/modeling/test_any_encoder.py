@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, PreTrainedModel, pipeline
+from transformers import AutoConfig, AutoModel, PreTrainedModel, pipeline
 
 from msattn import (
     AutoModelForRelationExtraction,
@@ -16,7 +16,7 @@ from msattn import (
     MultiScaleModel,
     UserError,
 )
-from msattn.modeling.any_encoder import encoder_class
+from msattn.modeling.any_encoder import attends_causally, encoder_class
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config
 from tests.common import TOLERANCE, assert_fresh
@@ -127,6 +127,20 @@ def test_positions_are_those_of_the_family(family):
         plain = model(**inputs).last_hidden_state
         masked = model(**inputs, attention_mask=torch.ones(1, 9, dtype=torch.long)).last_hidden_state
     torch.testing.assert_close(masked, plain)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "expected"),
+    [("llama", {}, True), ("llama", {"is_causal": False}, False), ("xlnet", {"d_head": 8}, False)],
+)
+def test_who_attends_causally(family, changes, expected):
+    sizes = {name: size for name, size in COMMON.items() if name != "max_position_embeddings"}  # XLNet has no limit
+    config = AutoConfig.for_model(family, **sizes, **changes)
+    encoder = randomized(AutoModel.from_config(config))
+    assert attends_causally(encoder) is expected
+    with torch.no_grad():
+        one, other = (encoder(torch.tensor([[5, 6, last]]))[0][0, 0] for last in (7, 8))
+    assert one.equal(other) is expected
 
 
 def test_labels_of_a_given_configuration_are_those_of_the_head(tmp_path):
