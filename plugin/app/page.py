@@ -90,13 +90,13 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     tagger, extract = runs.get("token-classification"), runs.get("relation-extraction")
     tagger = tagger if tagger is not None and finds_entities(tagger) else None
     typed = getattr(extract, "style", "plain") != "plain"
-    title = heading(checkpoints)
+    title, texts = heading(checkpoints), _texts(runs.get("text-classification"))
     with gr.Blocks(title=f"{title} · msattn", analytics_enabled=False) as page:
         gr.Markdown(f"# {title}\nby {', '.join(one.short for one in checkpoints.values())}")
         text = gr.Textbox(
             EXAMPLES[0][0], label="Text", lines=3, max_lines=12, elem_id="text", info="Shift+Enter reads it, too."
         )
-        second = gr.Textbox("", label="Second text, for a model of pairs", visible="text-classification" in runs)
+        second = gr.Textbox("", label="Second text, for a model of pairs", visible=texts != 1)
         label = gr.Textbox("", label="Type of the entity to mark", visible=typed)
         with gr.Row(visible=extract is not None):
             marks = gr.Button("Mark as entity", min_width=120)
@@ -150,7 +150,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
             if tagger is None and extract is not None and not typed:
                 for name in names:
                     entities = mark(one, entities, (one.index(name), one.index(name) + len(name)))
-            return {text: one, second: other, state: ("", entities)}
+            return {text: one, second: other if texts == 2 else "", state: ("", entities)}
 
         private: dict[str, Any] = {"api_visibility": "private"}
         quick = {**private, "js": SELECTION, "show_progress": "hidden"}
@@ -192,3 +192,8 @@ def highlighted(text: str, entities: Sequence[Entity]) -> gr.HighlightedText:
 def _known(text: str, known: State) -> list[Entity]:
     """The entities that still hold: all if the text is the same, or else those that a visitor has marked."""
     return known[1] if text == known[0] else marked_still(text, known[1])
+
+
+def _texts(classify: Any) -> int:
+    """How many texts at once a classifier was trained on; 0 if its checkpoint does not say."""
+    return 1 if classify is None else len(getattr(classify.model.config, "text_columns", None) or ())

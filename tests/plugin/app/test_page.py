@@ -107,6 +107,17 @@ def test_every_example_is_read(open_page, names):
 
 
 @pytest.mark.parametrize(
+    ("columns", "visible", "filled"), [(None, True, False), (["text"], False, False), (["text", "other"], True, True)]
+)
+def test_a_second_text_is_for_models_of_pairs(columns, visible, filled, open_page, load, monkeypatch):
+    config = load("classes")["text-classification"].model.config
+    monkeypatch.setattr(config, "text_columns", columns, raising=False)
+    blocks, functions = open_page("classes")
+    (second,) = [block for block in blocks if str(getattr(block, "label", "")).startswith("Second")]
+    assert second.visible is visible and bool(functions["on_example"](0)["textbox"]) is filled
+
+
+@pytest.mark.parametrize(
     ("names", "text", "expected"),
     [
         (("relations", "parser"), " ", ["There is no text"]),
