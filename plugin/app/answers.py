@@ -171,12 +171,14 @@ def fused_attention(checkpoint: Checkpoint, reading: Reading) -> str:
         UserError: The text has too many tokens to draw.
     """
     given: dict[str, Any] = {}
-    if getattr(checkpoint.run, "task", None) == "relation-extraction":
+    run: Any = checkpoint.run
+    if getattr(run, "task", None) == "relation-extraction":
         best = reading.found.get("relations")
         pair = (best[0]["head"], best[0]["tail"]) if best else reading.entities[:2]
         check_entities(pair)
         head, tail = ((one["start"], one["end"]) for one in pair)
         given = {"head": head, "tail": tail, "types": tuple(one.get("label") for one in pair)}
+        given["max_length"] = run.trained.get("max_length")
     attention = FusedAttention.from_model(checkpoint.model, checkpoint.tokenizer, reading.text, **given)
     count = len(attention.tokens)
     if count > MOST_TOKENS:

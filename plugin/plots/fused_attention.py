@@ -18,7 +18,7 @@ Span = tuple[int, int]
 
 
 class TooFarApart(UserError):
-    """Two entities do not fit into the limit of the model."""
+    """Two entities do not fit into what the model reads."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class FusedAttention:
         head: Span | None = None,
         tail: Span | None = None,
         types: tuple[str | None, str | None] = (None, None),
+        max_length: int | None = None,
     ) -> FusedAttention:
         """
         Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
@@ -72,15 +73,18 @@ class FusedAttention:
         Args:
             model (`PreTrainedModel`): A model of the family `multiscale` or `multiscale_bert`.
             tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the model.
-            text (`str`): The sentence, truncated to the limit of the model.
+            text (`str`): The sentence, truncated to `max_length`.
             head (`tuple[int, int]`, *optional*):
                 The span `[start, end)` of the head entity in characters, for relation extraction.
             tail (`tuple[int, int]`, *optional*): The span of the tail entity.
             types (`tuple[str, str]`, *optional*): The types of head and tail, for a model whose markers name them.
+            max_length (`int`, *optional*):
+                The most tokens, such as the relation pipeline reads around two entities of a longer text. Default: the
+                limit of the model.
 
         Raises:
             UserError: The model has no fusion layer or is exported, entities are missing for relation extraction, the
-                entities do not fit into the limit of the model, or its markers name types and `types` does not.
+                entities do not fit into `max_length`, or its markers name types and `types` does not.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
@@ -90,7 +94,7 @@ class FusedAttention:
             raise UserError(
                 "The model extracts relations: say which two entities of the text, head and tail, it reads."
             )
-        limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
+        limit = min(filter(None, (max_length, tokenizer.model_max_length, most_tokens(model.config))))
         if head is not None and tail is not None:
             style = getattr(model.config, "entity_markers", None) or "plain"
             columns = encode_relations(tokenizer, [text], [head], [tail], limit, style=style, types=[types])

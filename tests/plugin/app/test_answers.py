@@ -94,6 +94,14 @@ def test_fused_attention_is_the_interactive_page(load):
     assert 'sandbox="allow-scripts"' in frame
 
 
+def test_fused_attention_is_that_of_the_window_which_is_answered(load, monkeypatch):
+    checkpoint = load("relations")["relation-extraction"]
+    monkeypatch.setattr(checkpoint.run, "trained", {"max_length": 16})
+    frame = answers.fused_attention(checkpoint, Reading(TEXT * 4, entities=PAIR))
+    data = re.search(r'id="examples">(.*?)</script>', html.unescape(frame), re.S)
+    assert len(json.loads(data[1])[0]["tokens"]) == 16
+
+
 def test_fused_attention_is_that_of_the_relations_if_there_are_some(load):
     for names, title in {("fused",): "Fused attention", ("fused", "relations"): "Product-Producer(e2,e1)"}.items():
         page = answers.sections(load(*names), Reading(TEXT, entities=PAIR))
