@@ -12,7 +12,7 @@ from msattn.command_line import named, parse_arguments
 from msattn.errors import UserError
 from msattn.loading import load_trained
 from msattn.onnx.exporter import export
-from msattn.onnx.runtime import MODEL
+from msattn.onnx.runtime import MODEL, is_exported
 
 
 @dataclass
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
         argv (`Sequence[str]`): `onnx MODEL FOLDER`, and options.
 
     Raises:
-        UserError: The format is unknown, or the checkpoint cannot be loaded or exported.
+        UserError: The format is unknown, or the checkpoint cannot be loaded or exported or is exported already.
     """
     form, *rest = argv or ["--help"]
     if form in ("-h", "--help"):
@@ -44,6 +44,8 @@ def main(argv: Sequence[str]) -> None:
     if form != "onnx":
         raise UserError(f"there is no format {form[:80]}; there is onnx.")
     (args,) = parse_arguments([ExportArguments], named(rest, "model", "folder"), "msattn export onnx")
+    if is_exported(args.model):
+        raise UserError(f"{args.model}: the model is exported already; give the checkpoint that it was exported from.")
     logging.disable_progress_bar()
     trained = load_trained(args.model)
     parity = export(trained.model, trained.tokenizer, args.folder, args.int8)

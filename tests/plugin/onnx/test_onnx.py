@@ -228,6 +228,8 @@ def test_mistakes(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no")
     with pytest.raises(UserError, match=r"model\.onnx: the file is no model of ONNX"):
         msattn.onnx.load(tmp_path)
+    with pytest.raises(UserError, match="the model is exported already; give the checkpoint"):
+        main(["onnx", str(tmp_path), str(tmp_path / "again")])
     given, found = (
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [1, 2]) for name in ("ids", "logits")
     )
