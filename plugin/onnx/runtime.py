@@ -49,6 +49,7 @@ class OnnxModel:
 
     device = torch.device("cpu")
     dtype = torch.float32
+    input_modalities = "text"  # which pipelines print
 
     def __init__(self, folder: str | Path, threads: int | None = None):
         with extra("onnx"):

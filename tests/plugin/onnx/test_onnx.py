@@ -82,6 +82,7 @@ def assert_same_answers(task, folder, inputs, **options):
     tokenizer = AutoTokenizer.from_pretrained(folder / "onnx")
     own = pipeline(task, model=exported, tokenizer=tokenizer)
     assert type(exported).__name__ == type(own.model).__name__ == exported.config.architectures[0]
+    assert "'input_modalities': 'text'" in repr(own)
     expected = rounded(pipeline(task, model=str(folder / "torch"))(inputs, **options))
     assert rounded(own(inputs, **options)) == rounded(own(inputs, batch_size=3, **options)) == expected
 
