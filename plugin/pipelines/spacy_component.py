@@ -103,7 +103,7 @@ class SpacyParser(SpacyComponent):
     def read(self, docs: Sequence[Doc]) -> None:
         sentences = [_sentences(doc) for doc in docs]
         words = [
-            {"words": [doc[i].text for i in part]}
+            {"words": [" ".join(doc[i].text.split()) for i in part]}  # a merged token may hold a line end
             for doc, parts in zip(docs, sentences, strict=True)
             for part in parts
         ]

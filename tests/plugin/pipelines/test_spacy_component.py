@@ -77,6 +77,15 @@ def test_many_documents(nlp):
     assert [token.dep_ for token in spaces if token.is_space] == ["dep"] * 3 and len(list(spaces.sents)) == 2
 
 
+def test_a_merged_token_with_a_line_end(model):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "animal", "pattern": "dog \n cat"}])
+    nlp.add_pipe("merge_entities")
+    nlp.add_pipe("msattn_parser", config={"model": model})
+    first, second = nlp.pipe(["A dog \n cat wrote.", "A dog."])
+    assert [token.text for token in first] == ["A", "dog \n cat", "wrote", "."] and second.has_annotation("DEP")
+
+
 def test_sentences_of_another_component(model):
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer", config={"punct_chars": ["nothing"]})
