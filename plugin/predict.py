@@ -32,6 +32,7 @@ from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_l
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
+from msattn.data.inputs.words import tagged_spans
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import WORD
@@ -39,7 +40,7 @@ from msattn.data.tagged_words import tagged_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, refuse_below, shown
 from msattn.loading import Trained, load_trained
-from msattn.pipelines.word_tagger import WordTagger, tagged_spans
+from msattn.pipelines.word_tagger import WordTagger
 from msattn.streaming import predict_stream, stream_key
 
 logger = logging.get_logger(__name__)

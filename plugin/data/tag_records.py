@@ -12,7 +12,7 @@ from msattn.data.columns import find_column
 from msattn.data.entity_pairs import text_rows
 from msattn.data.files.arrow_tables import Located
 from msattn.data.formats.annotation_tools import task_text
-from msattn.data.inputs.word_rules import word_spans
+from msattn.data.inputs.words import tagged_spans
 from msattn.data.relation_rows import NAMES, first_of
 from msattn.data.spans import check_name
 from msattn.errors import UserError, shown
@@ -82,7 +82,7 @@ def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str,
             f'{where}: the row needs "tokens" and "ner_tags" (or "tags"), or "text" and "entities" (or "spans"); '
             f"there are {', '.join(map(str, row)) or 'no fields'}."
         )
-    places = list(word_spans(units)) if isinstance(units, str) else [(at, at + 1) for at in range(len(units))]
+    places = list(tagged_spans(units)) if isinstance(units, str) else [(at, at + 1) for at in range(len(units))]
     words = [units[start:end] for start, end in places] if isinstance(units, str) else units
     tags = [None] * len(places) if entities is None else _tags(places, units, entities, where, dropped)
     return {"words": words, "tags": tags}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
-from unicodedata import category
 
 import torch
 from transformers import (
@@ -20,7 +19,7 @@ from transformers.utils import logging
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_tags import ENTITY_TAG, entity_spans
 from msattn.data.inputs.word_pieces import inputs_of, sentence_parts
-from msattn.data.inputs.word_rules import word_spans
+from msattn.data.inputs.words import tagged_spans
 from msattn.errors import UserError, missing_weights
 
 logger = logging.get_logger(__name__)
@@ -120,10 +119,3 @@ class WordTagger:
             score = sum(word["score"] for word in words[first:behind]) / (behind - first)
             found.append({"start": start, "end": end, "text": text[start:end], "label": label, "score": score})
         return found
-
-
-def tagged_spans(text: str) -> Iterator[tuple[int, int]]:
-    """The words of a text that are tagged: a joiner that stands alone is none."""
-    for start, end in word_spans(text):
-        if any(category(sign) != "Cf" for sign in text[start:end]):
-            yield start, end

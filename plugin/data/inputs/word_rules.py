@@ -85,7 +85,8 @@ _LETTER = r"[\p{L}\p{M}\p{N}_\u00ad\u200c\u200d\u2060]"
 # except in scripts that put no other space between words.
 _NO_WIDTH = r"\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 _SPACE = rf"[\s\x1c-\x1f{_NO_WIDTH}]"
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+CHINESE_OR_JAPANESE = r"\p{Han}\p{Hiragana}\p{Katakana}"
+UNSPACED = rf"{CHINESE_OR_JAPANESE}\p{{Thai}}\p{{Lao}}\p{{Khmer}}\p{{Myanmar}}"
 SPACES = regex.compile(f"{_SPACE}*")
 _ALONE = rf"(?<!{_LETTER})"
 _ENDS = rf"(?!{_LETTER})"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from unicodedata import category
 
+import regex
 from transformers.tokenization_utils_base import EncodingFast
 
-from msattn.data.inputs.word_rules import word_spans
+from msattn.data.inputs.word_rules import CHINESE_OR_JAPANESE, Span, word_spans
 
 WORD_COLUMNS = ("words", "word_ids")
+_TAGGED = regex.compile(rf"[{CHINESE_OR_JAPANESE}]\p{{M}}*|[^{CHINESE_OR_JAPANESE}]+")
 
 
 def split_words(text: str) -> list[str]:
@@ -18,6 +21,17 @@ def split_words(text: str) -> list[str]:
     They do not depend on the tokenizer, as some keep a full stop attached to its word. "don't" is one word.
     """
     return [text[start:end] for start, end in word_spans(text)]
+
+
+def tagged_spans(text: str) -> Iterator[Span]:
+    """
+    The words of a text that are tagged: of Chinese and Japanese the characters, as in the usual data; of other texts
+    [`word_spans`], except a joiner that stands alone.
+    """
+    for start, end in word_spans(text):
+        for part in _TAGGED.finditer(text, start, end):
+            if any(category(sign) != "Cf" for sign in part[0]):
+                yield part.span()
 
 
 def character_words(text: str, first: int = 0) -> dict[int, int]:

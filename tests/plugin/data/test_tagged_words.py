@@ -176,6 +176,14 @@ def test_sentences_that_are_numbered_in_each_document(write):
     assert read_tagged_words(write(rows, "a.csv"))["words"][:] == [["Sarah", "sleeps"], ["Ann"], ["Bob"]]
 
 
+def test_spans_of_chinese_are_characters(write):
+    (row,) = read_tagged_words(
+        write('{"text": "张三住在 Rome。", "entities": [[0, 2, "PER"], [5, 9, "LOC"]]}', "a.jsonl")
+    )
+    assert row["words"] == ["张", "三", "住", "在", "Rome", "。"]
+    assert row["tags"] == ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]
+
+
 def test_named_fields_of_json_lines(write):
     row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
     assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2

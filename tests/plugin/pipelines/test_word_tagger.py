@@ -72,6 +72,14 @@ def test_later_sub_words_decide_nothing():
     assert [(one["text"], one["start"]) for one in found] == [("u.s.", 4)]
 
 
+def test_words_of_chinese_are_its_characters():
+    vocabulary = {piece: number for number, piece in enumerate(["<unk>", *"北京是中国的首都。", "2023"])}
+    tokenizer = wrapped(models.WordPiece(vocabulary, unk_token="<unk>"), pre_tokenizers.BertPreTokenizer())
+    tags = {"北": "B-LOC", "京": "I-LOC", "中": "B-LOC", "国": "I-LOC"}
+    found = WordTagger(Gazetteer(tokenizer, tags), tokenizer).entities("2023 北京是中国的首都。")
+    assert [(one["text"], one["start"], one["label"]) for one in found] == [("北京", 5, "LOC"), ("中国", 8, "LOC")]
+
+
 def test_long_texts_are_read_to_the_end():
     text = "in " * 40 + "Rome"
     (found,) = tagger(unigram(model_max_length=8)).entities(text)
