@@ -195,5 +195,8 @@ def _known(text: str, known: State) -> list[Entity]:
 
 
 def _texts(classify: Any) -> int:
-    """How many texts at once a classifier was trained on; 0 if its checkpoint does not say."""
-    return 1 if classify is None else len(getattr(classify.model.config, "text_columns", None) or ())
+    """How many texts at once a classifier was trained on, 2 if it re-ranks; 0 if its checkpoint does not say."""
+    if classify is None:
+        return 1
+    config = classify.model.config
+    return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())

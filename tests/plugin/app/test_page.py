@@ -117,6 +117,11 @@ def test_a_second_text_is_for_models_of_pairs(columns, visible, filled, open_pag
     assert second.visible is visible and bool(functions["on_example"](0)["textbox"]) is filled
 
 
+def test_examples_for_a_ranker_are_pairs(open_page):
+    _, functions = open_page("score")
+    assert functions["on_example"](0)["textbox"]
+
+
 @pytest.mark.parametrize(
     ("names", "text", "expected"),
     [
