@@ -35,8 +35,8 @@ from msattn.data.formats.semeval import semeval_rows
 from msattn.data.inputs.words import tagged_spans
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
-from msattn.data.tag_records import WORD
-from msattn.data.tagged_words import tagged_rows
+from msattn.data.tag_records import SENTENCE, WORD
+from msattn.data.tagged_words import WHITE, tagged_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, refuse_below, shown
 from msattn.loading import Trained, load_trained
@@ -251,7 +251,7 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
     def answer(located: list[Located]) -> list[str]:
         sentences = [_words(*each) for each in located]
-        tags = tag(sentences, args.batch_size)
+        tags = tag([[word.translate(WHITE) for word in words] for words in sentences], args.batch_size)
         return [
             _json({"words": words, "tags": [name for name, _ in found]})
             for words, found in zip(sentences, tags, strict=True)
@@ -264,7 +264,7 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator[Located]:
     """
     Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines. The words
-    are in the column of the training, if CSV has one of this name, or if it is the number of one.
+    are in the column of the training, if a table of words has one of this name, or if it is the number of one.
     """
     suffix = suffix_of(path)
     if suffix in (".csv", ".parquet") or (
@@ -272,7 +272,8 @@ def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator
     ):
         rows = _rows(path)
         first = list(islice(rows, LOOKED_AT))
-        named = find_column(column, first[0][1]) if column and first else None
+        numbers = first and any(find_column(name, first[0][1]) for name in SENTENCE)
+        named = find_column(column, first[0][1]) if column and numbers else None
         if suffix != ".parquet" and first and (named or any(find_column(name, first[0][1]) for name in WORD)):
             yield from tagged_rows(path, named)
         elif first and any(name in first[0][1] for name in ("words", "tokens")):
@@ -282,6 +283,8 @@ def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator
             yield from ((where, row[text]) for where, row in chain(first, rows))
     elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path) or _is_tagged(path, labels):
         numbered = column and column.isdecimal() and suffix not in (".json", ".conllu")
+        if numbered and any(find_column(name, _first(path).split("\t")) for name in SENTENCE):
+            numbered = False  # a table of words, which has names
         yield from tagged_rows(path, column if numbered else None)
     else:
         yield from _inputs(path)

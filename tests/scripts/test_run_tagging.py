@@ -170,10 +170,13 @@ def test_the_word_column_is_kept(run, write, tmp_path):
 
     assert words(train) == [["the", "dog"], ["a"]]
     assert words(write("a.json", '[{"tokens": ["the", "dog"]}]')) == [["the", "dog"]]
+    assert words(write("table.tsv", "sentence_id\ttoken\ttag\n1\tthe\tO\n1\tdog\tO\n")) == [["the", "dog"]]
+    assert words(write("a.jsonl", '{"words": ["the", "\\n"]}\n')) == [["the", "\n"]]
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "word_column": "Form"}))
     assert words(write("a.csv", "sentence_id,word,form\n1,x,the\n1,y,dog\n")) == [["the", "dog"]]
     assert words(write("b.csv", "sentence_id,word\n1,the\n1,dog\n")) == [["the", "dog"]]
+    assert words(write("texts.csv", "id,form\n1,the dog\n")) == [["the", "dog"]]
 
 
 def test_warnings(run, fails, write, tmp_path, caplog):
