@@ -69,7 +69,7 @@ class TaggingDataArguments(HubDataArguments):
         default=None,
         metadata={
             "help": "Column of the tags: upos (default) or xpos for CoNLL-U, the number of the column (default: the "
-            "last), or its name in a Hub dataset (default: the only column of class labels)."
+            "last), or its name in a Hub dataset (default: the only column of class labels, or ner_tags or tags)."
         },
     )
     max_seq_length: int | None = field(

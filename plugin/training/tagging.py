@@ -64,7 +64,7 @@ def read_tagging_splits(data_args: Any, args: TrainingArguments) -> dict[str, Da
         else:
             return None
         if split != "test" and "tags" not in sentences.column_names:
-            raise UserError(f"{source}: the words have no tags; only test data may come without.")
+            raise UserError(f"{source}: the words have no tags (name their column by --tag_column).")
         return sentences
 
     return read_splits(read, data_args, args, " or --dataset_name")
