@@ -27,6 +27,10 @@ class UserError(ValueError):
         super().__init__(shortened(LINE_END.sub(" ", message)))
 
 
+class TooFarApart(UserError):
+    """Two entities do not fit into what a model reads."""
+
+
 def refuse_below(arguments: Any, **least: float) -> None:
     """
     Checks numbers of the command line; `None` stands for one that is left out.

@@ -24,7 +24,7 @@ from transformers.utils import logging
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
-from msattn.errors import UserError
+from msattn.errors import TooFarApart, UserError
 from msattn.pipelines.relation_inputs import Sentence, around, check_pairs, read_input, text_alone
 from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
 from msattn.pipelines.word_tagger import WordTagger
@@ -409,7 +409,7 @@ class RelationExtractionPipeline(TextPipeline):
         failed = {} if outcomes is None else {pair: error for pair, error in outcomes.refused.items() if error}
         errors = [sentence] if outcomes is None else [*sentence.bad.values(), *failed.values()]
         if on_error == "raise" and not sentence.marked:  # pairs that do not fit have no relation
-            errors = [error for error in errors if not isinstance(error, TooFar)]
+            errors = [error for error in errors if not isinstance(error, TooFarApart)]
         if errors and on_error == "raise":
             if pairs > 1:
                 raise UserError(f'{errors[0]} on_error="skip" leaves out such pairs, "return" says which they are.')
@@ -549,14 +549,10 @@ def _negative(config: Any, labels: Sequence[str]) -> str | None:
         return None
 
 
-class TooFar(UserError):
-    """Two entities do not fit in the limit of the model."""
-
-
-def _too_far(sentence: Sentence, pair: int, limit: int) -> TooFar:
+def _too_far(sentence: Sentence, pair: int, limit: int) -> TooFarApart:
     head, tail = (sentence.spans[entity] for entity in sentence.pairs[pair])
     start = min(head[0], tail[0])
-    return TooFar(
+    return TooFarApart(
         f"the two entities and what lies between them do not fit in {limit} tokens: "
         f"{around(sentence.text, start, start)!r}."
     )

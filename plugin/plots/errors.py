@@ -12,9 +12,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.data.files.records import json_lines
 from msattn.data.relation_rows import relation_row
-from msattn.errors import UserError
+from msattn.errors import TooFarApart, UserError
 from msattn.plots.examples_page import attention_fields, write_examples
-from msattn.plots.fused_attention import FusedAttention, TooFarApart
+from msattn.plots.fused_attention import FusedAttention
 from msattn.plots.style import check_suffix
 
 

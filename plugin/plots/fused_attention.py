@@ -11,14 +11,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import PLACES, encode_relations
-from msattn.errors import UserError
+from msattn.errors import TooFarApart, UserError
 from msattn.modeling.evaluation_mode import evaluating
 
 Span = tuple[int, int]
-
-
-class TooFarApart(UserError):
-    """Two entities do not fit into what the model reads."""
 
 
 @dataclass(frozen=True)
