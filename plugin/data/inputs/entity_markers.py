@@ -160,6 +160,7 @@ def encode_unmarked(
         for text, *pair in zip(texts, heads, tails, strict=True)
     ]
     read = {text: encode_entities(tokenizer, text, [*of_text]) for text, of_text in spans.items()}
+    words_of = {text: (split_words(text), character_words(text)) for text in spans} if words else {}
     columns = ("input_ids", "attention_mask", "token_type_ids", "entity_pieces", *(WORD_COLUMNS if words else ()))
     encoded: dict[str, list] = {name: [] for name in columns}
     for text, pair in zip(texts, pairs, strict=True):
@@ -175,8 +176,9 @@ def encode_unmarked(
         encoded["token_type_ids"].append([0] * len(ids))
         encoded["entity_pieces"].append([[len(begin) + at - start for at in found.pieces[entity]] for entity in pair])
         if words:
-            word_ids = token_words(found.offsets[start : start + room], character_words(text))
-            encoded["words"].append([split_words(text)])
+            split, owners = words_of[text]
+            word_ids = token_words(found.offsets[start : start + room], owners)
+            encoded["words"].append([split])
             encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
     if "token_type_ids" not in tokenizer.model_input_names:
         del encoded["token_type_ids"]
@@ -202,7 +204,8 @@ def encode_relation_dataset(
     Args:
         dataset (`datasets.Dataset`):
             A dataset with the columns `id`, `text`, `head`, `tail`, `head_type`, `tail_type` and `label`.
-        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer with entity markers; see [`add_entity_markers`].
+        tokenizer (`PreTrainedTokenizerBase`):
+            A fast tokenizer, with entity markers unless `marked` is `False`; see [`add_entity_markers`].
         max_length (`int`, *optional*):
             Maximum number of tokens per example. Default: `tokenizer.model_max_length`.
         label2id (`Mapping[str, int]`, *optional*): Label ids. Without it, there is no column `labels`.
