@@ -125,7 +125,7 @@ def _inside_tokens(text: str, tokens: list[str]) -> set[int]:
         if start < 0:
             return set()
         end = start + len(token)
-        letters = [category(sign)[0] in "LMN" for sign in token]
+        letters = [category(sign)[0] in "LM" for sign in token]
         inside.update(start + at for at in range(1, len(token)) if letters[at - 1] and letters[at])
     return inside
 
