@@ -219,13 +219,15 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         As in [`Trainer`].
 
         Raises:
-            UserError: The training loss is NaN or infinite.
+            UserError: The training loss is NaN or infinite, or a weight where such losses are filtered.
         """
         super().log(logs, *args, **kwargs)
         for name in ("loss", "train_loss"):
             value = logs.get(name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise UserError(self._diverged(f"the loss is {value}"))
+        if self.args.logging_nan_inf_filter and "loss" in logs:  # which hides a loss that is NaN
+            self._check_weights()
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """
@@ -239,9 +241,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
 
     def _load_callback_state(self) -> None:
         """As in [`Trainer`], but early stopping goes on counting with the patience of this run."""
-        stored = self.state.stateful_callbacks.get(EarlyStoppingCallback.__name__)
+        stored = self.state.stateful_callbacks.get(EarlyStoppingCallback.__name__, {})
         for callback in self.callback_handler.callbacks:
-            if isinstance(stored, dict) and type(callback) is EarlyStoppingCallback:
+            if type(callback) is EarlyStoppingCallback:
                 stored["args"] = callback.state()["args"]
         super()._load_callback_state()
 
@@ -263,17 +265,20 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         Raises:
             UserError: `--metric_for_best_model` is none of the scores.
         """
-        name = self.args.metric_for_best_model
-        if name is not None and f"eval_{name.removeprefix('eval_')}" not in metrics:
-            found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith(UNSEEN))
-            raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.")
-        return super()._determine_best_metric(metrics, trial)
+        try:
+            return super()._determine_best_metric(metrics, trial)
+        except KeyError:
+            name = self.args.metric_for_best_model
+            found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith((*UNSEEN, "epoch")))
+            raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.") from None
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """As in [`Trainer`], with the code that the configuration names."""
         if self.is_world_process_zero() and self.args.hub_strategy != HubStrategy.END:
             for path in Path(checkpoint_folder).glob("*.py"):
-                shutil.copy(path, self.args.output_dir)
+                target = Path(self.args.output_dir, path.name)
+                if not target.exists() or target.read_bytes() != path.read_bytes():  # a push may be reading it
+                    shutil.copy(path, target)
         super()._push_from_checkpoint(checkpoint_folder)
 
     def _date_checkpoints(self) -> None:

@@ -216,7 +216,7 @@ def test_an_address_is_no_name_of_a_repository(tmp_path):
 
 
 def test_a_score_that_is_not_there_chooses_no_checkpoint(tmp_path):
-    trainer, scores = broken_trainer(tmp_path), {"eval_loss": 0.5, "eval_f1": 80.0, "eval_runtime": 1.0}
+    trainer, scores = broken_trainer(tmp_path), {"eval_loss": 0.5, "eval_f1": 80.0, "eval_runtime": 1.0, "epoch": 1.0}
     trainer.args.metric_for_best_model = "f2"
     with pytest.raises(UserError, match="^--metric_for_best_model f2: there is no such score; there are loss, f1.$"):
         trainer._determine_best_metric(scores, None)
