@@ -142,6 +142,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
         if args.do_train:
             model.config.word_column = data_args.word_column  # for `msattn predict`
+        elif data_args.word_column is None and getattr(config, "word_column", None):
+            logger.warning(
+                f"The tagger was trained with --word_column {config.word_column}; give it again if these data have it."
+            )
 
         def metrics(prediction: EvalPrediction) -> dict[str, float]:
             return tagging.tagging_metrics(prediction, tags)
