@@ -81,7 +81,8 @@ class Candidates(NamedTuple):
         right (`np.ndarray` of shape `(candidates,)`): Whether each is right.
         classes (`np.ndarray` of shape `(candidates,)`): Their classes.
         gold (`np.ndarray` of shape `(classes,)`): The number of examples of each class; 0 for the negative one.
-        missed (`int`, *optional*, defaults to 0): The number of further examples, of which none is a candidate.
+        missed (`int`, *optional*, defaults to 0):
+            The number of further examples with a relation, of which none is a candidate.
     """
 
     scores: np.ndarray
@@ -92,7 +93,7 @@ class Candidates(NamedTuple):
 
     @property
     def related(self) -> int:
-        """The number of all examples that have a relation."""
+        """The number of relations in all examples."""
         return int(self.gold.sum()) + self.missed
 
     def f1(self, threshold: float | np.ndarray) -> float:

@@ -52,8 +52,8 @@ FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thre
 ANSWER_FIELDS = ("problem_type", "negative_label", *FITTED_FIELDS, "trained_pairs")
 # Configuration fields that a training sets, and the flags for them.
 SET_FIELDS = {
-    **dict.fromkeys((*FITTED_FIELDS, "trained_pairs"), ""),
-    **{"negative_label": "--negative_label", "entity_markers": "--entity_markers", "problem_type": "--multi_label"},
+    **dict.fromkeys(ANSWER_FIELDS, ""),
+    **{"negative_label": "--negative_label", "problem_type": "--multi_label", "entity_markers": "--entity_markers"},
 }
 
 
@@ -151,15 +151,15 @@ def read_relation_data(
         print(f"The label {negative!r} stands for no relation.")
     drawn = pairs_without_relation(data_args, config, labels, draws=True)
     lists = data_args.negative_pairs is None and any(rows.info.description == LISTED for rows in found.values())
-    needed = (data_args.negative_pairs or lists) and data_args.negative_label != ""
-    if needed and drawn is None and data_args.label_file:
+    every = data_args.negative_label == "" or (lists and getattr(config, "negative_label", None) == "")
+    if drawn is None and data_args.label_file and (data_args.negative_pairs or lists) and not every:
         raise UserError(
-            f"{data_args.label_file}: no label stands for no relation, which pairs without one need; add "
-            f"{NO_RELATION!r}, or give --negative_pairs 0."
+            f"{data_args.label_file}: pairs without a relation need a label; add {NO_RELATION!r}, or give "
+            '--negative_label "" if all pairs have a relation.'
         )
     labels = [label for label in labels if not several or label != negative]
     if "test" in found and lists_all_pairs(found["test"]) and labels_in(found["test"]) == {negative}:
-        logger.warning("test: no text has a relation, so that the data count as unlabelled and get no scores.")
+        logger.warning("test: no text has a relation; the data count as unlabelled and get no scores.")
         found["test"] = without_labels(found["test"])
     hold_out = partial(hold_out_texts, negatives=drawn)
     splits = hold_out_and_limit(found, data_args, args, hold_out=hold_out)

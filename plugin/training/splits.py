@@ -112,7 +112,7 @@ def hold_out_and_limit(
         data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
-        # Without the other pairs of a text, --negative_pairs could draw them as pairs without a relation.
+        # Texts that list entities stay whole. --negative_pairs could draw marked pairs that are left out.
         listed = isinstance(data["train"], Dataset) and data["train"].info.description in (LISTED, ALL_PAIRS)
         whole_texts = listed or bool(getattr(data_args, "negative_pairs", None))
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed, whole_texts)
@@ -208,13 +208,14 @@ def part_of(data: Any, fraction: float, seed: int, whole_texts: bool = False) ->
     """
     if fraction > 1:
         raise UserError(f"--train_fraction {fraction:g}: give a number from 0 to 1.")
-    units: Sequence[Any] = [*dict.fromkeys(data["text"])] if whole_texts else range(len(data))
+    of_rows = data["text"][:] if whole_texts else range(len(data))
+    units = [*dict.fromkeys(of_rows)]
     order = np.random.default_rng(seed).permutation(len(units))
     kept = round(fraction * len(units))
     if kept < 1:
-        raise UserError(f"--train_fraction {fraction} leaves none of the {len(data)} training examples.")
+        raise UserError(f"--train_fraction {fraction} leaves none of the {len(units)} training examples.")
     drawn = {units[number] for number in order[:kept]}
-    return data.select([row for row, unit in enumerate(data["text"] if whole_texts else units) if unit in drawn])
+    return data.select([row for row, unit in enumerate(of_rows) if unit in drawn])
 
 
 def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:

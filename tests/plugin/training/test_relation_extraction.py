@@ -257,7 +257,9 @@ def test_a_label_file_has_a_label_for_pairs_without_a_relation(given, tmp_path):
         data = RelationDataArguments(**files, **options)
         return len(read_relation_data(data, args, MultiScaleConfig(), several)[0]["train"])
 
-    with pytest.raises(UserError, match="labels.json: no label stands for no relation.*or give --negative_pairs 0"):
+    with pytest.raises(
+        UserError, match="labels.json: pairs without a relation need a label; add 'no_relation', or give --neg"
+    ):
         pairs(["x", "y"], **given)
     assert pairs(["x", "y"], negative_pairs=0) == pairs(["x", "y"], negative_label="") == 2
     every = 2 * (3 if given else 6)
