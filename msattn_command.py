@@ -35,7 +35,7 @@ TRAIN_HELP = "\n".join(
 )
 DEMO_HELP = """usage: msattn demo
 
-Trains, scores and uses a small relation extractor in outputs/demo, in some minutes."""
+Trains, scores and uses a small relation extractor in outputs/demo, in about two minutes."""
 HELP = """usage: msattn COMMAND ...
 
   train       train, score and predict: msattn train relations --help
@@ -44,7 +44,7 @@ HELP = """usage: msattn COMMAND ...
   doubt       write sentences worth annotating: msattn doubt MODEL FILE --output FILE
   app         show what checkpoints find in a text, in the browser: msattn app MODEL [MODEL ...]
   export      write a checkpoint in another format: msattn export onnx MODEL FOLDER
-  demo        train, score and use a small relation extractor, in some minutes
+  demo        train, score and use a small relation extractor, in about two minutes
   --version   the version of msattn"""
 
 

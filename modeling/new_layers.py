@@ -42,7 +42,7 @@ def check_new_layers(model: nn.Module, *encoder_paths: str) -> None:
         *encoder_paths (`str`): Where the encoder, or each of its parts, is in it.
 
     Raises:
-        ValueError: A layer of which the checkpoint lacked weights has none that requires a gradient.
+        ValueError: A random layer has no weight that requires a gradient.
     """
     random: Any = model._random_weights
     layers = new_modules(model, *encoder_paths)

@@ -119,7 +119,7 @@ class DependencyParsingPipeline(TextPipeline):
 
             A sentence is a `list[dict]`. Each word has `index`, from 1 on; `word`; `head`, 0 for the root; `relation`;
             and `score`, the probability of both by the scores of the arcs into the word; 0 where the windows of a long
-            sentence form a tree only with another head, which none of them has scored. A parser that tags adds
+            sentence form a tree only with another head, which none of them has chosen. A parser that tags adds
             `upos`, `xpos`, `feats` or `lemma`, as in CoNLL-U. `marginals` adds `marginal`, the probability of the head
             over all trees. Words of a text also have `start` and `end`, their characters `[start, end)`, and
             `space_after`, the white space behind them; the first may have `space_before`. The words of a multi-word

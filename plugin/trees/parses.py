@@ -270,7 +270,7 @@ def sentence_parses(
         whole = heads.astype(int)
         if len(parts) > 1 and decoder != "greedy":
             whole = joined_tree(whole, scores)
-            scores = np.where(whole == heads, scores, 0)  # no window has scored the new arcs
+            scores = np.where(whole == heads, scores, 0)  # no window has chosen the new arcs
         of_words = {name: each.astype(int) for name, each in zip(sorted(tags), numbers, strict=True)}
         parses.append(Parses(whole, relations.astype(int), scores, greedy.astype(int), of_words))
     return parses
