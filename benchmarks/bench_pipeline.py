@@ -41,7 +41,7 @@ def load(arguments: argparse.Namespace) -> tuple[RelationExtractionPipeline, lis
             model = AutoModelForRelationExtraction.from_pretrained(arguments.model)
         rows = read_relations(arguments.file or demo.train_file)
         rows = rows.select(range(min(arguments.sentences, len(rows)))).to_list()
-    model = model.to(arguments.device, dtype)
+    model = model.to(arguments.device, dtype).eval()
     inputs = [{name: row[name] for name in ("text", "head", "tail")} for row in rows]
     return pipeline("relation-extraction", model=model, tokenizer=tokenizer, device=arguments.device), inputs
 
