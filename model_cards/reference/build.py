@@ -70,7 +70,7 @@ def train(recipe: dict[str, Any], run: Path, data: str, encoder: str, *flags: st
     seeds = recipe.get("seeds", [])
     folders = {seed: run / f"seed-{seed}" for seed in seeds} or {None: run}
     for seed, folder in folders.items():
-        if not (folder / "all_results.json").exists():
+        if not (folder / "README.md").exists():  # the card, which scripts write last
             seeded = [] if seed is None else ["--seed", str(seed)]
             msattn_command.main([*words, *seeded, "--output_dir", str(folder), "--resume_from_checkpoint", "last", *flags])
     if seeds:
