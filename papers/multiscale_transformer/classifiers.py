@@ -12,6 +12,7 @@ import pickle
 import statistics
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +27,7 @@ from bench_onnx import load, parse_on_cpu
 from mtl16 import MTL16_DOMAINS, read_mtl16
 from tfidf import baseline
 
-from msattn import onnx
+from msattn import UserError, onnx
 from msattn.plots.style import COLORS, MARKERS, drawing, markdown_table, tidy
 
 LINEAR = "TF-IDF"
@@ -50,9 +51,8 @@ def linear(data: dict[str, Any]) -> Classifier:
 
 
 def neural(name: str, folder: Path, exported: Path, threads: int) -> list[Classifier]:
-    """A checkpoint in torch and in 8-bit ONNX."""
+    """A checkpoint in torch and, if it can be exported, in 8-bit ONNX."""
     model, tokenizer = load(str(folder))
-    onnx.export(model, tokenizer, exported, int8=True)
 
     def answering(own: Any) -> Classify:
         @torch.inference_mode()
@@ -62,9 +62,15 @@ def neural(name: str, folder: Path, exported: Path, threads: int) -> list[Classi
 
         return classify
 
-    small = onnx.load(exported, threads)
-    sizes = [next(place.glob("model.*")).stat().st_size / 1e6 for place in (folder, exported)]
-    return [Classifier(name, answering(model), sizes[0]), Classifier(name + INT8, answering(small), sizes[1])]
+    found = [Classifier(name, answering(model), megabytes(folder))]
+    with suppress(UserError):  # BiLSTMs
+        onnx.export(model, tokenizer, exported, int8=True)
+        found.append(Classifier(name + INT8, answering(onnx.load(exported, threads)), megabytes(exported)))
+    return found
+
+
+def megabytes(folder: Path) -> float:
+    return next(folder.glob("model.*")).stat().st_size / 1e6
 
 
 def points(domain: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
