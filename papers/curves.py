@@ -1,8 +1,8 @@
 """
-Draws a study of `papers/repeat.py`: a score over the size of the training data, or over the settings.
+Draws a study of `papers/repeat.py`: a score over the size of the training data, a line a setting.
 
-A line a setting, or one line over the settings, such as guided layers. Bars show the standard deviation over seeds.
-`--epochs` draws a panel for each epoch; the runs need `--eval_strategy epoch`.
+Bars show the standard deviation over seeds. `--epochs` draws a panel for each epoch; the runs need
+`--eval_strategy epoch`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from repeat import Run, read_runs, score_names
 from scores import in_percent
 
-from msattn.plots.style import COLORS, INK, MARKERS, MUTED, drawing, tidy
+from msattn.plots.style import COLORS, INK, MARKERS, drawing, tidy
 
 
 def score_of(run: Run, score: str, epoch: int | None) -> float:
@@ -31,14 +31,14 @@ def score_of(run: Run, score: str, epoch: int | None) -> float:
     return in_percent(entry | unit)[score]
 
 
-def draw(axes: Any, lines: dict[str, dict[Any, list[float]]], shift: float) -> None:
-    """Mean and standard deviation of each line by place, with so much room between the bars of lines."""
+def draw(axes: Any, lines: dict[str, dict[Any, list[float]]]) -> None:
+    """Mean and standard deviation of each line by place; bars of lines stand beside each other."""
     for number, ((name, places), color, marker) in enumerate(
         zip(lines.items(), cycle(COLORS), cycle(MARKERS), strict=False)
     ):
         means = [statistics.fmean(values) for values in places.values()]
         bars = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in places.values()]
-        moved = [place * (1 + shift * number) for place in places]
+        moved = [place * (1 + 0.02 * number) for place in places]
         axes.errorbar(
             moved, means, bars, color=color, marker=marker, markersize=5, linewidth=1.8, capsize=3, label=name
         )
@@ -50,8 +50,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, help="folder of the runs (default: outputs/ and the file's name)")
     parser.add_argument("--score", help="such as eval_f1 (default: the first one that all runs have)")
     parser.add_argument("--epochs", type=int, nargs="+", help="a panel for each")
-    parser.add_argument("--over_settings", action="store_true", help="settings as places, not as lines")
-    parser.add_argument("--reference", help="setting that is a dashed line")
     parser.add_argument("--output", required=True, help="picture (.png, .svg)")
     args = parser.parse_args(argv)
     study = yaml.safe_load(args.study.read_text(encoding="utf-8"))
@@ -60,37 +58,23 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f"no run of {args.study} is finished")
     score = args.score or score_names(runs)[0]
     epochs = args.epochs or [None]
-    places = [setting for setting in study["settings"] if setting != args.reference]
     with drawing(args.output, (6.4 + 4.2 * (len(epochs) - 1), 4.0)) as figure:
         panels = figure.subplots(1, len(epochs), sharey=True, squeeze=False)[0]
         for axes, epoch in zip(panels, epochs, strict=True):
             lines: dict[str, dict[Any, list[float]]] = {}
-            reference = []
             for run in runs:
-                value = score_of(run, score, epoch)
-                if run.setting == args.reference:
-                    reference.append(value)
-                elif args.over_settings:
-                    lines.setdefault("", {}).setdefault(places.index(run.setting), []).append(value)
-                else:
-                    lines.setdefault(run.setting, {}).setdefault(run.results["train_samples"], []).append(value)
-            draw(axes, lines, 0.0 if args.over_settings else 0.02)
-            if reference:
-                axes.axhline(statistics.fmean(reference), color=MUTED, linestyle="--", label=args.reference)
-            if args.over_settings:
-                axes.set_xticks(range(len(places)), places)
-            else:
-                sizes = sorted({run.results["train_samples"] for run in runs})
-                axes.set_xscale("log")
-                axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
-                axes.set_xticks([], minor=True)
-            tidy(axes, "" if args.over_settings else "training examples", score)
+                of_sizes = lines.setdefault(run.setting, {})
+                of_sizes.setdefault(run.results["train_samples"], []).append(score_of(run, score, epoch))
+            draw(axes, lines)
+            sizes = sorted({run.results["train_samples"] for run in runs})
+            axes.set_xscale("log")
+            axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+            axes.set_xticks([], minor=True)
+            tidy(axes, "training examples", score)
             if epoch is not None:
                 axes.set_title(f"after epoch {epoch}", color=INK, size=10)
             axes.label_outer()
-        handles, labels = panels[0].get_legend_handles_labels()
-        if any(labels):
-            figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4, frameon=False)
 
 
 if __name__ == "__main__":

@@ -78,11 +78,16 @@ def main(argv: list[str] | None = None) -> None:
     study["seeds"] = args.seeds or study["seeds"]
     if unknown := {*(args.settings or ())} - {*study["settings"]}:
         parser.error(f"--settings: there is no {', '.join(unknown)} in {args.study}")
+    own = [study["settings"][name] or {} for name in args.settings or study["settings"]]
+    own.append(dict.fromkeys([*study.get("tune", {}).get("grid", {}), "seed", "output_dir"]))
+    for name in (change.split("=", 1)[0] for change in args.changes):
+        if any(name in each for each in own):
+            parser.error(f"{name}: settings, their grid or repeat.py set this; change it in {args.study}")
     folder = args.output_dir or Path("outputs") / args.study.stem
     settings = args.settings or list(study["settings"])
     if "tune" in study:
-        trials = search(study, settings)
-        run_all(trials, list(trials["settings"]), folder / "tune", args.jobs)
+        trials = search(study, list(study["settings"]))
+        run_all(trials, list(search(study, settings)["settings"]), folder / "tune", args.jobs)
         study["chosen"] = best(study, read_runs(trials, folder / "tune"))
     run_all(study, settings, folder, args.jobs)
 
@@ -128,14 +133,16 @@ def planned(
 
 
 def is_finished(output: Path, given: dict[str, Any]) -> bool:
-    """Whether a run is finished. Ends the program if it has other arguments."""
-    if not (output / "run.json").exists():
+    """Whether a run is finished. Ends the program if it is, or can go on, with other arguments."""
+    finished, started = output / "run.json", output / "run.partial"
+    record = finished if finished.exists() else started
+    if not record.exists() or (record is started and not any(output.glob("checkpoint-*"))):
         return False
-    before = json.loads((output / "run.json").read_text(encoding="utf-8"))["arguments"]
+    before = json.loads(record.read_text(encoding="utf-8"))["arguments"]
     changed = [name for name in {**before, **given} if before.get(name) != given.get(name)]
     if changed:
         sys.exit(f"error: {output} holds a run with another {', '.join(changed)}; give another --output_dir.")
-    return True
+    return record is finished
 
 
 def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, folder: Path) -> bool:
@@ -147,6 +154,8 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
     command = [sys.executable, str(ROOT / study["script"]), *flags(given)]
     if any(output.glob("checkpoint-*")):
         command += ["--resume_from_checkpoint", "last"]
+    partial = output / "run.partial"
+    partial.write_text(json.dumps({"arguments": given}) + "\n", encoding="utf-8")
     print(f"{output} ...", flush=True)
     start = time.perf_counter()
     with open(output / "log.txt", "a", encoding="utf-8") as log:
@@ -157,13 +166,12 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
         return False
     results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
     content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
-    partial = output / "run.partial"
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     partial.replace(output / "run.json")  # in one step: with several jobs, the tables are written meanwhile
     for checkpoint in output.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     if not study.get("weights", True):
-        for weights in output.glob("*.safetensors"):
+        for weights in output.rglob("*.safetensors"):
             weights.unlink()
     return True
 

@@ -91,11 +91,19 @@ def test_a_run_that_failed_is_named_and_resumed(study, tmp_path, capsys):
         repeat.main([str(study), "--seeds", "1", "--output_dir", "out"])
     assert "fraction-0.25/seed-1: exit code 1: out of luck" in capsys.readouterr().out
     assert "| two | 1 | 1 |" in (tmp_path / "out" / "table.md").read_text()
+    with pytest.raises(SystemExit, match="holds a run with another name"):
+        repeat.main([str(study), "name=x", "--settings", "two", "--seeds", "1", "--output_dir", "out"])
     repeat.main([str(study), "--settings", "two", "--seeds", "1", "--output_dir", "out"])
     given = json.loads((tmp_path / "out" / "two" / "fraction-0.25" / "seed-1" / "command.json").read_text())
     assert given[-2:] == ["--resume_from_checkpoint", "last"]
     with pytest.raises(SystemExit):
         repeat.main([str(study), "--settings", "three"])
+
+
+def test_changes_that_a_setting_would_override_are_refused(study, capsys):
+    with pytest.raises(SystemExit):
+        repeat.main([str(study), "head=three"])
+    assert "head: settings, their grid or repeat.py set this; change it in" in capsys.readouterr().err
 
 
 def test_the_difference_is_paired():
@@ -137,8 +145,6 @@ def test_curves(study, tmp_path):
     curves.main([str(study), "--output", "a.svg", "--epochs", "1", "2"])
     text = (tmp_path / "a.svg").read_text()
     assert all(f">{word}<" in text for word in ("one", "two", "10", "40", "after epoch 1", "eval_f1"))
-    curves.main([str(study), "--output", "b.svg", "--over_settings", "--reference", "one"])
-    assert ">two<" in (tmp_path / "b.svg").read_text()
 
 
 def test_a_setting_with_a_slash_has_its_own_rate():
