@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from tempfile import TemporaryDirectory
 
 import torch
 from bench_multiscale import SHAPES, add_measurement_arguments, describe, markdown, take_turns
@@ -44,24 +43,21 @@ def main() -> None:
     sentences = read_treebank(arguments.file)["words"][:]
     short = [words for words in sentences if len(words) <= arguments.most][: arguments.short]
     words = [word for sentence in sentences[-arguments.long :] for word in sentence]
-    with TemporaryDirectory() as folder:
-        for part in (model, tokenizer):
-            part.save_pretrained(folder)
 
-        def by_pipeline(lines: list) -> None:
-            parse(lines, batch_size=arguments.batch_size)
+    def by_pipeline(lines: list) -> None:
+        parse(lines, batch_size=arguments.batch_size)
 
-        inputs = {
-            "one sentence, in windows": (words, by_pipeline),
-            "a text": (" ".join(words), by_pipeline),
-        }
-        rows = []
-        for name, (line, step) in inputs.items():
-            steps = [lambda lines=lines, step=step: step(lines) for lines in (short, [line], [*short, line])]
-            alone, long, both = take_turns(steps, arguments, "turns")
-            ratio = statistics.median(b / (s + o) for s, o, b in zip(alone, long, both, strict=True))
-            medians = [f"{statistics.median(seconds):.2f} s" for seconds in (alone, long, both)]
-            rows.append([name, *medians, f"{ratio:.2f}"])
+    inputs = {
+        "one sentence, in windows": (words, by_pipeline),
+        "a text": (" ".join(words), by_pipeline),
+    }
+    rows = []
+    for name, (line, step) in inputs.items():
+        steps = [lambda lines=lines, step=step: step(lines) for lines in (short, [line], [*short, line])]
+        alone, long, both = take_turns(steps, arguments, "turns")
+        ratio = statistics.median(b / (s + o) for s, o, b in zip(alone, long, both, strict=True))
+        medians = [f"{statistics.median(seconds):.2f} s" for seconds in (alone, long, both)]
+        rows.append([name, *medians, f"{ratio:.2f}"])
     print(f"{arguments.shape}, {len(short)} short sentences and {len(words)} words. {describe(arguments)}\n")
     print(markdown("the long line | short alone | long alone | both | both over the sum", rows))
 
