@@ -100,7 +100,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             if config._attn_implementation is not None:
                 kwargs.setdefault("attn_implementation", config._attn_implementation)
             # A configuration would keep "auto", which the model has to look up in the checkpoint.
-            precision = {name: kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in kwargs}
+            precision: dict[str, Any] = {name: kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in kwargs}
             config, kwargs = own.from_dict(fields, return_unused_kwargs=True, **kwargs)
             kwargs |= precision
         where = {name: kwargs[name] for name in _WHERE if name in kwargs}

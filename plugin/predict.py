@@ -314,10 +314,11 @@ def _given_words(item: Mapping) -> list[str] | None:
 
 def _words(where: str, item: Any) -> list[str]:
     item = _text_of(item)
+    words: list[str] | None = None
     if isinstance(item, str):
         words = [item[slice(*span)] for span in tagged_spans(item)]
-    else:
-        words = _given_words(item) if isinstance(item, Mapping) else None
+    elif isinstance(item, Mapping):
+        words = _given_words(item)
     if not words or "" in words:  # a no-break space may be a word, as in training
         raise UserError(
             f'{where}: a sentence is a text, or {{"words": [...]}} with a word or more, not {shown(item)}.'

@@ -133,7 +133,12 @@ class FusedAttention:
 def _predicted_label(model: PreTrainedModel, outputs: Any) -> str | None:
     """The class of the text from a single-label classifier, as its pipeline answers; `None` for other models."""
     config, logits = model.config, getattr(outputs, "logits", None)
-    if getattr(logits, "ndim", 0) != 2 or config.num_labels < 2 or config.problem_type == "multi_label_classification":
+    if (
+        logits is None
+        or logits.dim() != 2
+        or config.num_labels < 2
+        or config.problem_type == "multi_label_classification"
+    ):
         return None
     scores = (logits[0].float() / (getattr(config, "calibration_temperature", None) or 1)).softmax(dim=-1).tolist()
     threshold, negative = (getattr(config, name, None) for name in ("decision_threshold", "negative_label"))

@@ -250,7 +250,7 @@ def lists_all_pairs(rows: Dataset) -> bool:
 
 def without_labels(rows: Dataset) -> Dataset:
     """The same rows as those of unlabelled data."""
-    empty = {"label": None, **({"labels": []} if "labels" in rows.column_names else {})}
+    empty: dict[str, Any] = {"label": None, **({"labels": []} if "labels" in rows.column_names else {})}
     return rows.map(lambda _: empty, features=rows.features)
 
 

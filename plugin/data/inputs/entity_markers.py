@@ -163,9 +163,9 @@ def encode_unmarked(
     words_of = {text: (split_words(text), character_words(text)) for text in spans} if words else {}
     columns = ("input_ids", "attention_mask", "token_type_ids", "entity_pieces", *(WORD_COLUMNS if words else ()))
     encoded: dict[str, list] = {name: [] for name in columns}
-    for text, pair in zip(texts, pairs, strict=True):
+    for text, (head, tail) in zip(texts, pairs, strict=True):
         found = read[text]
-        start = found.window(*pair, room, shared)
+        start = found.window(head, tail, room, shared)
         if start is None:
             for column in encoded.values():
                 column.append(None)
@@ -174,7 +174,9 @@ def encode_unmarked(
         encoded["input_ids"].append(ids)
         encoded["attention_mask"].append([1] * len(ids))
         encoded["token_type_ids"].append([0] * len(ids))
-        encoded["entity_pieces"].append([[len(begin) + at - start for at in found.pieces[entity]] for entity in pair])
+        encoded["entity_pieces"].append(
+            [[len(begin) + at - start for at in found.pieces[entity]] for entity in (head, tail)]
+        )
         if words:
             split, owners = words_of[text]
             word_ids = token_words(found.offsets[start : start + room], owners)
