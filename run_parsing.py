@@ -18,7 +18,7 @@ import numpy as np
 from transformers import EvalPrediction, set_seed
 
 from msattn import DependencyParsingPipeline, PairwiseParser
-from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
+from msattn.command_line import FLAG, parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.data.files.text_lines import files_in
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
@@ -48,8 +48,6 @@ from msattn.trees.parses import DECODERS, Parses, decoder_of, sentence_parses, t
 
 # Arguments that are fields of the parser's configuration.
 PARSER = ("features", "objective", "layer_mix", "word_state", "freeze_encoder")
-# Optional switch: `--name` alone means `--name True`; omitted, the value of the checkpoint stays.
-FLAG = {"nargs": "?", "const": True}
 
 
 @dataclass

@@ -26,6 +26,8 @@ from msattn.writing import is_write_failure
 
 # Shows the traceback of an error that is otherwise one line; every script and command takes it.
 DEBUG = "--debug_traceback"
+# Metadata of a switch whose default is `None`: `--name` alone means `--name True`.
+FLAG: dict[str, Any] = {"nargs": "?", "const": True}
 
 
 def run_cli(main: Callable[[], Any]) -> None:

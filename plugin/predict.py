@@ -22,7 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
-from msattn.command_line import named, parse_arguments, user_mistakes
+from msattn.command_line import FLAG, named, parse_arguments, user_mistakes
 from msattn.data.columns import LOOKED_AT, PAIRS, TEXTS, find_column, ignored_columns, text_columns
 from msattn.data.entity_pairs import text_rows
 from msattn.data.files.checked_text import check_cell, filled_text
@@ -53,9 +53,6 @@ TABLES = (".csv", ".tsv", *BINARY)
 SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 COLUMNS = (".conll", ".bio", ".iob")
 IOB = re.compile(r"O|[BIESLU]-[^\W\d]\S*")
-
-# What HfArgumentParser gives a flag, unless its default is None.
-FLAG: dict[str, Any] = {"nargs": "?", "const": True}
 
 # A place in a file, for error messages, and what is there: a text, or an object.
 Located = tuple[str, Any]
