@@ -50,6 +50,8 @@ from tuning import best, search
 from msattn.plots.style import markdown_table
 
 ROOT = Path(__file__).parents[1]
+# What the script says of a loss or a weight that is not finite.
+DIVERGED = "lower --learning_rate or --max_grad_norm"
 NO_SCORES = ("_runtime", "_samples", "_per_second", "_model_preparation_time", "_epoch")
 
 
@@ -163,8 +165,9 @@ def repeat(study: dict[str, Any], setting: str, fraction: float, seed: int, fold
     if code:
         lines = (output / "log.txt").read_text(encoding="utf-8").strip().splitlines()
         print(f"{output}: exit code {code}: {lines[-1] if lines else ''}", flush=True)
-        return False
-    results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
+        if not (study.get("may_diverge") and lines and DIVERGED in lines[-1]):
+            return False
+    results = {} if code else json.loads((output / "all_results.json").read_text(encoding="utf-8"))
     content = {"arguments": given, "seconds": round(time.perf_counter() - start), "results": results}
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     partial.replace(output / "run.json")  # in one step: with several jobs, the tables are written meanwhile
@@ -218,7 +221,7 @@ def score_names(runs: list[Run]) -> list[str]:
 
 def write_tables(study: dict[str, Any], folder: Path) -> None:
     """Writes `table.md`, `table.csv` and `scores.csv.gz` of the finished runs."""
-    runs = read_runs(study, folder)
+    runs = [run for run in read_runs(study, folder) if run.results]  # one that diverged has none
     kept = [(run, answers_of(run.folder, run.arguments)) for run in runs]
     if any(answers for _, answers in kept):
         names = [(run.folder.relative_to(folder).as_posix(), answers) for run, answers in kept if answers]

@@ -27,7 +27,8 @@ def search(study: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     found = {name_of(setting, point): {**(study["settings"][setting] or {}), **point} for setting, point in pairs}
     kept = {name: study[name] for name in ("script", "fractions") if name in study}
     arguments = study["arguments"] | tune["arguments"]
-    return {**kept, "arguments": arguments, "settings": found, "seeds": tune["seeds"], "weights": False}
+    own = {"seeds": tune["seeds"], "weights": False, "may_diverge": True}
+    return {**kept, "arguments": arguments, "settings": found, **own}
 
 
 def name_of(setting: str, point: dict[str, Any]) -> str:
@@ -39,7 +40,7 @@ def best(study: dict[str, Any], runs: list[Any]) -> dict[tuple[str, float], dict
     """The best point by setting and fraction. Of equal ones the first; a run that diverged is the worst."""
     scores = defaultdict(list)
     for run in runs:
-        value = run.results[study["tune"]["score"]]
+        value = run.results.get(study["tune"]["score"], math.nan)
         scores[run.setting, run.fraction].append(value if math.isfinite(value) else -math.inf)
     means: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
     for (name, fraction), values in scores.items():

@@ -169,6 +169,14 @@ def test_each_setting_is_tuned_by_itself_on_development_data(study, tmp_path):
     for setting, rate in (("one", "2"), ("two", "1")):
         given = json.loads((tmp_path / "out" / setting / "fraction-1" / "seed-1" / "command.json").read_text())
         assert given[given.index("--rate") + 1] == rate and "--trial" not in given
+    # A rate that diverges is the worst.
+    message = "the loss is nan; lower --learning_rate or --max_grad_norm"
+    diverges = f"if '--trial' in args and args['--rate'] == '1': sys.exit({message!r})"
+    (tmp_path / "script.py").write_text(SCRIPT.replace("samples =", f"{diverges}\nsamples ="))
+    repeat.main([str(study), "--output_dir", "beside"])
+    given = json.loads((tmp_path / "beside" / "two" / "fraction-1" / "seed-1" / "command.json").read_text())
+    assert given[given.index("--rate") + 1] == "2"
+
     rows = list(csv.DictReader((tmp_path / "out" / "tune" / "table.csv").open()))
     assert [row["setting"] for row in rows] == [
         f"{head}/rate={rate},other=3" for head in ("one", "two") for rate in (1, 2)
