@@ -80,11 +80,10 @@ def main(argv: list[str] | None = None) -> None:
     study["seeds"] = args.seeds or study["seeds"]
     if unknown := {*(args.settings or ())} - {*study["settings"]}:
         parser.error(f"--settings: there is no {', '.join(unknown)} in {args.study}")
-    own = [study["settings"][name] or {} for name in args.settings or study["settings"]]
-    own.append(dict.fromkeys([*study.get("tune", {}).get("grid", {}), "seed", "output_dir"]))
-    for name in (change.split("=", 1)[0] for change in args.changes):
-        if any(name in each for each in own):
-            parser.error(f"{name}: settings, their grid or repeat.py set this; change it in {args.study}")
+    taken = {"seed", "output_dir", *study.get("tune", {}).get("grid", {})}
+    taken.update(*(study["settings"][name] or {} for name in args.settings or study["settings"]))
+    if overridden := taken & {change.split("=", 1)[0] for change in args.changes}:
+        parser.error(f"{min(overridden)}: settings, their grid or repeat.py set this; change it in {args.study}")
     folder = args.output_dir or Path("outputs") / args.study.stem
     settings = args.settings or list(study["settings"])
     if "tune" in study:

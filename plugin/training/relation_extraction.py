@@ -151,8 +151,8 @@ def read_relation_data(
         print(f"The label {negative!r} stands for no relation.")
     drawn = pairs_without_relation(data_args, config, labels, draws=True)
     lists = data_args.negative_pairs is None and any(rows.info.description == LISTED for rows in found.values())
-    every = data_args.negative_label == "" or (lists and getattr(config, "negative_label", None) == "")
-    if drawn is None and data_args.label_file and (data_args.negative_pairs or lists) and not every:
+    all_related = data_args.negative_label == "" or (lists and getattr(config, "negative_label", None) == "")
+    if drawn is None and data_args.label_file and (data_args.negative_pairs or lists) and not all_related:
         raise UserError(
             f"{data_args.label_file}: pairs without a relation need a label; add {NO_RELATION!r}, or give "
             '--negative_label "" if all pairs have a relation.'
