@@ -120,8 +120,10 @@ _WORDS = (
     rf"(?!{_SPACE})\X",
 )
 _SENTENCE_END = regex.compile(r"(?i)\p{SB=ATerm}+|[\p{SB=STerm}…]+|(?:etc|ecc|usw|[ap]\.m)\.")
+# Behind these, a sentence goes on.
+_PAUSES = ",;،؛，、；："
 # What starts no sentence, and what starts none without a space before it.
-_CONTINUING = regex.compile(rf"[\p{{Pe}}\p{{Pf}}.?!,;…]+|{_FACE}")
+_CONTINUING = regex.compile(rf"[\p{{Pe}}\p{{Pf}}\p{{SB=ATerm}}\p{{SB=STerm}}…{_PAUSES}]+|{_FACE}")
 _QUOTES = regex.compile(r"[\p{Pi}\"']+")
 _ENUMERATOR = regex.compile(r"\p{Nd}{1,3}|\p{L}")
 _PARAGRAPH = regex.compile(r"\n[^\S\n]*\n|\r\n?[^\S\r\n]*\r|\u2029")
@@ -223,7 +225,7 @@ def sentence_words(text: str, words: Iterable[Span]) -> list[list[Span]]:
     Groups the words of a text into sentences.
 
     A sentence ends with its mark (the full stop of any script) and the quotes and brackets behind it, and at an empty
-    line. An abbreviation ends none, nor does a full stop before a small letter.
+    line. An abbreviation ends none, nor does a full stop before a small letter, nor a mark before a comma.
 
     Args:
         text (`str`): The text.
@@ -239,6 +241,7 @@ def sentence_words(text: str, words: Iterable[Span]) -> list[list[Span]]:
             space = text[sentences[-1][-1][1] : start]
             if _CONTINUING.fullmatch(text, start, end) or (not space and _QUOTES.fullmatch(text, start, end)):
                 sentences[-1].append((start, end))
+                ended = text[start] not in _PAUSES
                 continue
             ended = text[sentences[-1][-1][0]] in "?!" or not text[start].islower()
         if ended or _PARAGRAPH.search(text, sentences[-1][-1][1], start):

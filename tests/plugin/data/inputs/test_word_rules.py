@@ -21,6 +21,7 @@ SENTENCES = {
         "C. I. Lewis met I. M. Pei~.|It was I~.|Then it was J. Smith~.",
         '(~He left~.~)|She said "~Go~!~"|Then it ended etc.|Good~.',
         'He asked "~why~?~" and left~.',
+        "“~太好了~！~”~，~张三说~。|“~Go~!~”~, Ann said~.|本当~？~！",
     ],
     "en": ["I could~n't~'ve gone~: it~'s John~'s e-mail~, can~not do~n’t~.", "the long~-~term non-EU plan"]
     + ["A Ph.D. on p. 5~, ca. 3 of No. 10 and pp.~5 (~cf. Fig. 2 et al. 2019~)~.|He said no~.|Yes~."],
