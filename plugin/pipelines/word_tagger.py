@@ -77,7 +77,8 @@ class WordTagger:
 
     def __call__(self, sentences: Sequence[Sequence[str]], batch_size: int = 32) -> list[list[tuple[str, float]]]:
         """
-        The tag of each word, and its probability. Sentences that are too long are split between words.
+        The tag of each word, and its probability. Texts that are too long are split between sentences, single
+        sentences between words.
 
         Args:
             sentences (`Sequence[Sequence[str]]`): The words of each sentence.

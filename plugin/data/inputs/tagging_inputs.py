@@ -24,8 +24,8 @@ def encode_tagged_words(
     Encodes sentences for token classification. The first sub-word of each word has the label, the others -100, as do
     words whose tag is `None`.
 
-    Words that the tokenizer would drop, such as control characters, become its unknown token. Sentences longer than
-    `max_length` are split between words into several rows.
+    Words that the tokenizer would drop, such as control characters, become its unknown token. Rows longer than
+    `max_length` are split; see [`~msattn.data.inputs.word_pieces.sentence_parts`].
 
     Args:
         dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.tagged_words.read_tagged_words`].

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 
+from msattn.data.inputs.word_rules import Span, sentence_words
 from msattn.data.inputs.words import token_words
 from msattn.errors import UserError
 
@@ -75,7 +77,8 @@ def sentence_parts(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
 ) -> Iterator[Iterator[tuple[WordPieces, bool]]]:
     """
-    Tokenizes sentences, and splits those that are too long between words, into halves until they fit.
+    Tokenizes sentences or texts, and splits those that are too long into halves until they fit: between sentences, and
+    single sentences between words.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
@@ -98,16 +101,20 @@ def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
         words (`Sequence[str]`): The words.
     """
     owner_of_character: dict[int, int] = {}
-    first = 0
-    for number, word in enumerate(words):
-        owner_of_character.update(dict.fromkeys(range(first, first + len(word)), number))
-        first += len(word) + 1
+    for number, span in enumerate(_spans(words)):
+        owner_of_character.update(dict.fromkeys(range(*span), number))
     owners = token_words(encoding.offsets, owner_of_character)
     starts: dict[int, int] = {}
     for position, owner in enumerate(owners):
         if owner is not None:
             starts.setdefault(owner, position)
     return WordPieces(encoding, owners, [starts[owner] for owner in sorted(starts)])
+
+
+def _spans(words: Sequence[str]) -> list[Span]:
+    """The place of each word in `" ".join(words)`."""
+    ends = accumulate(len(word) + 1 for word in words)
+    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[WordPieces]:
@@ -121,13 +128,15 @@ def _pieces(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str
 def _halves(
     tokenizer: PreTrainedTokenizerBase, words: Sequence[str], max_length: int | None, pieces: WordPieces | None = None
 ) -> Iterator[tuple[WordPieces, bool]]:
-    """Halves a sentence until its parts fit; the flag tells whether a part is a truncated word."""
+    """Halves sentences until their parts fit; the flag tells whether a part is a truncated word."""
     pieces = pieces or word_pieces(tokenizer, [words])[0]
     cut = max_length is not None and len(pieces.encoding) > max_length
     if cut and len(words) > 1:
         middle = len(words) // 2
-        yield from _halves(tokenizer, words[:middle], max_length)
-        yield from _halves(tokenizer, words[middle:], max_length)
+        ends = [*accumulate(map(len, sentence_words(" ".join(words), _spans(words))))][:-1]
+        end = min(ends, key=lambda end: abs(end - middle), default=middle)
+        yield from _halves(tokenizer, words[:end], max_length)
+        yield from _halves(tokenizer, words[end:], max_length)
         return
     if cut:
         encoding = tokenizer(" ".join(words), truncation=True, max_length=max_length).encodings[0]

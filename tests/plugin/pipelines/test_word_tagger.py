@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import one_hot
 from transformers import BertConfig, PreTrainedTokenizerFast
 
+from msattn.data.inputs.word_pieces import sentence_parts
 from msattn.errors import UserError
 from msattn.pipelines.word_tagger import WordTagger
 from tests.tiny_models import labelled, saved_encoder
@@ -84,6 +85,11 @@ def test_long_texts_are_read_to_the_end():
     text = "in " * 40 + "Rome"
     (found,) = tagger(unigram(model_max_length=8)).entities(text)
     assert (found["start"], found["end"]) == (120, 124)
+
+
+def test_long_texts_are_cut_between_sentences():
+    words = "Ann in . New York Rome Rome Rome".split()
+    assert [len(part.starts) for parts in sentence_parts(word_level(), [words], 5) for part, _ in parts] == [3, 5]
 
 
 def test_padding_moves_no_word():
