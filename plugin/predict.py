@@ -32,7 +32,7 @@ from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_l
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import semeval_rows
-from msattn.data.inputs.words import tagged_spans
+from msattn.data.inputs.raw_text import words_to_tag
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
 from msattn.data.tag_records import SENTENCE, WORD
@@ -47,7 +47,8 @@ logger = logging.get_logger(__name__)
 
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
-RELATION_OPTIONS = ("entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
+SPLITTING = ("lang", "word_tokenizer")
+RELATION_OPTIONS = (*SPLITTING, "entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
 BINARY = (".parquet", ".arrow")
 TABLES = (".csv", ".tsv", *BINARY)
 SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
@@ -77,10 +78,14 @@ class PredictArguments:
         default=32, metadata={"help": "Inputs per batch. 1 answers each line before the next one is read."}
     )
     device: str = field(default="cpu", metadata={"help": "Where the model runs, such as cuda:0."})
-    lang: str | None = field(default=None, metadata={"help": "Parser: language of the rules for words, such as en."})
+    lang: str | None = field(
+        default=None, metadata={"help": "Parser, tagger: language of the rules for words, such as en."}
+    )
     word_tokenizer: str | None = field(
         default=None,
-        metadata={"help": "Parser: splits texts into words, instead of the rules: spacy:fr, stanza:fr, udpipe:FILE."},
+        metadata={
+            "help": "The same: splits texts into words, instead of the rules: spacy:fr, stanza:fr, udpipe:FILE."
+        },
     )
     entities: str | None = field(
         default=None, metadata={"help": "Relations: a checkpoint that finds the entities of plain texts."}
@@ -132,9 +137,9 @@ def main(argv: list[str]) -> None:
     _check(args, state.num_processes)
     trained = load_trained(args.model)
     task = TASKS[trained.auto_class]
-    options = [(option, _relations) for option in RELATION_OPTIONS]
-    for option, of in (("lang", _trees), ("word_tokenizer", _trees), *options):
-        if getattr(args, option) is not None and task is not of:
+    takes = RELATION_OPTIONS if task is _relations else SPLITTING if task in (_trees, _tags) else ()
+    for option in _given(args, RELATION_OPTIONS):
+        if option not in takes:
             raise UserError(f"--{option}: {args.model} is a {type(trained.model).__name__}, which has no use for it.")
     with user_mistakes():
         trained.model.to(args.device if state.num_processes == 1 else state.device)
@@ -186,7 +191,7 @@ def _json(value: Any) -> str:
 
 
 def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    options = {name: value for name in RELATION_OPTIONS if (value := getattr(args, name)) is not None}
+    options = _given(args, RELATION_OPTIONS)
     if args.pairs == ["all"]:
         options["pairs"] = "all"
     elif args.pairs is not None:
@@ -222,12 +227,19 @@ def _with_id(item: Any, result: Any) -> Any:
     return {"id": item[name], **(result if isinstance(result, dict) else {"relations": result})}
 
 
-def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    asked = {"lang": args.lang, "word_tokenizer": args.word_tokenizer}
-    options = {name: value for name, value in asked.items() if value is not None}
+def _given(args: PredictArguments, names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def _splitting(args: PredictArguments) -> dict[str, str]:
+    options = _given(args, SPLITTING)
     if is_conllu(args.file) and options:
         raise UserError(f"--{[*options][0]} splits texts into words, and the words of {args.file} are given.")
-    parse = _pipeline("dependency-parsing", trained, **options)
+    return options
+
+
+def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
+    parse = _pipeline("dependency-parsing", trained, **_splitting(args))
     if is_conllu(args.file):
         return rows_to_parse(args.file), lambda block: parse.complete(block, batch_size=args.batch_size)
 
@@ -244,10 +256,10 @@ def _trees(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 
 def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
-    tag = WordTagger(trained.model, trained.tokenizer)
+    tag = WordTagger(trained.model, trained.tokenizer, **_splitting(args))
 
     def answer(located: list[Located]) -> list[str]:
-        sentences = [_words(*each) for each in located]
+        sentences = [_words(*each, tag.split) for each in located]
         tags = tag([[word.translate(WHITE) for word in words] for words in sentences], args.batch_size)
         return [
             _json({"words": words, "tags": [name for name, _ in found]})
@@ -309,11 +321,11 @@ def _given_words(item: Mapping) -> list[str] | None:
     return next((each for each in lists if all(isinstance(word, str) for word in each)), None)
 
 
-def _words(where: str, item: Any) -> list[str]:
+def _words(where: str, item: Any, split: Callable[[str], list] = words_to_tag) -> list[str]:
     item = _text_of(item)
     words: list[str] | None = None
     if isinstance(item, str):
-        words = [item[slice(*span)] for span in tagged_spans(item)]
+        words = [word for word, _, _ in split(item)]
     elif isinstance(item, Mapping):
         words = _given_words(item)
     if not words or "" in words:  # a no-break space may be a word, as in training

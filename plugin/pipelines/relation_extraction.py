@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
@@ -112,7 +112,7 @@ class RelationExtractionPipeline(TextPipeline):
     reads = ("entity_pieces", "entity_starts", "entity_ends")
 
     def __init__(self, *args: Any, **kwargs: Any):
-        self._taggers: dict[str, Any] = {}
+        self._taggers: dict[tuple, Any] = {}
         super().__init__(*args, **kwargs)
         config = self.model.config
         self.reads_pieces = "entity_pieces" in self.parameters
@@ -134,6 +134,8 @@ class RelationExtractionPipeline(TextPipeline):
         order: str | None = None,
         same_sentence: bool | None = None,
         merge: bool | None = None,
+        word_tokenizer: Callable[[str], Any] | str | None = None,
+        lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         # top_k=None means all labels, so "" is the default.
         if top_k not in ("", None) and (not isinstance(top_k, int) or top_k < 1):
@@ -147,8 +149,9 @@ class RelationExtractionPipeline(TextPipeline):
         ranking = given(threshold=threshold, negative=negative, on_error=on_error, merge=merge) | (
             {} if top_k == "" else {"top_k": top_k}
         )
+        tagger = self._tagger(entities, **given(word_tokenizer=word_tokenizer, lang=lang))
         reading = given(
-            **{"max_length": max_length, "entities": self._tagger(entities), "pairs": pairs},
+            **{"max_length": max_length, "entities": tagger, "pairs": pairs},
             **{"order": order, "same_sentence": same_sentence},
         )
         return reading, {}, ranking
@@ -162,6 +165,8 @@ class RelationExtractionPipeline(TextPipeline):
             entities (`str` or `Pipeline`, *optional*):
                 A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, or a
                 pipeline.
+            word_tokenizer, lang (*optional*):
+                What splits texts for the model that `entities` names; see [`WordTagger`].
             pairs (`Sequence` or `str`, *optional*):
                 The entities to pair, head first, by number, `[(0, 2), ...]`, or by type, `[("PER", "ORG"), ...]`.
                 Default: the types that have relations in training; `"all"`: any types.
@@ -282,12 +287,15 @@ class RelationExtractionPipeline(TextPipeline):
                 "(config.trained_pairs), so expect more wrong relations."
             )
 
-    def _tagger(self, entities: Any) -> Any:
+    def _tagger(self, entities: Any, **splitting: Any) -> Any:
         if entities is None or callable(entities):
+            if splitting:
+                raise UserError(f"{' and '.join(splitting)}: give the name of a tagger as entities, too.")
             return _to_the_end(entities)
-        if entities not in self._taggers:
-            self._taggers[entities] = WordTagger.from_pretrained(entities, self.device).entities
-        return self._taggers[entities]
+        key = (entities, *splitting.items())
+        if key not in self._taggers:
+            self._taggers[key] = WordTagger.from_pretrained(entities, self.device, **splitting).entities
+        return self._taggers[key]
 
     def _copies(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads a copy of the text with entity markers for each pair, in batches of similar length."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,8 +19,9 @@ from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_tags import ENTITY_TAG, entity_spans
+from msattn.data.inputs.raw_text import words_to_tag
 from msattn.data.inputs.word_pieces import inputs_of, sentence_parts
-from msattn.data.inputs.words import tagged_spans
+from msattn.data.inputs.word_rules import language_of
 from msattn.errors import UserError, missing_weights
 
 logger = logging.get_logger(__name__)
@@ -35,9 +37,13 @@ class WordTagger:
     Args:
         model (`PreTrainedModel`): A token classifier.
         tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
+        word_tokenizer (`Callable` or `str`, *optional*):
+            What splits texts into words, such as `"spacy:ja"`; see [`DependencyParsingPipeline`]. Give this or `lang`
+            if the words of the training were split otherwise than by the built-in rules without a language.
+        lang (`str`, *optional*): The language of the built-in rules, such as `"en"`, which splits "Rome's".
 
     Raises:
-        UserError: The tokenizer is not a fast one.
+        UserError: The tokenizer is not a fast one, or there are no rules for the language.
 
     Example:
 
@@ -50,30 +56,39 @@ class WordTagger:
     ```
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        word_tokenizer: Callable[[str], Any] | str | None = None,
+        lang: str | None = None,
+    ):
+        language_of(lang)  # refuses those without rules
         if not tokenizer.is_fast:
             raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
         tokenizer.padding_side = "right"  # words are found from the left
         self.model, self.tokenizer = model, tokenizer
+        self.split = partial(words_to_tag, word_tokenizer=word_tokenizer, lang=lang)
         self.collator = DataCollatorWithPadding(tokenizer)
         self.limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
 
     @classmethod
-    def from_pretrained(cls, name: str, device: torch.device | str = "cpu") -> WordTagger:
+    def from_pretrained(cls, name: str, device: torch.device | str = "cpu", **splitting: Any) -> WordTagger:
         """
         Loads a tagger.
 
         Args:
             name (`str`): A folder, or a name on the Hub.
             device (`torch.device` or `str`, *optional*, defaults to `"cpu"`): Where it runs.
+            **splitting: `word_tokenizer` and `lang`; see [`WordTagger`].
 
         Raises:
-            UserError: The checkpoint lacks weights of a tagger, or its tokenizer is not a fast one.
+            UserError: The checkpoint lacks weights of a tagger, or [`WordTagger`] refuses it.
         """
         model, info = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
         if missing := sorted(info["missing_keys"]):
             raise missing_weights(name, missing)
-        return cls(model.eval().to(device), AutoTokenizer.from_pretrained(name))
+        return cls(model.eval().to(device), AutoTokenizer.from_pretrained(name), **splitting)
 
     def __call__(self, sentences: Sequence[Sequence[str]], batch_size: int = 32) -> list[list[tuple[str, float]]]:
         """
@@ -103,11 +118,11 @@ class WordTagger:
 
     def words(self, text: str) -> list[dict[str, Any]]:
         """The words of a text: `start`, `end`, `text`, `label` and `score`."""
-        spans = [*tagged_spans(text)]
-        (tags,) = self([[text[slice(*span)] for span in spans]]) if spans else ([],)
+        words = self.split(text)
+        (tags,) = self([[word for word, _, _ in words]]) if words else ([],)
         return [
-            {"start": start, "end": end, "text": text[start:end], "label": tag, "score": score}
-            for (start, end), (tag, score) in zip(spans, tags, strict=True)
+            {"start": start, "end": end, "text": word, "label": tag, "score": score}
+            for (word, start, end), (tag, score) in zip(words, tags, strict=True)
         ]
 
     def entities(self, text: str) -> list[dict[str, Any]]:

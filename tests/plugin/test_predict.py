@@ -238,7 +238,7 @@ def test_too_long_texts_are_counted(predict, caplog):
         ("ranking", "a dog\n", (), r"input\.txt:1: a row must be an object with a query"),
         ("words", "a dog\n", (), "a BertForMaskedLM predicts nothing; give a checkpoint that msattn train"),
         ("tagger", "a dog\n", ("--batch_size", "0"), "--batch_size 0: give 1 or more"),
-        ("tagger", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForTokenClassification, which has no use"),
+        ("classes", "a dog\n", ("--lang", "en"), "--lang: .* is a BertForSequenceClassification, which has no use"),
         ("classes", "a dog\n", ("--device", "gpu"), "device string: gpu"),
         ("classes", "a dog\n", ("--device", "cuda:99"), "(?i)cuda|nvidia"),
         ("parser", "1\tThe\tthe\tDET\n", (), r"input\.txt:1: the line is a row of CoNLL"),
@@ -276,12 +276,12 @@ def test_a_tokenizer_of_another_model_is_refused(checkpoints, tmp_path):
         main([str(tmp_path / "classes"), str(tmp_path / "none.txt")])
 
 
-@pytest.mark.parametrize("option", [("--lang", "en"), ("--word_tokenizer", "spacy:en")])
-def test_what_splits_given_words_is_refused(predict, option):
+@pytest.mark.parametrize("name, option", [("parser", ("--lang", "en")), ("tagger", ("--word_tokenizer", "spacy:en"))])
+def test_what_splits_given_words_is_refused(predict, name, option):
     with pytest.raises(
         UserError, match=rf"{option[0]} splits texts into words, and the words of .*\.conllu are given"
     ):
-        predict("parser", CONLLU, *option, suffix="conllu")
+        predict(name, CONLLU, *option, suffix="conllu")
 
 
 def test_a_half_annotated_file_is_completed(predict):
@@ -300,6 +300,8 @@ def test_raw_text_is_split_by_a_named_tokenizer(predict):
     pytest.importorskip("spacy")
     written = predict("parser", "don't stop\n", "--word_tokenizer", "spacy:en")
     assert [line.split("\t")[1] for line in written.split("\n") if "\t" in line] == ["do", "n't", "stop"]
+    (tagged,) = predict("tagger", "don't stop\n", "--word_tokenizer", "spacy:en")
+    assert tagged["words"] == ["do", "n't", "stop"]
     with_ranges = predict("parser", "don't stop\n", "--lang", "en")
     assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 

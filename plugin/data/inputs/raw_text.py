@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import regex
@@ -10,6 +12,7 @@ from transformers.utils import logging
 
 from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
 from msattn.data.inputs.word_rules import SPACES, UNSPACED, language_of, parts_of_token, sentence_words, word_spans
+from msattn.data.inputs.words import tagged_spans
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -93,6 +96,26 @@ def split_text(
             for tokens in sentence_words(text, word_spans(text, language))
         ]
     return [_placed_words(text, words) for words in sentences]
+
+
+def words_to_tag(
+    text: str, word_tokenizer: Callable[[str], Any] | str | None = None, lang: str | None = None
+) -> list[PlacedWord]:
+    """
+    The words of a text for a tagger: those of [`split_text`], or of [`~msattn.data.inputs.words.tagged_spans`] without
+    `word_tokenizer` and `lang`. The words of "don't" have a span each, both words of "du" that of the token.
+    """
+    if word_tokenizer is None and lang is None:
+        return [(text[start:end], start, end) for start, end in tagged_spans(text)]
+    placed = []
+    words = chain.from_iterable(split_text(text, word_tokenizer, lang))
+    for (start, end), group in groupby(words, key=attrgetter("start", "end")):
+        of_token = [word.text for word in group]
+        apart = "".join(of_token) == text[start:end]
+        for word in of_token:
+            placed.append((word, start, start + len(word) if apart else end))
+            start += len(word) * apart
+    return placed
 
 
 def _placed_words(text: str, placed: list[PlacedWord]) -> list[Word]:

@@ -109,14 +109,16 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     same(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
     calls = []
 
-    def load(name, device):
-        calls.append(name)
+    def load(name, device, **splitting):
+        calls.append((name, splitting))
         return SimpleNamespace(entities=lambda text: ENTITIES)
 
     monkeypatch.setattr(WordTagger, "from_pretrained", load)
-    for results in extractor([TEXT, TEXT, {"id": 1, "text": TEXT}], entities="a/tagger", threshold=0):
+    for results in extractor([TEXT, TEXT, {"id": 1, "text": TEXT}], entities="a/tagger", threshold=0, lang="en"):
         same(results, expected)
-    assert calls == ["a/tagger"]
+    assert calls == [("a/tagger", {"lang": "en"})]
+    with pytest.raises(UserError, match="lang: give the name of a tagger as entities, too"):
+        extractor(TEXT, lang="en")
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
 
 

@@ -81,6 +81,14 @@ def test_words_of_chinese_are_its_characters():
     assert [(one["text"], one["start"], one["label"]) for one in found] == [("北京", 5, "LOC"), ("中国", 8, "LOC")]
 
 
+def test_words_are_those_of_a_language():
+    tokenizer = word_level()
+    tag = WordTagger(tagger(tokenizer).model, tokenizer, lang="fr")
+    assert [word["text"] for word in tag.words("du Rome")] == ["de", "le", "Rome"]
+    tag = WordTagger(tag.model, tokenizer, lang="en")
+    assert [(one["text"], one["start"], one["end"]) for one in tag.entities("in Rome's in")] == [("Rome", 3, 7)]
+
+
 def test_long_texts_are_read_to_the_end():
     text = "in " * 40 + "Rome"
     (found,) = tagger(unigram(model_max_length=8)).entities(text)
