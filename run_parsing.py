@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import msattn_command
@@ -17,15 +16,12 @@ if __name__ == "__main__":  # the imports below take seconds: a mistyped argumen
 import numpy as np
 from transformers import EvalPrediction, set_seed
 
-from msattn import DependencyParsingPipeline, PairwiseParser
+from msattn import PairwiseParser
 from msattn.command_line import FLAG, parse_arguments, run_cli, set_up_logging, user_mistakes
-from msattn.data.files.text_lines import files_in
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
 from msattn.data.inputs.parser_windows import ParserCollator, has_root
-from msattn.data.treebanks import treebank_rows
 from msattn.metrics.tree_confidence import tree_calibration
 from msattn.metrics.treebank_scores import score_treebank
-from msattn.streaming import predict_stream, stream_key
 from msattn.training import dependency_parsing as parsing
 from msattn.training.arguments import DataArguments, ModelArguments
 from msattn.training.checkpoints import (
@@ -95,7 +91,7 @@ class ParserArguments(ModelArguments):
 
 @dataclass
 class ParsingDataArguments(DataArguments):
-    """Treebanks in CoNLL-U or CoNLL-X, and plain sentences for prediction."""
+    """Treebanks in CoNLL-U or CoNLL-X; test data may have no trees."""
 
     train_file: list[str] | None = field(  # type: ignore[assignment]
         default=None, metadata={"help": "One or more training treebanks. Words with the head _ have no loss."}
@@ -106,14 +102,7 @@ class ParsingDataArguments(DataArguments):
     )
     test_file: str | None = field(
         default=None,
-        metadata={"help": "Test sentences, with or without trees. A .txt file has one sentence per line."},
-    )
-    lang: str | None = field(
-        default=None,
-        metadata={"help": "Split the lines of a .txt file into sentences and words, by the rules of a language: en."},
-    )
-    word_tokenizer: str | None = field(
-        default=None, metadata={"help": "Split them by spacy:fr, stanza:fr or udpipe:FILE instead."}
+        metadata={"help": "Test sentences, with or without trees. A .txt file has one per line, split into words."},
     )
     decode: str = field(
         default="auto",
@@ -151,11 +140,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         model_class = checkpoint_class(config, PairwiseParser)
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
 
-        # Data: the words of a sentence, their heads and relations, and its lines in the file. A test file without
-        # trees is a path here: it may be large, and is read later.
+        # Data: the words of a sentence, their heads and relations, and its lines in the file.
         found = read_splits(lambda split: parsing.read_treebanks(split, data_args), data_args, args)
-        corpus = found.pop("test") if isinstance(found.get("test"), str) else None
-        split = parsing.text_splitter(data_args)
         labels, tags = parsing.parser_labels(found["train"] if args.do_train else None, model_args.tag, config)
         data = hold_out_and_limit(found, data_args, args)
         warn_of_repeats({prefix: [*map(tuple, rows["words"])] for prefix, rows in data.items()}, "sentences")
@@ -247,20 +233,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         if trainer.is_world_process_zero():
             texts = parsing.conllu_texts(parses(prefix, output.predictions), data[prefix], labels, tags)
             Path(args.output_dir, f"{prefix}_predictions.conllu").write_bytes("".join(texts).encode())
-
-    # A corpus without trees is parsed block by block.
-    if corpus:
-        parse = DependencyParsingPipeline(trainer.model.eval(), tokenizer, device=args.device, max_length=max_length)
-        options = [model.config.to_json_string(), max_length, asdict(data_args)]
-        with files_in(data_args.encoding):
-            count = predict_stream(
-                islice(treebank_rows(corpus, split), data_args.max_predict_samples),
-                lambda sentences: parse.complete(sentences, batch_size=args.eval_batch_size),
-                Path(args.output_dir, f"test_predictions.conllu{'.gz' if corpus.endswith('.gz') else ''}"),
-                key=None if trainer.is_sharded else stream_key(model, corpus, *options),
-                together=trainer.is_sharded,
-            )
-        results |= trainer.record("test", {"test_samples": count})
 
     if args.do_train and trainer.is_world_process_zero():
         write_model_card(trainer, parsing.parsing_card(model.config, data_args), results)

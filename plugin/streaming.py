@@ -29,7 +29,6 @@ def predict_stream(
     output: str | os.PathLike | None = None,
     size: int = BLOCK,
     key: str | None = None,
-    together: bool = False,
 ) -> int:
     """
     Writes what `answer` returns for each item, in the order of the items.
@@ -44,8 +43,6 @@ def predict_stream(
         output (`str` or `os.PathLike`, *optional*): The file, gzipped if its name ends in `.gz`. Default: stdout.
         size (`int`, *optional*, defaults to 1024): Items that a process answers at a time.
         key (`str`, *optional*): Stands for all that the answers depend on; see [`stream_key`]. Default: never resume.
-        together (`bool`, *optional*, defaults to `False`):
-            All processes answer each item, as sharded models (FSDP, DeepSpeed) need; the main process writes.
 
     Returns:
         `int`: The number of items.
@@ -60,9 +57,7 @@ def predict_stream(
     remaining = islice(items, count, None)
     while block := list(islice(remaining, size * state.num_processes)):
         share = -(-len(block) // state.num_processes)
-        own = block if together else block[share * state.process_index :][:share]
-        texts = _texts_or_error(answer, own)
-        texts = texts if together else gather_object(texts)
+        texts = gather_object(_texts_or_error(answer, block[share * state.process_index :][:share]))
         if errors := [text for text in texts if isinstance(text, UserError)]:
             raise errors[0]
         count += len(block)

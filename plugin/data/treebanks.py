@@ -52,7 +52,8 @@ def read_treebank(path: str | os.PathLike) -> Dataset:
             is out of range. The message names file and line.
     """
     dataset = rows_to_dataset(((row["where"], row) for row in treebank_rows(path)), FEATURES, os.fspath(path))
-    return dataset if any(map(_is_known, dataset["heads"])) else dataset.remove_columns(TREE_COLUMNS)
+    has_trees = any(heads and max(heads) > UNKNOWN for heads in dataset["heads"])
+    return dataset if has_trees else dataset.remove_columns(TREE_COLUMNS)
 
 
 def treebank_rows(path: str | os.PathLike, split: TextSplitter | None = None) -> Iterator[dict[str, Any]]:
@@ -89,23 +90,6 @@ def rows_to_parse(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
         UserError: As for [`treebank_rows`].
     """
     return _conllu_rows(path, whole=False)
-
-
-def has_trees(path: str | os.PathLike) -> bool:
-    """
-    Returns true if any head is known. Reads a file without trees to its end.
-
-    Args:
-        path (`str` or `os.PathLike`): As for [`read_treebank`].
-
-    Raises:
-        UserError: As for [`read_treebank`].
-    """
-    return not is_text_file(path) and any(_is_known(row["heads"]) for row in treebank_rows(path))
-
-
-def _is_known(heads: Sequence[int] | None) -> bool:
-    return heads is not None and max(heads) > UNKNOWN
 
 
 def is_text_file(path: str | os.PathLike) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,8 @@ from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import with_tree
-from msattn.data.inputs.outside_tokenizers import named_tokenizer
-from msattn.data.inputs.raw_text import split_text
 from msattn.data.inputs.word_labels import learn_labels
-from msattn.data.inputs.word_rules import language_of
-from msattn.data.treebanks import TextSplitter, has_trees, is_text_file, read_treebank
+from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
 from msattn.metrics.treebank_scores import parsed_columns
@@ -130,7 +126,7 @@ def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, 
         warn_of_few_steps(args, sentences, FEW_STEPS)
 
 
-def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
+def read_treebanks(split: str, data_args: Any) -> Dataset | None:
     """
     Reads the treebanks of a split.
 
@@ -139,8 +135,7 @@ def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
         data_args (`ParsingDataArguments`): The files of each split: `train_file`, ...
 
     Returns:
-        `datasets.Dataset`, `str` or `None`: The sentences, the name of a test file without trees, or `None` without
-        files.
+        `datasets.Dataset` or `None`: The sentences; without files `None`.
 
     Raises:
         UserError: A file is named twice, cannot be read, or has no trees although it is not for testing.
@@ -149,30 +144,11 @@ def read_treebanks(split: str, data_args: Any) -> Dataset | str | None:
     paths = [given] if isinstance(given, str) else given
     if len(set(paths)) < len(paths):
         raise UserError(f"--{split}_file names a treebank twice, among {', '.join(paths)}.")
-    if split == "test" and paths and not has_trees(paths[0]):
-        return paths[0]
     treebanks = [read_treebank(path) for path in paths]
     for path, treebank in zip(paths, treebanks, strict=True):
-        if "heads" not in treebank.column_names:
+        if split != "test" and "heads" not in treebank.column_names:
             raise UserError(f"{path}: the sentences have no trees; only test data may come without.")
     return concatenate_datasets(treebanks) if treebanks else None
-
-
-def text_splitter(data_args: Any) -> TextSplitter | None:
-    """
-    What splits the lines of a `.txt` file, as `--lang` or `--word_tokenizer` says; `None` without both.
-
-    Raises:
-        UserError: `--test_file` is no such file, or there is no such language or tokenizer.
-    """
-    lang, tokenizer = data_args.lang, data_args.word_tokenizer
-    if lang is None and tokenizer is None:
-        return None
-    if not is_text_file(data_args.test_file or ""):
-        name = "lang" if tokenizer is None else "word_tokenizer"
-        raise UserError(f"--{name} splits the lines of a .txt file: give one as --test_file, or leave it out.")
-    language_of(lang)
-    return partial(split_text, word_tokenizer=tokenizer and named_tokenizer(tokenizer), lang=lang)
 
 
 def parser_labels(

@@ -116,7 +116,7 @@ def hold_out_and_limit(
         listed = isinstance(data["train"], Dataset) and data["train"].info.description in (LISTED, ALL_PAIRS)
         whole_texts = listed or bool(getattr(data_args, "negative_pairs", None))
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed, whole_texts)
-    if args.should_log and data:  # a corpus to parse is streamed
+    if args.should_log:
         print(f"Data: {', '.join(f'{prefix} {len(each)}' for prefix, each in data.items())}.")
     return data
 

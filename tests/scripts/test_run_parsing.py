@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,11 @@ from safetensors.torch import load_file
 from transformers import pipeline
 
 import run_parsing
-from msattn import DependencyParsingPipeline, PairwiseParser, UserError
+from msattn import PairwiseParser, UserError
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.treebanks import read_treebank
 from msattn.metrics.parsing import score_trees
 from msattn.predict import main as predict
-from msattn.streaming import predict_stream
 from msattn.training import parsing_trainer as parsing
 from msattn.trees.parses import DECODERS, parse_batch
 from tests.scripts.command_line import command_line
@@ -290,57 +287,6 @@ def parser(run, write, tmp_path) -> Path:
     return tmp_path / "parser"
 
 
-def test_a_corpus_is_streamed(run, parser, tmp_path, monkeypatch):
-    content = conllu([*TREES] * 3, trees=False)
-    (tmp_path / "blind.conllu.gz").write_bytes(gzip.compress(content.encode()))
-    files = {"model_name_or_path": parser, "test_file": tmp_path / "blind.conllu.gz"}
-    whole = run("do_predict", output_dir=tmp_path / "whole", **files)
-    assert whole["test_samples"] == 12
-    written = gzip.decompress((tmp_path / "whole" / "test_predictions.conllu.gz").read_bytes()).decode()
-    assert [line.split("\t")[:2] for line in written.splitlines()] == (
-        [line.split("\t")[:2] for line in content.splitlines()]
-    )
-
-    # It stops in the second block, and goes on there.
-    answers, most = DependencyParsingPipeline.complete, 1
-    sizes: list[int] = []
-
-    def count(parse, sentences, **kwargs):
-        if len(sizes) == most:
-            raise KeyboardInterrupt
-        sizes.append(len(sentences))
-        return answers(parse, sentences, **kwargs)
-
-    monkeypatch.setattr(DependencyParsingPipeline, "complete", count)
-    monkeypatch.setattr(run_parsing, "predict_stream", partial(predict_stream, size=5))
-    with pytest.raises(KeyboardInterrupt):
-        run("do_predict", output_dir=tmp_path / "parts", **files)
-    target = tmp_path / "parts" / "test_predictions.conllu.gz"
-    assert not target.exists()
-    most = 99
-    assert run("do_predict", output_dir=tmp_path / "parts", **files)["test_samples"] == 12
-    assert sizes == [5, 5, 2] and gzip.decompress(target.read_bytes()).decode() == written
-
-    # What was read in another encoding stays nowhere.
-    sizes.clear()
-    most = 1
-    with pytest.raises(KeyboardInterrupt):
-        run("do_predict", output_dir=tmp_path / "again", encoding="latin-1", **files)
-    most = 99
-    run("do_predict", output_dir=tmp_path / "again", **files)
-    assert sizes == [5, 5, 5, 2]
-    some = run("do_predict", output_dir=tmp_path / "some", max_predict_samples=6, **files)
-    assert some["test_samples"] == 6
-    assert written.startswith(gzip.decompress((tmp_path / "some" / target.name).read_bytes()).decode())
-
-
-def test_a_corpus_is_parsed_without_dropout(run, write, tmp_path):
-    train, raw = write("train.conllu", conllu([*TREES] * 2)), write("raw.txt", "the cat wrote a book .\n\n" * 20)
-    run("do_train", "do_predict", train_file=train, test_file=raw, max_steps=2)
-    predict([str(tmp_path / "out"), str(raw), "--output", str(tmp_path / "again.conllu")])
-    assert trees(tmp_path / "out" / "test_predictions.conllu") == trees(tmp_path / "again.conllu")
-
-
 def test_a_long_sentence_has_a_batch_of_its_own(run, parser, write, monkeypatch):
     shapes = []
 
@@ -409,8 +355,6 @@ def test_errors(fails, write):
         ("do_train", {"train_file": [train, train]}, "names a treebank twice"),
         ("do_train", {"train_file": train, "max_seq_length": 2}, "leave no room for a word"),
         ("do_eval", {"validation_file": train}, "the relations are not known"),
-        ("do_train", {"train_file": train, "lang": "en"}, "--lang splits the lines of a .txt file"),
-        ("do_train", {"train_file": train, "test_file": raw, "lang": "xx"}, "no rules for the language 'xx'"),
         ("do_train", {"train_file": train, "label_smoothing_factor": 0.1}, "smoothing_factor is for labels"),
         ("do_train", {"train_file": train, "config_overrides": "tree_decoder=mbr"}, "field itself; give --decode"),
     ):
