@@ -32,7 +32,6 @@ USUAL: dict[str, Any] = {
     "guiding_tokens": "all",
     "guiding_decay": "none",
     "pattern_heads": None,
-    "pattern_decay_steps": None,
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "recommended": {
@@ -80,13 +79,10 @@ class GuidingArguments:
             are those of a guided step.
         guiding_tokens (`str`): Tokens that MDG and PDG compare: `"all"`, or `"words"`, which leaves special tokens out
             of rows and columns of the maps.
-        guiding_decay (`str`): How the weights of MDG and PDG fall in training: `"none"`, or `"linear"`, to 0 at the
-            last step.
+        guiding_decay (`str`): How the weights fall in training: `"none"`, or `"linear"`, to 0 at the last step.
         pattern_heads (`list[int]`, *optional*): Number of heads per layer for each pattern, or one number for all.
             Heads are assigned in order from the first one. Default: half of the heads, divided equally, at least one
             each.
-        pattern_decay_steps (`int`, *optional*): Keep `pattern_weight` constant for this many steps, then decay it
-            linearly to 0 at the end of training. Default: no decay.
 
     Raises:
         UserError: A value is unknown or out of range, or the arguments contradict each other.
@@ -113,7 +109,7 @@ class GuidingArguments:
         metadata={
             "help": "JSON object of values that differ from the variant: guiding_axis, guiding_temperature, "
             "mdg_normalize, pdg_normalize, guiding_reduction, guide_every, guiding_tokens, guiding_decay, "
-            "pattern_heads, pattern_decay_steps (docs/guiding.md)."
+            "pattern_heads (docs/guiding.md)."
         },
     )
     mdg_weight: float = field(
@@ -149,7 +145,6 @@ class GuidingArguments:
     guiding_tokens: str = field(init=False)
     guiding_decay: str = field(init=False)
     pattern_heads: list[int] | None = field(init=False)
-    pattern_decay_steps: int | None = field(init=False)
 
     def __post_init__(self) -> None:
         if self.guiding not in PRESETS:
@@ -208,8 +203,6 @@ class GuidingArguments:
             len(heads) not in (1, len(patterns)) or not all(isinstance(size, int) and size > 0 for size in heads)
         ):
             raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
-        if self.pattern_decay_steps is not None and self.pattern_decay_steps < 0:
-            raise UserError(f"pattern_decay_steps must be 0 or a positive number, got {self.pattern_decay_steps}.")
 
     @property
     def weights(self) -> dict[str, float]:
@@ -256,7 +249,7 @@ class GuidingArguments:
         return {pattern: slice(end - size, end) for pattern, size, end in zip(patterns, sizes, ends, strict=True)}
 
     def schedule(self, step: int, steps: int) -> float:
-        """The factor of `mdg_weight` and `pdg_weight` at a training step: 1, or 1 − step / steps."""
+        """The factor of the weights at a training step: 1, or 1 − step / steps."""
         return 1.0 if self.guiding_decay == "none" else max(0.0, 1 - step / steps)
 
     def check(self, config: PreTrainedConfig, training: TrainingArguments) -> None:
@@ -290,18 +283,6 @@ class GuidingArguments:
     def by_outputs(self, training: TrainingArguments) -> bool:
         """Whether the model is asked for its attentions: compiled, in threads, or with the official axis."""
         return self.guiding_axis == "official" or training.torch_compile or training.n_gpu > 1
-
-    def pattern_schedule(self, step: int, steps: int) -> float:
-        """
-        The factor of `pattern_weight` at a training step: 1, then decayed linearly to 0.
-
-        Args:
-            step (`int`): The current step.
-            steps (`int`): The total number of steps.
-        """
-        if self.pattern_decay_steps is None or step <= self.pattern_decay_steps:
-            return 1.0
-        return max(0.0, (steps - step) / (steps - self.pattern_decay_steps))
 
     @property
     def needs_words(self) -> bool:

@@ -180,12 +180,9 @@ class GuidingMixin(AccumulationMixin):
             passes = self._passes(readings)
             if torch.is_grad_enabled():
                 check_gradient(readings)
-            now = self.state.global_step, self.state.max_steps
-            for name in weights:
-                schedule = self.guiding.pattern_schedule if name == "pattern_loss" else self.guiding.schedule
-                weights[name] *= schedule(*now)
+            decay = self.guiding.schedule(self.state.global_step, self.state.max_steps)
             for name, term in guiding_terms(passes, self.guiding).items():
-                loss = loss + weights[name] * divisor * share * term.to(loss.device)
+                loss = loss + weights[name] * decay * divisor * share * term.to(loss.device)
                 parts[name] = share * term.detach().to(loss.device)
         for name, part in parts.items():
             self._guided.sums[name] = self._guided.sums.get(name, 0.0) + part

@@ -162,16 +162,6 @@ def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypat
         assert "delim finds" not in caplog.text
 
 
-def test_the_weight_decays(tokenizer, data, tmp_path):
-    guiding = GuidingArguments(patterns=["first"], pattern_weight=3.0, guiding_kwargs={"pattern_decay_steps": 2})
-    assert [guiding.pattern_schedule(step, 6) for step in range(7)] == [1, 1, 1, 0.75, 0.5, 0.25, 0]
-    assert GuidingArguments(patterns=["first"], pattern_weight=1.0).pattern_schedule(5, 6) == 1
-    trainer = trainer_of(tokenizer, data, tmp_path, guiding, max_steps=4)
-    trainer.train()
-    for line, part in zip(logged(trainer), (1, 1, 1, 0.5), strict=True):
-        assert line["loss"] == pytest.approx(line["task_loss"] + 3 * part * line["pattern_loss"], rel=1e-3)
-
-
 def test_heads():
     def heads(count, patterns, sizes=None):
         slices = GuidingArguments(
@@ -199,7 +189,6 @@ def test_heads():
         ({"guiding_kwargs": {"pattern_heads": [0]}}, "pattern_heads must be a positive"),
         ({"guiding_kwargs": {"pattern_heads": [1.5]}}, "pattern_heads must be a positive"),
         ({"guiding_kwargs": {"pattern_heads": [1, 2]}}, "or one a pattern"),
-        ({"guiding_kwargs": {"pattern_decay_steps": -1}}, "pattern_decay_steps must be"),
     ],
 )
 def test_bad_arguments(arguments, message):
