@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedConfig, TrainingArguments
 from transformers.utils import logging
 
-from msattn.errors import UserError
+from msattn.errors import UserError, refuse_below
 from msattn.guiding.pattern_sources import PATTERNS, WORD_PATTERNS
 from msattn.modeling.attention_patterns import POSITIONS
 from msattn.modeling.guiding_losses import NORMALIZATIONS, REDUCTIONS
@@ -168,19 +167,9 @@ class GuidingArguments:
         for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
             if isinstance(value := getattr(self, name), (int, float, str)):
                 setattr(self, name, [value])
-        for name in ("mdg_weight", "pdg_weight", "pattern_weight"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise UserError(f"{name} must be 0 or a positive number, got {value!r}.")
-        temperature: Any = self.guiding_temperature
-        if not isinstance(temperature, (int, float)) or not 0 < temperature < math.inf:
-            raise UserError(f"guiding_temperature must be a positive number, got {temperature!r}.")
-        if self.guided_layers is not None and not self.guided_layers:
-            raise UserError("guided_layers names no layer: leave it out for all layers.")
-        if not all(isinstance(layer, int) for layer in self.guided_layers or ()):
-            raise UserError(f"guided_layers must be whole numbers, got {self.guided_layers}.")
-        if not isinstance(self.guide_every, int) or self.guide_every < 1:
-            raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
+        refuse_below(self, mdg_weight=0, pdg_weight=0, pattern_weight=0, guide_every=1)
+        if not self.guiding_temperature > 0:
+            raise UserError(f"guiding_temperature must be a positive number, got {self.guiding_temperature!r}.")
         if (self.guiding != "recommended" or given or self.guided_layers) and not self.weights:
             logger.warning(
                 f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
@@ -198,10 +187,8 @@ class GuidingArguments:
             raise UserError("pattern_weight needs patterns: name at least one.")
         if patterns and not self.pattern_weight:
             logger.warning("no head is guided to a pattern, as pattern_weight is 0.")
-        heads = self.pattern_heads
-        if heads is not None and (
-            len(heads) not in (1, len(patterns)) or not all(isinstance(size, int) and size > 0 for size in heads)
-        ):
+        heads = self.pattern_heads or [1]
+        if len(heads) not in (1, len(patterns)) or min(heads) < 1:
             raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
 
     @property

@@ -115,17 +115,13 @@ def test_presets_and_single_values():
     "values, message",
     [
         ({"guiding": "papers"}, "guiding must be one of recommended, paper, official, got 'papers'"),
-        ({"mdg_weight": -0.1}, "mdg_weight must be 0 or a positive number, got -0.1"),
-        ({"mdg_weight": "0.1"}, "mdg_weight must be 0 or a positive number, got '0.1'"),
-        ({"pdg_weight": math.nan}, "pdg_weight must be 0 or a positive number, got nan"),
+        ({"mdg_weight": -0.1}, "mdg_weight -0.1: give 0 or more"),
+        ({"guiding_kwargs": {"guide_every": 0}}, "guide_every 0: give 1 or more"),
         ({"guiding_kwargs": "guide_every=2"}, "guiding_kwargs guide_every=2: expected a JSON object such as"),
         ({"guiding_kwargs": {"guiding_temperature": 0.0}}, "guiding_temperature must be a positive number"),
         ({"guiding_kwargs": {"guiding_axis": "rows"}}, "guiding_axis must be one of received, official"),
         ({"guiding_kwargs": {"mdg_normalize": "rows"}}, "mdg_normalize must be one of none, row, col"),
         ({"guiding_kwargs": '{"guiding_reduction": "none"}'}, "guiding_reduction must be one of mean, sum"),
-        ({"guided_layers": []}, "guided_layers names no layer"),
-        ({"guided_layers": ["last"]}, r"guided_layers must be whole numbers, got \['last'\]"),
-        ({"guided_layers": 0.5}, r"guided_layers must be whole numbers, got \[0.5\]"),
     ],
 )
 def test_mistakes_in_the_arguments(values, message):
@@ -482,8 +478,6 @@ def test_every_third_step(checkpointing, tmp_path, monkeypatch):
     longer.train()
     guided = [line["mdg_loss"] for line in logged(trainer) if "mdg_loss" in line]
     assert logged(longer)[0]["mdg_loss"] == pytest.approx(sum(guided) / 2, rel=1e-4)
-    with pytest.raises(UserError, match="guide_every must be a positive whole number, got 0"):
-        GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guide_every": 0})
 
 
 class BiEncoder(torch.nn.Module):
