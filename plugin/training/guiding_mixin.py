@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -259,17 +258,14 @@ class GuidingMixin(AccumulationMixin):
         targets: Mapping[str, torch.Tensor],
     ) -> tuple[torch.Tensor, Any, list[Reading]]:
         """The loss, the outputs, and readings of the attentions that the model returns."""
-        with _passes_with_gradient(model) as passes:
-            try:
-                asked = {**inputs, "output_attentions": True}
-                loss, outputs = super().compute_loss(model, asked, True, num_items_in_batch)
-            except AttentionRefused as refused:
-                raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
-        # Some Trainers return the outputs of a second pass, without a gradient.
-        returned = passes[-1] if passes and not _has_gradient(outputs) else outputs
-        attentions = returned.get("attentions") if isinstance(returned, Mapping) else None
+        try:
+            asked = {**inputs, "output_attentions": True}
+            loss, outputs = super().compute_loss(model, asked, True, num_items_in_batch)
+        except AttentionRefused as refused:
+            raise UserError(f"{type(self.model).__name__} cannot be guided: {refused}") from refused
+        attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
-            why = "" if isinstance(returned, Mapping) else ", but a tuple (return_dict=False)"
+            why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         layers = self.guiding.layers(len(attentions))
         try:
@@ -357,35 +353,5 @@ class GuidingMixin(AccumulationMixin):
 
 def _check_model(model: PreTrainedModel) -> None:
     """Refuses a model whose attention is not that of its tokens to each other."""
-    name, config = type(model).__name__, model.config
-    if not _takes_output_attentions(model):
-        raise UserError(f"{name} returns no attentions: it cannot be guided.")
-    if getattr(config, "is_encoder_decoder", False) and any(map(is_cross_attention, model.modules())):
-        raise UserError(f"{name} has an encoder and a decoder: it cannot be guided.")
-
-
-def _takes_output_attentions(model: nn.Module) -> bool:
-    parameters = inspect.signature(model.forward).parameters
-    takes_any = any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-    return takes_any or "output_attentions" in parameters
-
-
-@contextmanager
-def _passes_with_gradient(model: nn.Module) -> Iterator[list[Any]]:
-    """The outputs of the forward passes of a model inside, if their attentions have a gradient."""
-    passes: list[Any] = []
-
-    def keep(module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if _has_gradient(outputs):
-            passes.append(outputs)
-
-    hook = model.register_forward_hook(keep)
-    try:
-        yield passes
-    finally:
-        hook.remove()
-
-
-def _has_gradient(outputs: Any) -> bool:
-    attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
-    return any(isinstance(one, torch.Tensor) and one.requires_grad for one in attentions or ())
+    if getattr(model.config, "is_encoder_decoder", False) and any(map(is_cross_attention, model.modules())):
+        raise UserError(f"{type(model).__name__} has an encoder and a decoder: it cannot be guided.")
