@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             new_layers_learning_rate=model_args.new_layers_learning_rate,
             embedding_learning_rate=model_args.embedding_learning_rate,
         )
-        warn_of_few_steps(args, len(encoded.get("train", ())))
+        warn_of_few_steps(args, model, len(encoded.get("train", ())))
         checkpoint = record_and_resume(trainer, model_args, data_args, guiding)
 
     # Training.

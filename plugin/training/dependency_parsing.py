@@ -122,8 +122,7 @@ def set_training_defaults(args: TrainingArguments, model_args: Any, model: Any, 
     if args.num_train_epochs is None:
         batch = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
         args.num_train_epochs = max(3, -(-STEPS // max(1, -(-sentences // batch))))
-    if is_new:
-        warn_of_few_steps(args, sentences, FEW_STEPS)
+    warn_of_few_steps(args, model, sentences, FEW_STEPS)
 
 
 def read_treebanks(split: str, data_args: Any) -> Dataset | None:

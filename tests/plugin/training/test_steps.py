@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from transformers import TrainingArguments
 
 from msattn.training.steps import training_steps, warn_of_few_steps
@@ -22,10 +23,13 @@ from msattn.training.steps import training_steps, warn_of_few_steps
 def test_few_steps(examples, options, steps, tmp_path, caplog):
     args = TrainingArguments(str(tmp_path), do_train=True, use_cpu=True, report_to="none", **options)
     assert training_steps(args, examples) == steps
-    warn_of_few_steps(args, examples)
+    model = torch.nn.Linear(1, 1)
+    warn_of_few_steps(args, model, examples)
     way = "--max_steps" if "max_steps" in options else "--num_train_epochs"
     assert [f"{steps} steps are few" in caplog.text and f"raise {way}" in caplog.text] == [steps < 100]
     caplog.clear()
     args.do_train = False
-    warn_of_few_steps(args, 0)
+    warn_of_few_steps(args, model, 0)
+    args.do_train, model.new_weights = True, set()
+    warn_of_few_steps(args, model, 0)
     assert not caplog.text
