@@ -48,7 +48,7 @@ class Teacher:
         self, rows: Dataset, columns: Sequence[str], labels: Sequence[str] | None, args: TrainingArguments
     ) -> Dataset:
         """The rows with its logits as labels, in the order of `labels`. It reads `columns` as a text or a pair."""
-        if labels != self.labels:
+        if labels is None or sorted(labels) != sorted(self.labels):
             raise UserError(f"--distill_from: the teacher has the labels {', '.join(self.labels)}, the data others.")
         if len(columns) != len(read := getattr(self.config, "text_columns", None) or columns):
             raise UserError(
@@ -64,7 +64,9 @@ class Teacher:
         collator = DataCollatorWithPadding(tokenizer)
         args = for_another_trainer(args)
         trainer = FineTuningTrainer(model, args, processing_class=tokenizer, data_collator=collator)
-        return rows.add_column("label", trainer.predict(encoded, metric_key_prefix="teacher").predictions.tolist())
+        logits = trainer.predict(encoded, metric_key_prefix="teacher").predictions
+        order = [self.labels.index(label) for label in labels]
+        return rows.add_column("label", logits[:, order].tolist())
 
 
 def distillation_loss(

@@ -51,9 +51,9 @@ def test_a_teacher_answers_in_order_and_leaves_the_arguments_alone(tmp_path, cap
     args = FineTuningArguments(str(tmp_path / "out"), use_cpu=True, report_to="none", eval_strategy="steps")
     rows = Dataset.from_dict({"text": ["a cat", "the author of the book", "cat"], "label": [0, 1, 2]})
     teacher = Teacher(str(folder))
-    answered = teacher.answered(rows, ["text"], teacher.labels, args)
+    answered = teacher.answered(rows, ["text"], teacher.labels[::-1], args)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].tolist() for text in rows["text"]]
+    expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].flip(0).tolist() for text in rows["text"]]
     torch.testing.assert_close(torch.tensor(answered["label"][:]), torch.tensor(expected))
     assert answered["text"][:] == rows["text"][:]
     assert args.learning_rate is None  # that of the student is chosen later
