@@ -78,7 +78,10 @@ class ParserTrainingArguments(FineTuningArguments):
     )
     train_sampling_strategy: str = field(
         default="group_by_length",
-        metadata={"help": "Order of the training sentences.", "choices": ["random", "sequential", "group_by_length"]},
+        metadata={
+            "help": "Order of the training sentences.",
+            "choices": ["random", "sequential", "group_by_length", "batch_rebalance"],
+        },
     )
 
 
