@@ -100,9 +100,11 @@ def _table(head: tuple[str, ...], rows: list[tuple]) -> None:
 
 def main(root: Path) -> None:
     scripts = [root / name for name in SCRIPTS]
-    wheel = [path for folder in WHEEL for path in _python(root / folder)] + scripts
+    command = root / "msattn_command.py"
+    wheel = [path for folder in WHEEL for path in _python(root / folder)] + [command, *scripts]
     rooms = {
         "run_*.py": scripts,
+        command.name: [command],
         "configuration": _python(root / "configuration"),
         "modeling": _python(root / "modeling"),
     }
