@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import combining, normalize
+from unicodedata import category, normalize
+
+import regex
 
 from msattn.errors import UserError, shown
+
+# What names may differ in: spaces, punctuation and accents. Vowel signs, as of Hindi, are none.
+_NO_LETTERS = regex.compile(r"[^\p{Alphabetic}\p{N}]|\P{ccc=0}")
 
 
 class InclusiveEnd(UserError):
@@ -138,7 +143,7 @@ def characters_of_utf16(text: str, span: Sequence[int]) -> tuple[int, int]:
 
 
 def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, normalize("NFKD", text.casefold())))
+    return _NO_LETTERS.sub("", normalize("NFKD", text.casefold()))
 
 
 def whole(bound: Any) -> int:
@@ -151,12 +156,12 @@ def whole(bound: Any) -> int:
 
 def cuts_word(text: str, offset: int) -> bool:
     """
-    Whether an offset is between two letters or two digits, or before an accent that is a sign of its own.
+    Whether an offset is between two letters or two digits, or before a mark, such as an accent or a vowel sign.
 
     Letters without case do not count: most scripts without case do not separate words by spaces, or attach particles.
     """
     pair = text[offset - 1 : offset + 1] if offset else ""
-    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal() or combining(pair[1]) > 0)
+    return len(pair) == 2 and (all(map(_is_cased, pair)) or pair.isdecimal() or category(pair[1])[0] == "M")
 
 
 def cuts_words(text: str, span: Sequence[int]) -> bool:

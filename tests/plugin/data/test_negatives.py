@@ -214,11 +214,12 @@ def test_bad_rows_name_the_example(read, row, message):
             {"token": ["New", "York", "hired", "Ann"], "h": {"name": "New York", "pos": [0, 1]}},
             r"the head span \[0, 1\) is 'New', but its name is 'New York'; its end is the last one inside, .* 2",
         ),
+        ({"text": "\u0926\u0940, X", "h": {"text": "\u0926\u0940", "start": 0, "end": 1}}, "last one inside, .* 2"),
         ({"text": "We know Ann", "h": {"text": "Ann", "start": 7, "end": 10}}, "is ' An', .* 'Ann'; count again"),
         ({"text": "\U0001f600 Ann naps", "h": {"word": "Ann", "start": 3, "end": 6}}, "count units of UTF-16"),
         ({"text": "NEW-Yo\u0308rk, Ann", "h": {"name": "new y\u00f6rk", "start": 0, "end": 9}}, None),
     ],
-    ids=["inclusive", "shifted", "utf-16", "other spelling"],
+    ids=["inclusive", "vowel sign", "shifted", "utf-16", "other spelling"],
 )
 def test_names_are_those_of_their_spans(row, message):
     tail = [3, 4] if "token" in row else [len(row["text"]) - 1, len(row["text"])]

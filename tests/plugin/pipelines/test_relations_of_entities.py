@@ -370,6 +370,7 @@ def test_one_bad_input_costs_no_other(extractor, caplog):
         ({"text": TEXT, "entities": [{**ENTITIES[0], "label": ["PER"]}]}, "the label of entity 0 must be a string"),
         ({"text": "\U0001f600 a dog.", "entities": [{"start": 5, "end": 8, "text": "dog"}]}, "count units of UTF-16"),
         ({"text": "a dog\u0301", "entities": [[2, 5]]}, r"span \[2, 5\) cuts a word"),
+        ({"text": "a \u0926\u0940", "entities": [[2, 3]]}, r"span \[2, 3\) cuts a word"),
         ({"text": "a \ud800 dog", "entities": []}, "a lone surrogate"),
         (TEXT, "the tag <e1> is missing; mark two entities as <e1>...</e1> and"),
     ],
