@@ -9,10 +9,13 @@ from unicodedata import category, normalize
 
 import regex
 
+from msattn.data.inputs.word_rules import ATTACHED
 from msattn.errors import UserError, shown
 
 # What names may differ in: spaces, punctuation and accents. Vowel signs, as of Hindi, are none.
 _NO_LETTERS = regex.compile(r"[^\p{Alphabetic}\p{N}]|\P{ccc=0}")
+# Between two letters of a word, in scripts that separate words.
+_IN_WORD = regex.compile(r"(?<=LETTER)LETTER".replace("LETTER", rf"[\p{{L}}\p{{M}}--[{ATTACHED}]]"), regex.VERSION1)
 
 
 class InclusiveEnd(UserError):
@@ -57,10 +60,19 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
 
 
 def name_places(name: str, text: str) -> list[int]:
-    """The characters at which a text has the words of a name."""
+    """
+    The characters at which a text has the words of a name.
+
+    In scripts without case, these are whole words, or if none are, all places, as the name may have a prefix.
+    """
+    size, places = len(name.strip()), _all_places(name, text)
+    return [at for at in places if not (_IN_WORD.match(text, at) or _IN_WORD.match(text, at + size))] or places
+
+
+def _all_places(name: str, text: str) -> list[int]:
     name = name.strip()
     places = [match.start() for match in re.finditer(re.escape(name), text)] if name else []
-    return [at for at in places if not cuts_word(text, at) and not cuts_word(text, at + len(name))]
+    return [at for at in places if not cuts_words(text, (at, at + len(name)))]
 
 
 def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> list[int]:
@@ -84,7 +96,7 @@ def mention_span(name: str, text: str, offset: Any, role: str, where: str) -> li
             start = whole(offset)
         except (TypeError, ValueError, OverflowError):
             start = -1
-        if start not in places:
+        if start not in _all_places(name, text):
             raise UserError(
                 f"{where}: the {role} {shown(name)} is not at character {offset}"
                 f"{f', but at {found}' if places else ', nor elsewhere in the text'}."

@@ -9,6 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value, load_dataset
 
 from msattn.data import read_relations, to_relations
+from msattn.data.spans import name_places
 from msattn.errors import UserError
 
 SEMEVAL = (
@@ -136,6 +137,20 @@ def test_spans_of_letters_without_case(head, tail):
     row = {"text": " ".join(tokens) + ".", "tokens": [*tokens, *"."], "head": head, "tail": tail, "label": "does"}
     (found,) = to_relations(Dataset.from_list([row]))
     assert entities(found) == (tokens[0], tokens[1])
+
+
+@pytest.mark.parametrize(
+    "name, text, places",
+    [
+        ("דן", "דן גר ליד ירדן", [0]),
+        ("דן", "לדן יש", [1]),
+        ("张三", "张三住在罗马，张三", [0, 7]),
+        ("수", "수는 이수", [0, 4]),
+    ],
+    ids=["in another word", "behind a prefix", "Chinese", "Korean"],
+)
+def test_places_of_names_in_scripts_without_case(name, text, places):
+    assert name_places(name, text) == places
 
 
 @pytest.mark.parametrize("indent", [None, 0, 4])
