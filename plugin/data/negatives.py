@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice, permutations
 from typing import Any
 
+import regex
 from datasets import Dataset
+
+from msattn.data.inputs.word_rules import ATTACHED, UNSPACED
 
 # What the ids of drawn pairs have.
 DRAWN = ":negative-"
-# A word that can stand for an entity: it has two letters at least.
-WORD = re.compile(r"[^\W\d_]{2,}")
-WORDS = re.compile(r"\w+(?:[-'’.&]\w+)*")
+WORDS = regex.compile(r"\w+(?:[-'’.&]\w+)*")
+_LETTERS = r"\b[\w--\p{N}_%s]{2,}\b"
+# A word that can stand for an entity. A clause of Chinese, or a word of Korean with its particles, is unlike one.
+WORD = regex.compile(_LETTERS % ATTACHED, regex.VERSION1)
+TWO_WORDS = regex.compile(f"{_LETTERS} {_LETTERS}" % (UNSPACED, UNSPACED), regex.VERSION1)
 # Most characters between two entities of joined texts.
 APART = 300
-TWO_WORDS = re.compile(r"\b[^\W\d_]{2,} [^\W\d_]{2,}\b")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,9 @@ def with_entity_pairs(rows: Dataset, negatives: Negatives) -> Dataset:
     Adds pairs of entities without a relation behind the marked pairs of each text.
 
     They are of two kinds. In one, an entity of the text is paired with a span that is like one: words that are
-    marked elsewhere in the data, or, if none of the data have types, any word. In the other, the texts of two rows are
-    joined, and a pair has an entity of each. Two marked entities of a text are never drawn, as they may have a
-    relation.
+    marked elsewhere in the data, or, if none of the data have types, any word, in scripts that separate words. In the
+    other, the texts of two rows are joined, and a pair has an entity of each. Two marked entities of a text are never
+    drawn, as they may have a relation.
 
     Args:
         rows (`datasets.Dataset`): Marked pairs, as of [`~msattn.data.relations.read_relations`].

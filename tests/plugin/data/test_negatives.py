@@ -172,6 +172,23 @@ def test_entities_of_one_text_are_not_drawn_against_each_other(read):
     assert names == {frozenset((name, "river")) for name in ("Ann", "Acme", "Rome")}
 
 
+@pytest.mark.parametrize(
+    "text, names, words",
+    [
+        ("सीता भारत के प्रधानमंत्री से मिली।", ("सीता", "भारत"), {"के", "प्रधानमंत्री", "से", "मिली"}),
+        ("张三生于罗马，后来移居美国。", ("张三", "罗马"), set()),
+    ],
+    ids=["Hindi", "Chinese"],
+)
+def test_drawn_words_are_whole_words(read, text, names, words):
+    ends = dict(zip(("head", "tail"), names, strict=True))
+    rows = with_entity_pairs(read({"text": text, **ends, "label": "x"}), Negatives(None, "none", seed=1, pairs=200))
+    drawn = {row["text"][slice(*row[role])] for row in rows for role in ends if row["label"] == "none"}
+    assert drawn == ({*names} | words if words else set())
+    spans = random_pairs(rows.select([0]), seed=1)
+    assert (spans is not None) == bool(words)
+
+
 def test_random_pairs_share_nothing_with_entities_nor_with_drawn_words(read):
     text = "Ann saw the old house of her friend near the river and went home"
     row = {"text": text, "head": [0, 3], "tail": [16, 21], "label": "x"}
