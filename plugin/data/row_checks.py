@@ -17,7 +17,7 @@ logger = logging.get_logger(__name__)
 Span = Sequence[int]
 # Other readings of two bounds, by what to do if they cut no word in the whole file.
 READINGS: dict[str, Callable[[str, Span], Span]] = {
-    "all are whole words if their ends are the last characters inside: give --span_ends inclusive": (
+    "all are whole words if their ends are the last characters inside: add 1 (run_re.py: --span_ends inclusive)": (
         lambda text, span: (span[0], span[1] + 1)
     ),
     "all are whole words if they count units of UTF-16: count characters": characters_of_utf16,

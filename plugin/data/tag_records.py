@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +15,7 @@ from msattn.data.files.arrow_tables import Located
 from msattn.data.formats.annotation_tools import task_text
 from msattn.data.inputs.words import tagged_spans
 from msattn.data.relation_rows import NAMES, first_of
+from msattn.data.row_checks import READINGS
 from msattn.data.spans import check_name
 from msattn.errors import UserError, shown
 
@@ -27,11 +29,31 @@ WORD, TAG, SENTENCE = ("word", "token"), ("tag", "ner_tag", "label", "ner"), ("s
 DOCUMENT = ("doc_id", "document_id", "doc", "document")
 
 
+@dataclass
+class _Spans:
+    """What is counted of the spans of a file: those that are left out, those that cut words, and why they may."""
+
+    count: int = 0
+    dropped: list[str] = field(default_factory=list)
+    cutting: list[str] = field(default_factory=list)
+    causes: list[str] = field(default_factory=lambda: [*READINGS])
+
+    def warn(self) -> None:
+        if self.dropped:
+            count = f"{len(self.dropped)} such spans are left out"
+            logger.warning(f"{self.dropped[0]}: a span shares a word with a longer one or one before; {count}.")
+        if self.cutting:
+            logger.warning(
+                f"{self.cutting[0]} cuts a word, as {len(self.cutting)} of {self.count} spans do, and the whole word "
+                f"is tagged; {next(iter(self.causes), 'check its offsets, or give tokens and ner_tags')}."
+            )
+
+
 def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
     """
     Words and tags of JSON objects: lists of both, or words or a text with spans, in any form of
     [`~msattn.data.entity_pairs.text_rows`] or as spaCy writes them. Of spans that share a word, the longest is read; a
-    warning counts the others.
+    warning counts the others, and another one those that cut words.
 
     Args:
         rows (`Located`): Locations and objects.
@@ -41,12 +63,10 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
     Raises:
         UserError: A row has neither, or spans lie outside of the text, or on other words than they name.
     """
-    dropped: list[str] = []
+    seen = _Spans()
     for where, row in text_rows(_uniform(rows, word_column, tag_column)):
-        yield where, row if row.keys() == {"words", "tags"} else _tagged(where, row, dropped)
-    if dropped:
-        count = f"{len(dropped)} such spans are left out"
-        logger.warning(f"{dropped[0]}: a span shares a word with a longer one or one before; {count}.")
+        yield where, row if row.keys() == {"words", "tags"} else _tagged(where, row, seen)
+    seen.warn()
 
 
 def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
@@ -74,7 +94,7 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
         yield where, row
 
 
-def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str, list]:
+def _tagged(where: str, row: Mapping[str, Any], seen: _Spans) -> dict[str, list]:
     """The words and tags of a row with `tokens` or `text`; without `entities`, the tags are `None`."""
     units, entities = row.get("text", row.get("tokens")), row.get("entities")
     if not isinstance(units, (str, list)) or not isinstance(entities, (list, type(None))):
@@ -84,7 +104,7 @@ def _tagged(where: str, row: Mapping[str, Any], dropped: list[str]) -> dict[str,
         )
     places = list(tagged_spans(units)) if isinstance(units, str) else [(at, at + 1) for at in range(len(units))]
     words = [units[start:end] for start, end in places] if isinstance(units, str) else units
-    tags = [None] * len(places) if entities is None else _tags(places, units, entities, where, dropped)
+    tags = [None] * len(places) if entities is None else _tags(places, units, entities, where, seen)
     return {"words": words, "tags": tags}
 
 
@@ -129,10 +149,11 @@ def _found(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _tags(
-    places: Sequence[tuple[int, int]], units: str | list[str], spans: list, where: str, dropped: list[str]
+    places: Sequence[tuple[int, int]], units: str | list[str], spans: list, where: str, seen: _Spans
 ) -> list[str]:
     """The tags B and I of words at these places of a text. Of spans that share a word, the longest has it."""
     tags = ["O"] * len(places)
+    starts, ends = {first for first, _ in places}, {last for _, last in places}
     found = [_span(span, where) for span in spans]
     for start, end, kind, name in sorted(found, key=lambda span: span[0] - span[1]):
         inside = [number for number, (first, last) in enumerate(places) if first < end and start < last]
@@ -141,8 +162,14 @@ def _tags(
                 f"{where}: the span {start} to {end} is not on words of the text, whose length is {len(units)}."
             )
         check_name(name, (start, end), units, kind, where)
+        seen.count += 1
+        if isinstance(units, str):
+            if places[inside[0]][0] < start or end < places[inside[-1]][1]:
+                seen.cutting.append(f"{where}: the span {start} to {end}, {units[start:end]!r},")
+            read = {cause: READINGS[cause](units, (start, end)) for cause in seen.causes}
+            seen.causes = [cause for cause, (first, last) in read.items() if first in starts and last in ends]
         if any(tags[number] != "O" for number in inside):
-            dropped.append(where)
+            seen.dropped.append(where)
             continue
         for number in inside:
             tags[number] = f"{'B' if number == inside[0] else 'I'}-{kind}"

@@ -36,7 +36,7 @@ def test_names_say_that_ends_are_inclusive(write):
 @pytest.mark.parametrize(
     "change, cause",
     [
-        (lambda at: (at[0], at[1] - 1), "are the last characters inside: give --span_ends inclusive"),
+        (lambda at: (at[0], at[1] - 1), "are the last characters inside: add 1 (run_re.py: --span_ends inclusive)"),
         (lambda at: (at[0] - 1, at[1] - 1), "count their characters again"),
         (lambda at: (at[0] + 1, at[1] + 1), "if they count units of UTF-16: count characters"),
         (lambda at: at, None),

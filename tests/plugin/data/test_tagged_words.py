@@ -184,6 +184,20 @@ def test_spans_of_chinese_are_characters(write):
     assert row["tags"] == ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]
 
 
+@pytest.mark.parametrize(
+    "text, spans, hint",
+    [
+        ("김철수는 서울에서 일한다.", [[0, 3, "PER"], [5, 7, "LOC"]], "check its offsets"),
+        ("\U0001f600\U0001f600 Ann met Bob today", [[5, 8, "PER"], [13, 16, "PER"]], "if they count units of UTF-16"),
+        ("Ann met Bob", [[0, 2, "PER"], [8, 10, "PER"]], "are the last characters inside: add 1"),
+    ],
+)
+def test_spans_that_cut_words_are_counted(write, caplog, text, spans, hint):
+    read_tagged_words(write([{"text": text, "entities": spans}], "a.jsonl"))
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "cuts a word, as 2 of 2 spans do" in message and hint in message
+
+
 def test_named_fields_of_json_lines(write):
     row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
     assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2
