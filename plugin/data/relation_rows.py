@@ -143,7 +143,7 @@ def first_of(row: Mapping, *names: str) -> Any:
 
 def string_cell(value: Any, name: str, where: str) -> str | None:
     """
-    A label, type or id as a string without spaces around it; `None` if it is empty or missing.
+    A label, type or id as a string without white space around it; `None` if it is empty or missing.
 
     Raises:
         UserError: It is neither a string nor a whole number, or has a tab or a line end.
@@ -152,7 +152,7 @@ def string_cell(value: Any, name: str, where: str) -> str | None:
         return str(value)
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where}: the {name} must be a string, not {shown(value)}.")
-    return check_cell(value and value.strip(" "), name, where) or None
+    return check_cell(value and value.strip(), name, where) or None
 
 
 def _entity(row: Mapping, role: str, span_ends: str | None, text: str | None, where: str) -> tuple[Any, Any]:

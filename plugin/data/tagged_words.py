@@ -201,8 +201,8 @@ def _column_rows(path: str | os.PathLike, word_column: str | None, tag_column: s
         last = max(word_at, tag_at or 0)
         if last >= len(cells):
             raise UserError(f"{where}: there is no column {last + 1}; the line has {len(cells)}.")
-        word, tag = cells[word_at], cells[-1 if tag_at is None else tag_at].strip(" ")
-        if not word or not tag:
+        word, tag = cells[word_at], cells[-1 if tag_at is None else tag_at].strip()
+        if not word or not (tag or width == 1):
             raise UserError(f"{where}: the line has no {'tag' if word else 'word'}.")
         words.append(word)
         tags.append(tag)
@@ -248,7 +248,7 @@ def _tags(tags: Sequence[Any], where: str) -> list[str] | None:
     if all(tag in (None, "") for tag in tags):
         return None
     for number, tag in enumerate(tags, start=1):
-        if isinstance(tag, bool) or not isinstance(tag, (str, int)) or tag == "":
+        if isinstance(tag, bool) or not isinstance(tag, (str, int)) or not str(tag).strip():
             raise UserError(f"{where}: word {number} has the tag {shown(tag)}; every word needs one.")
     check_cell(" ".join(map(str, tags)), "list of tags", where)
-    return [str(tag) for tag in tags]
+    return [str(tag).strip() for tag in tags]

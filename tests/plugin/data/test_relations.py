@@ -295,7 +295,7 @@ def test_classes_within_structs_are_named():
 
 
 def test_labels_have_no_spaces_around_them(write):
-    rows = [{**SPANS, "label": label} for label in ("does", " does", "does ")]
+    rows = [{**SPANS, "label": label} for label in ("does", " does", "does\u00a0")]
     assert to_relations(Dataset.from_list(rows)).unique("label") == ["does"]
     numbered = to_relations(Dataset.from_list([{**row, "label": 0} for row in rows]))
     assert numbered.unique("label") == ["0"]

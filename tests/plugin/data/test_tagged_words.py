@@ -132,7 +132,8 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
     [
         ("a.jsonl", '{"tokens": ["Sarah", "sleeps"], "ner_tags": ["B-PER", "O"]}'),
         ("a.txt", '{"id": 1, "words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}'),
-        ("a.json", '[{"tokens": ["Sarah", "sleeps"], "labels": ["B-PER", "O"]}]'),
+        ("a.json", '[{"tokens": ["Sarah", "sleeps"], "labels": ["B-PER\u00a0", "O"]}]'),
+        ("a.txt", "Sarah\tB-PER\u3000\nsleeps\tO\n"),
         ("doccano.jsonl", '{"text": "Sarah sleeps", "label": [[0, 5, "PER"]]}'),
         (
             "doccano.jsonl",
@@ -169,6 +170,10 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
 )
 def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
+
+
+def test_a_file_of_words_may_have_a_no_break_space(write):
+    assert read_tagged_words(write("Sarah\n\xa0\n", "a.txt"))["words"][:] == [["Sarah", "\xa0"]]
 
 
 def test_sentences_that_are_numbered_in_each_document(write):
