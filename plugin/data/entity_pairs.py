@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import permutations, product
+from itertools import accumulate, permutations, product
 from typing import Any
 
 from transformers.utils import logging
@@ -16,6 +16,7 @@ from msattn.data.formats.docred import docred_rows
 from msattn.data.formats.scierc import scierc_rows
 from msattn.data.negatives import Negatives
 from msattn.data.relation_rows import NAMES, first_of
+from msattn.data.spans import distance, whole
 from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
@@ -136,9 +137,11 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
             chosen = rest if negatives.count is None else draw.sample(rest, min(negatives.count, len(rest)))
             related = [*related, *((pair, negatives.label) for pair in chosen)]
         text = {name: row.get(name) for name in ("tokens", "token", "text", "sentence")}
+        tokens = None if first_of(row, "text", "sentence") else first_of(row, "tokens", "token")
+        starts = [0, *accumulate(len(str(each)) + 1 for each in tokens)] if isinstance(tokens, list) else None
         name = row.get("id")
         for (head, tail), label in related:
-            nearest = _nearest(entities[head], entities[tail])
+            nearest = _nearest(entities[head], entities[tail], starts)
             if nearest is not None:
                 ids = {"id": None if name is None else f"{name}:{head}-{tail}", "label": label}
                 yield f"{where}, entities {head} and {tail}", {**text, **ids, "head": nearest[0], "tail": nearest[1]}
@@ -184,12 +187,20 @@ def _as_list(entity: Any) -> list:
     return entity if isinstance(entity, list) else [entity]
 
 
-def _nearest(heads: list[Mention], tails: list[Mention]) -> tuple[Mention, Mention] | None:
-    """The nearest mentions of two entities; `None` if they share their only span."""
+def _nearest(heads: list[Mention], tails: list[Mention], starts: list[int] | None) -> tuple[Mention, Mention] | None:
+    """The mentions of two entities that are nearest in characters; `None` if they share their only span."""
     pairs = [(head, tail) for head, tail in product(heads, tails) if _bounds(head) != _bounds(tail)]
     if len(pairs) < 2:
         return pairs[0] if pairs else None
-    return min(pairs, key=lambda pair: max(each["start"] for each in pair) - min(each["end"] for each in pair))
+    return min(pairs, key=lambda pair: distance(*(_characters(mention, starts) for mention in pair)))
+
+
+def _characters(mention: Mention, starts: list[int] | None) -> tuple[int, int]:
+    try:
+        start, end = map(whole, _bounds(mention))
+        return (start, end) if starts is None else (starts[start], starts[end] - 1)
+    except (TypeError, ValueError, LookupError, OverflowError):
+        return 0, 0  # whoever reads the span says what is wrong
 
 
 def _bounds(mention: Mention) -> tuple[Any, Any]:

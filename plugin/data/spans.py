@@ -158,6 +158,11 @@ def _letters(text: str) -> str:
     return _NO_LETTERS.sub("", normalize("NFKD", text.casefold()))
 
 
+def distance(one: Sequence[int], other: Sequence[int]) -> int:
+    """The number of characters between two spans; negative if they overlap."""
+    return max(one[0], other[0]) - min(one[1], other[1])
+
+
 def whole(bound: Any) -> int:
     """A bound as a whole number: 4, 4.0, "4" or "4.0"."""
     number = float(bound)

@@ -14,7 +14,7 @@ from transformers.utils import logging
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
 from msattn.data.relation_rows import NAMES, TAG, first_of, one_sequence, relation_row, string_cell
-from msattn.data.spans import character_span, check_name, cuts_word, name_places
+from msattn.data.spans import character_span, check_name, cuts_word, distance, name_places
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -272,7 +272,7 @@ def _nearest_mentions(
         mentions.setdefault(owner, []).append(mention)
 
     def apart(pair: tuple[int, int]) -> tuple[bool, int]:
-        return not keeps(pair), max(spans[at][0] for at in pair) - min(spans[at][1] for at in pair)
+        return not keeps(pair), distance(spans[pair[0]], spans[pair[1]])
 
     nearest = {}
     for head, tail in permutations(mentions, 2):

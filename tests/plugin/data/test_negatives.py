@@ -12,6 +12,7 @@ from msattn.data.negatives import Negatives, random_pairs, with_entity_pairs
 from msattn.data.relation_rows import relation_row
 from msattn.data.relations import RELATION_FEATURES
 from msattn.errors import UserError
+from msattn.pipelines.relation_inputs import read_input
 
 TACRED = {
     "id": "e779865fb91c",
@@ -96,6 +97,14 @@ def test_docred_marks_the_nearest_mentions(read, caplog):
     assert "1 of 3 rows give their pair of entities another label" in caplog.text
     apart = {**DOCRED, "vertexSet": [DOCRED["vertexSet"][0][:1], *DOCRED["vertexSet"][1:]]}
     assert triples(read(apart))[0][0] == "Ann"  # in another sentence
+
+
+def test_the_nearest_mentions_are_those_of_the_pipeline(read):
+    tokens = "Ann knows old Bob well . Ann left .".split()
+    entities = [[{"start": 0, "end": 1}, {"start": 6, "end": 7}], {"start": 3, "end": 4}]
+    (row,) = read({"tokens": tokens, "entities": entities, "relations": [{"head": 0, "tail": 1, "type": "x"}]})
+    found = read_input({"tokens": tokens, "entities": entities})
+    assert row["head"] == found.spans[found.pairs[0][0]] == [25, 28]
 
 
 def test_relations_of_one_span_are_skipped_and_counted(read, caplog):
