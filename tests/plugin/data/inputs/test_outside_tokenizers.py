@@ -65,26 +65,10 @@ def test_a_range_of_one_word_keeps_its_form():
         outside_words(lambda text: found.replace("1-1", "1-0"), "du")
 
 
-def test_tokenizers_by_name(monkeypatch):
-    class Udpipe:
-        NONE = ""
-
-        def __init__(self, model, *options):
-            self.process = lambda text: f"{model}"
-
-        @staticmethod
-        def load(file):
-            return None if file == "none" else UDPIPE
-
-    packages = {
-        "stanza": SimpleNamespace(Pipeline=lambda lang, **options: (lang, options["download_method"])),
-        "ufal.udpipe": SimpleNamespace(Model=Udpipe, Pipeline=Udpipe),
-    }
-    monkeypatch.setattr("msattn.data.inputs.outside_tokenizers.import_module", packages.__getitem__)
+def test_a_tokenizer_of_stanza(monkeypatch):
+    package = SimpleNamespace(Pipeline=lambda lang, **options: (lang, options["download_method"]))
+    monkeypatch.setitem(sys.modules, "stanza", package)
     assert named_tokenizer("stanza:fr") == ("fr", "reuse_resources")  # without the network
-    assert outside_words(named_tokenizer("udpipe:fr.udpipe"), TEXT) == SPLIT
-    with pytest.raises(UserError, match="udpipe:none: the file is no model"):
-        named_tokenizer("udpipe:none")
 
 
 def test_a_model_of_udpipe(tmp_path):
@@ -103,6 +87,8 @@ def test_a_model_of_udpipe(tmp_path):
     sentences = split_text(TEXT, f"udpipe:{tmp_path / 'fr.udpipe'}")
     spans = sorted({(word.start, word.end) for sentence in sentences for word in sentence})
     assert "".join(TEXT[start:end] for start, end in spans) == TEXT.replace(" ", "")
+    with pytest.raises(UserError, match="none.udpipe: the file is no model"):
+        named_tokenizer(f"udpipe:{tmp_path / 'none.udpipe'}")
 
 
 def test_tokenizers_that_are_not_there(monkeypatch):
