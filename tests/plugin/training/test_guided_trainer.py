@@ -15,7 +15,6 @@ from transformers import (
     BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
-    BertModel,
     DistilBertForMaskedLM,
     FNetConfig,
     MegatronBertConfig,
@@ -478,41 +477,6 @@ def test_every_third_step(checkpointing, tmp_path, monkeypatch):
     longer.train()
     guided = [line["mdg_loss"] for line in logged(trainer) if "mdg_loss" in line]
     assert logged(longer)[0]["mdg_loss"] == pytest.approx(sum(guided) / 2, rel=1e-4)
-
-
-class BiEncoder(torch.nn.Module):
-    """Returns a loss from two passes, and no attentions."""
-
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, input_ids, attention_mask, labels):
-        real = attention_mask
-        texts = [(input_ids, real), (input_ids[:, :5].flip(0), real[:, :5].flip(0))]
-        left, right = (self.encoder(*text).last_hidden_state[:, 0] for text in texts)
-        return {"loss": (left @ right.T).square().mean()}
-
-
-def test_a_model_of_two_passes(tmp_path):
-    torch.manual_seed(0)
-    model = BiEncoder(BertModel(FAMILIES["bert"]))
-    batch = {name: torch.tensor(rows()[name]) for name in ("input_ids", "attention_mask", "labels")}
-    loss = model(**batch)["loss"]
-    terms = []
-    model.encoder.set_attn_implementation("eager")
-    for tokens in (8, 5):
-        ids, real = batch["input_ids"][:, :tokens], batch["attention_mask"][:, :tokens]
-        maps = model.encoder(ids, real, output_attentions=True).attentions
-        received = torch.cat([torch.einsum("bhqk,bq->bhk", one, real.float()) for one in maps], dim=1)
-        terms.append(mdg_loss(received, real))
-    model.encoder.set_attn_implementation("sdpa")
-    trainer = trainer_of(model, tmp_path, GuidingArguments(mdg_weight=0.5))
-    trainer.train()
-    (line,) = logged(trainer)
-    assert line["task_loss"] == pytest.approx(loss.item(), rel=1e-4)
-    assert line["mdg_loss"] == pytest.approx((sum(terms) / 2).item(), rel=1e-4)
-    assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
 
 
 def test_choices_are_rows(tmp_path):
