@@ -346,12 +346,8 @@ def test_long_sentences(run, write, tmp_path, caplog):
 
 def test_errors(fails, write):
     train, raw = write("train.conllu", conllu([*TREES])), write("raw.txt", "the dog\n")
-    broken = write("broken.conllu", conllu([*TREES]).replace("\t3\tnsubj", "\t30\tnsubj", 1))
     for flag, options, message in (
-        ("do_train", {}, "the run needs train data: give --train_file."),
         ("do_train", {"train_file": raw}, "raw.txt: the sentences have no trees"),
-        ("do_train", {"train_file": "none.conllu"}, "none.conllu: the file cannot be read"),
-        ("do_train", {"train_file": broken}, "broken.conllu:5: the head of word 2 has to be 0 or"),
         ("do_train", {"train_file": [train, train]}, "names a treebank twice"),
         ("do_train", {"train_file": train, "max_seq_length": 2}, "leave no room for a word"),
         ("do_eval", {"validation_file": train}, "the relations are not known"),
