@@ -44,13 +44,6 @@ def test_file(suffix, tmp_path):
     assert model == ModelArguments([3, 5]) and run == RunArguments(1e-3, True, ["a", "b"])
 
 
-def test_numbers_of_yaml_without_a_point(tmp_path):
-    """PyYAML reads 1e-3 as a string."""
-    file = tmp_path / "arguments.yaml"
-    file.write_text("learning_rate: 1e-3")
-    assert parse_arguments(BOTH, [str(file)])[1].learning_rate == 1e-3
-
-
 @pytest.mark.parametrize(
     "name, text, message",
     [

@@ -145,14 +145,6 @@ def test_only_new_output_layers_learn_at_the_chosen_rate(encoder, tmp_path, caps
     assert AutoConfig.from_pretrained(tmp_path).num_labels == 5
 
 
-def test_a_number_is_for_all_new_layers(encoder, tmp_path):
-    _, found = rates(
-        tmp_path, loaded(MultiScaleForRelationExtraction, encoder, scales=[3]), new_layers_learning_rate="1e-3"
-    )
-    own = {name for name, rate in found.items() if rate == 1e-3}
-    assert own == {name for name in found if "fusion" in name or "classifier" in name}
-
-
 @pytest.mark.parametrize(
     "arguments, name, numbers",
     [
