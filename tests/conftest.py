@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import gc
+import gzip
+import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -43,3 +46,17 @@ def nothing_compiled_before():
 def light_site(tmp_path_factory):
     """A folder of packages without msattn, and without what only training needs."""
     return link_packages(tmp_path_factory.mktemp("light") / "site", "torch", "transformers")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file: bytes, a text, or rows as JSON lines; gzipped if its name says so."""
+
+    def write(content: str | bytes | list, name: str = "data.txt") -> Path:
+        if isinstance(content, list):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path / name
+
+    return write

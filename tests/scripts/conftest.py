@@ -25,17 +25,6 @@ def encoder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Writes a file of a test and returns its path."""
-
-    def write(name: str, content: str, encoding: str = "utf-8") -> Path:
-        (tmp_path / name).write_bytes(content.encode(encoding))
-        return tmp_path / name
-
-    return write
-
-
-@pytest.fixture
 def run(request, tmp_path, monkeypatch):
     """
     Runs the `SCRIPT` of a test's module in this process and returns all its metrics: two steps with the module's

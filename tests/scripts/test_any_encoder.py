@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -57,12 +56,12 @@ def treebank(write) -> Path:
         for number, (word, head) in enumerate(zip(words, heads, strict=True), start=1):
             lines.append(f"{number}\t{word}\t_\t{'X' if head else 'Y'}\t_\t_\t{head}\tr{head % 2}\t_\t_\n")
         lines.append("\n")
-    return write("trees.conllu", "".join(lines))
+    return write("".join(lines), "trees.conllu")
 
 
 @pytest.fixture
 def relations(write) -> Path:
-    return write("relations.jsonl", "".join(json.dumps(row) + "\n" for row in RELATIONS))
+    return write(RELATIONS, "relations.jsonl")
 
 
 def test_parsing(run_into, treebank, encoder, family):
@@ -106,8 +105,7 @@ def test_relations(run_into, relations, encoder, family, head):
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["plain", "cls", "plain-attention", "multiscale"])
 def test_sentences(run_into, write, encoder, family, head):
-    lines = (json.dumps({"text": row["text"], "label": row["relation"]}) + "\n" for row in RELATIONS)
-    rows = write("texts.jsonl", "".join(lines))
+    rows = write([{"text": row["text"], "label": row["relation"]} for row in RELATIONS], "texts.jsonl")
     options = {"model_name_or_path": encoder, "train_file": rows, "test_file": rows, "head": head}
     has_classifier = type(AutoConfig.from_pretrained(encoder)) in AutoModelForSequenceClassification._model_mapping
     if (head == "cls" and family in CAUSAL_FAMILIES) or (head == "plain" and not has_classifier):

@@ -31,7 +31,7 @@ def encoder() -> None:
 def trees(write) -> Path:
     """Five sentiments, and a word that tells each."""
     lines = (f"({number % 5} (2 It) (3 (2 's) ({number % 5} {WORDS[number % 5]})))\n" for number in range(40))
-    return write("trees.txt", "".join(lines))
+    return write("".join(lines), "trees.txt")
 
 
 def test_trees_are_learned_saved_and_used(run, trees, tmp_path):
@@ -63,7 +63,7 @@ def test_phrases_of_trees(run, fails, trees):
 
 def test_long_texts_are_not_truncated(run, write, tmp_path, caplog):
     rows = [{"text": "dog " * 700 + word, "label": word} for word in ("a", "b") * 2]
-    path = write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    path = write(rows, "rows.jsonl")
     options = {"train_file": path, "validation_file": path, "max_steps": 15, "learning_rate": 1e-2}
     # Their last word tells them apart.
     assert run("do_train", "do_eval", **FRESH, **options)["eval_accuracy"] == 100
@@ -90,8 +90,8 @@ def test_pairs(run, write, tmp_path, overrides, pairs):
         "do_train",
         "do_eval",
         **{**FRESH, "config_overrides": [*SMALL, *overrides]},
-        train_file=write("snli.jsonl", "".join(json.dumps(row) + "\n" for row in rows)),
-        validation_file=write("dev.txt", "".join(f"a dog\tsome {label}\t{n}\n" for n, label in enumerate(LABELS))),
+        train_file=write(rows, "snli.jsonl"),
+        validation_file=write("".join(f"a dog\tsome {label}\t{n}\n" for n, label in enumerate(LABELS)), "dev.txt"),
         max_steps=40,
         learning_rate=1e-2,
     )
@@ -103,7 +103,7 @@ def test_pairs(run, write, tmp_path, overrides, pairs):
 def test_pairs_need_token_types(fails, write, tmp_path):
     path = saved_encoder(tmp_path / "encoder", layers=1) / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "model_input_names": ["input_ids", "attention_mask"]}))
-    pairs = write("pairs.csv", "text,text_pair,label\na dog,a cat,a\na cat,a dog,b\n")
+    pairs = write("text,text_pair,label\na dog,a cat,a\na cat,a dog,b\n", "pairs.csv")
     options = {**FRESH, "word_vectors": tmp_path / "encoder", "train_file": pairs}
     options["config_overrides"] = ["hidden_size=16", "num_attention_heads=2"]
     assert "encoder: the tokenizer has no token types, by which the model tells" in fails("do_train", **options)
@@ -127,17 +127,14 @@ def test_a_domain_of_reviews(run, write, caplog):
     """MTL-16, as published. A quarter of the test is in the training data."""
     train = [f"{number % 2}\t{('awful', 'lovely')[number % 2]} books {number}\n" for number in range(24)]
     test = [*train[:2], *(line.replace("\t", "\tso ") for line in train[:6])]
-    files = {"train_file": write("a.task.train", "".join(train)), "test_file": write("a.task.test", "".join(test))}
+    files = {"train_file": write("".join(train), "a.task.train"), "test_file": write("".join(test), "a.task.test")}
     results = run("do_train", "do_eval", "do_predict", **FRESH, **files, validation_split_percentage=25)
     assert (results["train_samples"], results["eval_samples"], results["test_samples"]) == (18, 6, 8)
     assert "of the 8 examples are in the training data, too" in caplog.text
 
 
 def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_path):
-    teacher, texts = (
-        tmp_path / "teacher",
-        write("texts.jsonl", "".join(f'{{"text": "It {word}"}}\n' for word in WORDS)),
-    )
+    teacher, texts = tmp_path / "teacher", write([{"text": f"It {word}"} for word in WORDS], "texts.jsonl")
     steps = {"max_steps": 60, "learning_rate": 1e-2}
     run("do_train", train_file=trees, output_dir=teacher, **FRESH, **steps)
     taught = {**FRESH, **steps, "train_file": texts, "distill_from": teacher}
@@ -149,7 +146,7 @@ def test_a_model_learns_what_another_one_answers(run, fails, write, trees, tmp_p
     run("do_train", **student, train_file=texts, distill_from=teacher)
 
     assert "no labels in 'label'" in fails("do_train", "do_eval", validation_split_percentage=50, **taught)
-    pairs = write("pairs.jsonl", '{"text": "It good", "text_pair": "It bad"}\n' * 2)
+    pairs = write([{"text": "It good", "text_pair": "It bad"}] * 2, "pairs.jsonl")
     assert "the teacher reads sentence, the data text and text_pair" in fails(
         "do_train", **{**taught, "train_file": pairs}
     )

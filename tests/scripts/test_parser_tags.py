@@ -60,7 +60,7 @@ def invalid(path: Path) -> set[str]:
 
 
 def test_tags_are_learned_saved_and_used(run, write, tmp_path):
-    train, blind = write("train.conllu", conllu()), write("blind.conllu", conllu(empty=(*TAGS, "head", "relation")))
+    train, blind = write(conllu(), "train.conllu"), write(conllu(empty=(*TAGS, "head", "relation")), "blind.conllu")
     files = {"train_file": train, "validation_file": train, "test_file": blind}
     results = run("do_train", "do_eval", "do_predict", tag=TAGS, **files, **HEADS)
     names = ("las", "upos", "xpos", "ufeats", "alltags", "lemmas", "clas", "mlas", "blex")
@@ -93,13 +93,13 @@ def test_tags_are_learned_saved_and_used(run, write, tmp_path):
     some = run("do_eval", **{**files, "model_name_or_path": out}, tag=["lemma"], output_dir=tmp_path / "some")
     assert some["eval_lemmas"] == 100 and "eval_upos" not in some
     spoiled = conllu().replace("DET", "X").replace("book\tbook", "book\tbooking")
-    other = run("do_eval", model_name_or_path=out, validation_file=write("x", spoiled), output_dir=tmp_path / "other")
+    other = run("do_eval", model_name_or_path=out, validation_file=write(spoiled, "x"), output_dir=tmp_path / "other")
     # Labels that the parser does not know are wrong.
     assert other["eval_upos"] == pytest.approx(100 * 9 / 12) and other["eval_lemmas"] == pytest.approx(100 * 11 / 12)
 
 
 def test_windows_and_other_families(run, write, tmp_path):
-    train = write("train.conllu", conllu())
+    train = write(conllu(), "train.conllu")
     options = {"train_file": train, "validation_file": train, "tag": ["upos", "lemma"], "max_seq_length": 5}
     run("do_train", "do_eval", features="emb", **options)
     text = (tmp_path / "out" / "eval_predictions.conllu").read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def test_windows_and_other_families(run, write, tmp_path):
 
 def test_missing_tags(run, fails, write, tmp_path):
     # Half of the sentences have no tags: the others are learned.
-    half = write("half.conllu", conllu(SENTENCES) + conllu(SENTENCES[:2], empty=("upos", "feats", "lemma")))
+    half = write(conllu(SENTENCES) + conllu(SENTENCES[:2], empty=("upos", "feats", "lemma")), "half.conllu")
     files = {"train_file": half, "validation_file": half}
     results = run("do_train", "do_eval", tag=["upos", "feats", "lemma"], **files, **HEADS)
     labels = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))["word_tags"]
@@ -122,7 +122,7 @@ def test_missing_tags(run, fails, write, tmp_path):
     # As in the evaluation of the shared task, `_` is a tag that the parser missed, but no lemma.
     assert results["eval_upos"] == pytest.approx(100 * 12 / 22) and results["eval_lemmas"] == 100
 
-    none = write("none.conllu", conllu(empty=("xpos",)))
+    none = write(conllu(empty=("xpos",)), "none.conllu")
     assert fails("do_train", train_file=none, tag=["upos", "xpos"], output_dir=tmp_path / "none") == (
         f"error: {none}: the column XPOS is empty throughout, so --tag xpos has no examples."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
@@ -68,18 +67,6 @@ def tsv_lines(spec, split: str) -> list[str]:
     return lines
 
 
-@pytest.fixture
-def rows(tmp_path):
-    """Writes JSON lines."""
-
-    def rows(name: str, content: list[dict[str, Any]]) -> Path:
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in content), encoding="utf-8")
-        return path
-
-    return rows
-
-
 @pytest.mark.parametrize("task", GLUE_TASKS)
 def test_every_task(run, glue_dir, tmp_path, task):
     results = run("do_train", "do_eval", "do_predict", task_name=task, glue_dir=glue_dir, head="multiscale")
@@ -123,16 +110,18 @@ def test_heads(run, glue_dir, tmp_path, head, overrides, expected):
     assert {name: getattr(model.config, name) for name in expected} == expected
 
 
-def test_the_classifier_of_transformers(run, fails, rows, glue_dir, tmp_path):
+def test_the_classifier_of_transformers(run, fails, write, glue_dir, tmp_path):
     task = {"task_name": "rte", "glue_dir": glue_dir}
     run("do_train", **task)
     assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")) is BertForSequenceClassification
     # The checkpoint says which model it is of, and knows its labels.
-    test = rows("rows", [{"sentence1": "dog", "sentence2": "cat"}])
+    test = write([{"sentence1": "dog", "sentence2": "cat"}], "rows.jsonl")
     run("do_predict", model_name_or_path=tmp_path / "out", output_dir=tmp_path / "again", test_file=test)
     lines = (tmp_path / "again" / "test_predictions.tsv").read_text().splitlines()
     assert lines[1].partition("\t")[2] in ("entailment", "not_entailment")
-    other = rows("other", [{"sentence1": "dog", "sentence2": "cat", "label": label} for label in ("yes", "no") * 2])
+    other = write(
+        [{"sentence1": "dog", "sentence2": "cat", "label": label} for label in ("yes", "no") * 2], "other.jsonl"
+    )
     held = {"train_file": other, "validation_split_percentage": 50}
     error = fails("do_eval", model_name_or_path=tmp_path / "out", **held)
     assert "train data, example 1: the label 'yes' is not one of entailment, not_entailment" in error
@@ -201,12 +190,12 @@ def test_a_dataset_of_the_hub(run, tmp_path, monkeypatch, names):
 def test_own_csv(run, fails, write, tmp_path, capsys, caplog):
     texts = ['a ""dog"", in', "null", "the\ncat", "NA"]
     lines = ["id,first,second,label", *(f'{number},"{texts[number % 4]}",un,{number % 2}' for number in range(8))]
-    files = {"train_file": write("train.csv", "\n".join(lines)), "test_file": write("test.csv", "id,first\n0,dog\n")}
-    files |= {"validation_file": write("dev.csv", "\n".join(lines[:5])), "text_column_names": ["first", "second"]}
+    files = {"train_file": write("\n".join(lines), "train.csv"), "test_file": write("id,first\n0,dog\n", "test.csv")}
+    files |= {"validation_file": write("\n".join(lines[:5]), "dev.csv"), "text_column_names": ["first", "second"]}
     error = fails("do_train", "do_predict", **files)
     assert error == f"error: {files['test_file']}:2: there is no column 'second' of text; there are id, first."
 
-    write("test.csv", "id,first,second\n0,dog,cat\n")
+    write("id,first,second\n0,dog,cat\n", "test.csv")
     results = run("do_train", "do_eval", "do_predict", **files)
     shown = capsys.readouterr()
     assert "read from first and second; the label is one of 2: 0, 1.\n" in shown.out
@@ -229,36 +218,38 @@ def test_own_csv(run, fails, write, tmp_path, capsys, caplog):
     trained = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "scored"}
     again = run("do_predict", test_file=files["validation_file"], **trained)
     assert again["test_accuracy"] == results["eval_accuracy"]
-    other = write("other.csv", "id,text,label\n0,dog,1\n")
+    other = write("id,text,label\n0,dog,1\n", "other.csv")
     error = fails("do_predict", test_file=other, **trained)
     assert error == f"error: {other}:2: there is no column 'first' of text; there are id, text, label."
 
 
-def test_a_class_that_a_split_lacks(run, rows, caplog):
-    train = [{"text": WORDS[n % 4], "label": "ab"[n % 2]} for n in range(8)]
-    dev = [{"text": "the cat", "label": "a"}] * 4
-    results = run("do_train", "do_eval", train_file=rows("train", train), validation_file=rows("dev", dev))
+def test_a_class_that_a_split_lacks(run, write, caplog):
+    train = write([{"text": WORDS[n % 4], "label": "ab"[n % 2]} for n in range(8)], "train.jsonl")
+    dev = write([{"text": "the cat", "label": "a"}] * 4, "dev.jsonl")
+    results = run("do_train", "do_eval", train_file=train, validation_file=dev)
     assert "eval: no example has the label b." in caplog.text
     assert results["eval_macro_f1"] <= 50 and results["eval_majority_accuracy"] == 100
     caplog.clear()
-    one = rows("one", [{"text": "the cat", "label": "c"}] * 4)
-    run("do_train", "do_eval", train_file=rows("train", train), validation_file=one)
+    one = write([{"text": "the cat", "label": "c"}] * 4, "one.jsonl")
+    run("do_train", "do_eval", train_file=train, validation_file=one)
     assert caplog.text.count("has the label c") == 1
 
 
 def test_named_columns_of_a_table(run, write, tmp_path):
     lines = [f'{n}\t"the dog\tbook {WORDS[n]}\t3.5\t{("NEUTRAL", "ENTAILMENT")[n % 2]}' for n in range(8)]
-    table = write("train.txt", "\r\n".join(["pair\tsentence_A\tsentence_B\tscore\tjudgment", *lines, ""]))
+    table = write("\r\n".join(["pair\tsentence_A\tsentence_B\tscore\tjudgment", *lines, ""]), "train.txt")
     names = {"text_column_names": ["sentence_A", "sentence_B"], "label_column_name": "judgment"}
     results = run("do_train", "do_eval", train_file=table, validation_file=table, **names)
     assert results["eval_samples"] == 8
     assert AutoConfig.from_pretrained(tmp_path / "out").label2id == {"ENTAILMENT": 0, "NEUTRAL": 1}
 
 
-def test_own_scores(run, rows, tmp_path, caplog):
+def test_own_scores(run, write, tmp_path, caplog):
     scored = [{"sentence1": "dog " * n, "sentence2": WORDS[n], "note": "x", "label": n / 2} for n in range(1, 13)]
-    dev = rows("dev", scored[:5])
-    results = run("do_train", "do_eval", train_file=rows("train", scored), validation_file=dev, max_seq_length=9)
+    dev = write(scored[:5], "dev.jsonl")
+    results = run(
+        "do_train", "do_eval", train_file=write(scored, "train.jsonl"), validation_file=dev, max_seq_length=9
+    )
     assert "train: 7 of 12 examples are longer than 9 tokens and were truncated" in caplog.text
     assert {"eval_pearson", "eval_spearmanr", "eval_combined_score", "eval_mse"} <= results.keys()
     lines = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
@@ -276,13 +267,13 @@ def test_a_classifier_predicts_alone_and_takes_another_task(run, fails, glue_dir
     assert AutoModelForSequenceClassification.from_pretrained(tmp_path / "rte").config.num_labels == 2
 
 
-def test_mistakes(fails, rows, glue_dir):
+def test_mistakes(fails, write, glue_dir):
     task = {"task_name": "rte", "glue_dir": glue_dir}
-    train = rows("train", [{"text": noun, "label": noun} for noun in NOUNS])
-    same = rows("same", [{"text": "dog", "label": "a"}] * 2)
-    scores = rows("scores", [{"text": "dog", "label": 0.5}, {"text": "cat", "label": 1}])
-    words = rows("words", [{"text": "dog", "label": "author"}])
-    commas = rows("commas", [{"text": "dog", "label": "3,5"}, {"text": "cat", "label": "4"}])
+    train = write([{"text": noun, "label": noun} for noun in NOUNS], "train.jsonl")
+    same = write([{"text": "dog", "label": "a"}] * 2, "same.jsonl")
+    scores = write([{"text": "dog", "label": 0.5}, {"text": "cat", "label": 1}], "scores.jsonl")
+    words = write([{"text": "dog", "label": "author"}], "words.jsonl")
+    commas = write([{"text": "dog", "label": "3,5"}, {"text": "cat", "label": "4"}], "commas.jsonl")
     assert "give --train_file, --dataset_name or --task_name" in fails("do_train")
     assert "leave out --dataset_name and the files" in fails("do_train", train_file=train, **task)
     assert "--glue_dir is for --task_name" in fails("do_train", train_file=train, glue_dir=glue_dir)
@@ -294,7 +285,7 @@ def test_mistakes(fails, rows, glue_dir):
     assert "the labels are not known" in fails("do_eval", validation_file=train)
     assert "more than one label" in fails("do_train", train_file=same)
     assert "numbers with a decimal comma, such as '3,5'" in fails("do_train", train_file=commas)
-    upper = rows("upper", [{"text": "dog", "label": NOUNS[0].upper()}])
+    upper = write([{"text": "dog", "label": NOUNS[0].upper()}], "upper.jsonl")
     error = fails("do_train", "do_eval", train_file=train, validation_file=upper)
     assert f"the label '{NOUNS[0].upper()}' is '{NOUNS[0]}' in the training data: write it one way" in error
     assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)

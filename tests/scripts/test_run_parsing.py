@@ -61,9 +61,9 @@ def rows(path: Path) -> list[tuple[list[int], list[str]]]:
 
 def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     text = conllu([*TREES] * 4)
-    train = write("train.conllu", text)
-    dev = write("dev.conllu", text)
-    raw = write("raw.txt", "the cat wrote .\n\ndog wrote \u200d .\n")
+    train = write(text, "train.conllu")
+    dev = write(text, "dev.conllu")
+    raw = write("the cat wrote .\n\ndog wrote \u200d .\n", "raw.txt")
     options = {
         "max_steps": 150,
         "learning_rate": 1e-2,
@@ -102,7 +102,7 @@ def test_trees_are_learned_saved_and_used(run, write, tmp_path):
     # From the checkpoint alone, and where the trees are not known.
     again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
     assert again["eval_las"] == 100
-    blind = write("blind.conllu", conllu([*TREES], trees=False))
+    blind = write(conllu([*TREES], trees=False), "blind.conllu")
     run("do_predict", model_name_or_path=out, test_file=blind, output_dir=tmp_path / "blind")
     assert (tmp_path / "blind" / "test_predictions.conllu").read_text(encoding="utf-8") == conllu([*TREES])
 
@@ -119,27 +119,27 @@ def without_heads(text: str, hidden: str) -> str:
 def test_a_head_without_a_relation_teaches_the_head(run, write, tmp_path, caplog):
     blank = "\t_\t_\t_\t_\t"
     rows = [f"1\tdog{blank}2\t{name}\t_\t_\n2\tsleeps{blank}0\troot\t_\t_\n\n" for name in ("_", "nsubj")]
-    path = write("bare.conllu", "".join(rows))
+    path = write("".join(rows), "bare.conllu")
     options = {"max_steps": 2, "train_file": path, "validation_file": path}
     results = run("do_train", "do_eval", objective="head_select", **options)
     assert PairwiseParser.from_pretrained(tmp_path / "out").config.label2id == {"nsubj": 0, "root": 1}
     assert "train: 1 of 2 sentences, the first at " in caplog.text and "no loss and no score" in caplog.text
     assert "relation that the parser does not know" not in caplog.text and results["eval_las"] * 3 % 100 < 0.1
     # The parser is scored with its own relations, and goes on with other ones.
-    other = write("more.conllu", conllu([*TREES]))
+    other = write(conllu([*TREES]), "more.conllu")
     more = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "more", "train_file": other}
     run("do_eval", validation_split_percentage=50, **more)
     assert "words have a relation that the parser does not know" in caplog.text
     run("do_train", "ignore_mismatched_sizes", **more)
     assert PairwiseParser.from_pretrained(tmp_path / "more").config.num_labels == 7
-    empty = write("empty.conllu", "1\tdog\t_\t_\t_\t_\t0\t_\t_\t_\n\n")
+    empty = write("1\tdog\t_\t_\t_\t_\t0\t_\t_\t_\n\n", "empty.conllu")
     with pytest.raises(UserError, match="empty.conllu: no word has a relation; the column DEPREL is _ throughout"):
         run("do_train", train_file=empty)
 
 
 def test_partial_trees_teach_what_they_have(run, write, tmp_path, caplog):
     text = conllu([*TREES] * 2)
-    partial = write("partial.conllu", without_heads(text, "det"))
+    partial = write(without_heads(text, "det"), "partial.conllu")
     options = {"max_steps": 2, "objective": "head_select", "train_file": partial, "validation_file": partial}
     results = run("do_train", "do_eval", **options)
     assert (
@@ -150,16 +150,16 @@ def test_partial_trees_teach_what_they_have(run, write, tmp_path, caplog):
     assert results["eval_uas"] == score_trees(found, trees(partial))["uas"]
     assert "eval_ece" in results and results["eval_true_nonprojective"] == 0
     # The parser has never seen a `det`.
-    test = write("test.conllu", text)
+    test = write(text, "test.conllu")
     results = run("do_predict", model_name_or_path=tmp_path / "out", test_file=test, output_dir=tmp_path / "test")
     assert "test: 10 words have a relation that the parser does not know, such as 'det'" in caplog.text
     assert results["test_label_accuracy"] < 100
 
 
 def test_several_treebanks(run, write, tmp_path):
-    one, two = write("one.conllu", conllu([*TREES][:2])), write("two.conllu", conllu([*TREES][2:]))
+    one, two = write(conllu([*TREES][:2]), "one.conllu"), write(conllu([*TREES][2:]), "two.conllu")
     (tmp_path / "more").mkdir()
-    three = write("more/two.conllu", conllu([*TREES][1:3]))
+    three = write(conllu([*TREES][1:3]), "more/two.conllu")
     results = run("do_train", "do_eval", train_file=[one, two], validation_file=[one, two, three])
     assert (results["train_samples"], results["eval_samples"]) == (4, 6)
     written = rows(tmp_path / "out" / "eval_predictions.conllu")
@@ -174,7 +174,7 @@ def config_of(folder: Path) -> dict:
 
 
 def test_the_validation_data_choose_the_decoder(run, write, tmp_path, caplog):
-    train = write("train.conllu", conllu([*TREES]))
+    train = write(conllu([*TREES]), "train.conllu")
     out = tmp_path / "out"
     results = run("do_train", "do_eval", "do_predict", train_file=train, validation_file=train, test_file=train)
     assert "--validation_file and --test_file are the same file" in caplog.text
@@ -208,7 +208,7 @@ def test_the_validation_data_choose_the_decoder(run, write, tmp_path, caplog):
 
 @pytest.mark.parametrize(("decode", "stored"), [("eisner", "eisner"), (None, None)])
 def test_without_validation_data_nothing_is_chosen(run, write, tmp_path, decode, stored):
-    run("do_train", train_file=write("train.conllu", conllu([*TREES])), decode=decode)
+    run("do_train", train_file=write(conllu([*TREES]), "train.conllu"), decode=decode)
     config = config_of(tmp_path / "out")
     assert (config.get("tree_decoder"), config.get("calibration_temperature")) == (stored, None)
 
@@ -226,7 +226,7 @@ def test_without_validation_data_nothing_is_chosen(run, write, tmp_path, decode,
     ],
 )
 def test_rows_of_the_paper(run, write, tmp_path, options):
-    train = write("train.conllu", conllu([*TREES]))
+    train = write(conllu([*TREES]), "train.conllu")
     options = {"decode": "greedy", "new_layers_learning_rate": 0.01, **options}
     results = run("do_train", "do_eval", train_file=train, validation_file=train, **options)
     config = config_of(tmp_path / "out")
@@ -237,7 +237,7 @@ def test_rows_of_the_paper(run, write, tmp_path, options):
 
 
 def test_resumed_ends_in_the_same_weights(run, write, tmp_path):
-    train = write("train.conllu", conllu([*TREES] * 4))
+    train = write(conllu([*TREES] * 4), "train.conllu")
     options = {"train_file": train, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     run("do_train", output_dir=tmp_path / "whole", **options)
     shutil.copytree(tmp_path / "whole" / "checkpoint-2", tmp_path / "out" / "checkpoint-2")
@@ -258,8 +258,8 @@ def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
     # A loss is a mean over the words of a batch: that of two halves is the same if they have as many.
     options = {
         "model_name_or_path": without_dropout(encoder, tmp_path / "encoder"),
-        "train_file": write("train.conllu", conllu(["a cat wrote .", "dog wrote \u200d ."] * 8)),
-        "test_file": write("test.conllu", conllu([*TREES] * 2 + ["a cat wrote ."])),
+        "train_file": write(conllu(["a cat wrote .", "dog wrote \u200d ."] * 8), "train.conllu"),
+        "test_file": write(conllu([*TREES] * 2 + ["a cat wrote ."]), "test.conllu"),
         "max_steps": 4,
         "learning_rate": 1e-2,
         "logging_steps": 1,
@@ -282,7 +282,7 @@ def test_two_processes_train_and_parse_as_one(run, encoder, write, tmp_path):
 @pytest.fixture
 def parser(run, write, tmp_path) -> Path:
     """A parser after two steps."""
-    train = write("train.conllu", conllu([*TREES]))
+    train = write(conllu([*TREES]), "train.conllu")
     run("do_train", train_file=train, output_dir=tmp_path / "parser", objective="head_select")
     return tmp_path / "parser"
 
@@ -297,7 +297,7 @@ def test_a_long_sentence_has_a_batch_of_its_own(run, parser, write, monkeypatch)
     monkeypatch.setattr(parsing, "parse_batch", record)
     words = ["book"] * 50
     text = with_tree(conllu_lines(words), [0] + [1] * 49, ["root"] + ["obj"] * 49)
-    test = write("test.conllu", conllu(["a cat wrote ."] * 20) + text)
+    test = write(conllu(["a cat wrote ."] * 20) + text, "test.conllu")
     # A row stands for 128 word pieces.
     run("do_predict", model_name_or_path=parser, test_file=test, per_device_eval_batch_size=1)
     assert shapes[0] == (2, 52) and sum(rows for rows, _ in shapes) == 21
@@ -308,7 +308,7 @@ def test_a_long_sentence_has_a_batch_of_its_own(run, parser, write, monkeypatch)
 def test_accumulated_batches_are_one_large_batch(run, encoder, write, tmp_path, options):
     encoder = without_dropout(encoder, tmp_path / "encoder")
     # Sentences of different lengths, some of whose words have no head.
-    train = write("train.conllu", without_heads(conllu([*TREES] * 2), "punct"))
+    train = write(without_heads(conllu([*TREES] * 2), "punct"), "train.conllu")
     options = {"model_name_or_path": encoder, "train_file": train, "optim": "sgd", "learning_rate": 0.5, **options}
     run("do_train", per_device_train_batch_size=8, output_dir=tmp_path / "one", **options)
     accumulated = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
@@ -319,7 +319,7 @@ def test_accumulated_batches_are_one_large_batch(run, encoder, write, tmp_path, 
 
 
 def test_the_loss_does_not_depend_on_the_batches(run, parser, write, tmp_path):
-    options = {"model_name_or_path": parser, "validation_file": write("dev.conllu", conllu([*TREES] * 3))}
+    options = {"model_name_or_path": parser, "validation_file": write(conllu([*TREES] * 3), "dev.conllu")}
     losses = [
         run("do_eval", per_device_eval_batch_size=rows, output_dir=tmp_path / str(rows), **options)["eval_loss"]
         for rows in (1, 8)
@@ -330,7 +330,7 @@ def test_the_loss_does_not_depend_on_the_batches(run, parser, write, tmp_path):
 def test_long_sentences(run, write, tmp_path, caplog):
     words = ["dog", "wrote", *["book"] * 100, "."]
     text = with_tree(conllu_lines(words), [2, 0, *[2] * 100, 102], ["dep"] * len(words))
-    train = write("long.conllu", text + conllu([*TREES]))
+    train = write(text + conllu([*TREES]), "long.conllu")
     files = {"train_file": train, "validation_file": train, "test_file": train}
     results = run("do_train", "do_eval", "do_predict", max_seq_length=40, **files)
     assert "eval: 1 sentences have too many tokens for one input, the first at" in caplog.text
@@ -339,13 +339,13 @@ def test_long_sentences(run, write, tmp_path, caplog):
     assert [len(tree[0]) for tree in written] == [103, 6, 4, 7, 4]
     assert results["eval_uas"] == score_trees(written, trees(train))["uas"]
     # The checkpoint keeps --max_seq_length.
-    raw = write("raw.jsonl", json.dumps({"words": words}))
+    raw = write([{"words": words}], "raw.jsonl")
     predict([str(tmp_path / "out"), str(raw), "--output", str(tmp_path / "predicted.conllu")])
     assert trees(tmp_path / "predicted.conllu")[0] == written[0]
 
 
 def test_errors(fails, write):
-    train, raw = write("train.conllu", conllu([*TREES])), write("raw.txt", "the dog\n")
+    train, raw = write(conllu([*TREES]), "train.conllu"), write("the dog\n", "raw.txt")
     for flag, options, message in (
         ("do_train", {"train_file": raw}, "raw.txt: the sentences have no trees"),
         ("do_train", {"train_file": [train, train]}, "names a treebank twice"),

@@ -36,15 +36,10 @@ def query_rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
-def files(tmp_path) -> dict[str, Path]:
+def files(write) -> dict[str, Path]:
     sizes = {"train_file": 12, "validation_file": 5, "test_file": 4}
-    return {name: json_lines(tmp_path / f"{name}.jsonl", query_rows(size)) for name, size in sizes.items()}
+    return {name: write(query_rows(size), f"{name}.jsonl") for name, size in sizes.items()}
 
 
 def run_lines(path: Path) -> list[list[str]]:
@@ -79,11 +74,11 @@ def test_from_training_to_use(run, files, tmp_path):
     assert found[0]["label"] == "relevant"
 
 
-def test_learns(run, tmp_path):
+def test_learns(run, write):
     rows = query_rows(6)
     for row in rows:
         row["candidates"] = [{**candidate, "label": int(candidate["id"] == "dog")} for candidate in row["candidates"]]
-    file = json_lines(tmp_path / "dogs.jsonl", rows)
+    file = write(rows, "dogs.jsonl")
     options = {"max_steps": 40, "learning_rate": 1e-2, "per_device_train_batch_size": 18}
     results = run("do_train", "do_eval", train_file=file, validation_file=file, **options)
     assert results["eval_recall_at_1"] == results["eval_mrr"] == results["eval_map"] == 100
@@ -141,26 +136,26 @@ def test_trec_files(run, tmp_path):
     assert len(run_lines(tmp_path / "out" / "test_run.trec")) == 10
 
 
-def test_only_ranks_with_a_trained_model(run, files, tmp_path):
+def test_only_ranks_with_a_trained_model(run, write, files, tmp_path):
     run("do_train", train_file=files["train_file"])
     rows = [
         {**row, "candidates": [{"id": c["id"], "text": c["text"]} for c in row["candidates"]]} for row in query_rows(3)
     ]
-    unlabelled = json_lines(tmp_path / "new.jsonl", rows)
+    unlabelled = write(rows, "new.jsonl")
     trained = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "ranked"}
     run("do_predict", test_file=unlabelled, max_predict_samples=2, **trained)
     assert {line[0] for line in run_lines(tmp_path / "ranked" / "test_run.trec")} == {"q0", "q1"}
 
 
-def test_queries_without_relevant_candidates(run, fails, caplog, tmp_path):
+def test_queries_without_relevant_candidates(run, fails, write, caplog):
     nothing = {"query": "a taxi", "candidates": [{"text": "a dog", "label": 0}, {"text": "a cat", "label": 0}]}
-    mixed = json_lines(tmp_path / "mixed.jsonl", [*query_rows(2), nothing])
+    mixed = write([*query_rows(2), nothing], "mixed.jsonl")
     results = run("do_train", "do_eval", "do_predict", train_file=mixed, validation_file=mixed, test_file=mixed)
     assert results["train_samples"] == results["eval_samples"] == 12 and results["test_samples"] == 14
     assert results["eval_mrr"] == results["test_mrr"]
-    none = json_lines(tmp_path / "none.jsonl", [nothing])
+    none = write([nothing], "none.jsonl")
     assert "no query has a candidate that is known to be relevant" in fails("do_eval", validation_file=none)
-    every = json_lines(tmp_path / "every.jsonl", [{"query": "a taxi", "positive": ["a dog", "a cat"]}])
+    every = write([{"query": "a taxi", "positive": ["a dog", "a cat"]}], "every.jsonl")
     run("do_train", train_file=every)
     assert f"{every}: every candidate is relevant" in caplog.text
 

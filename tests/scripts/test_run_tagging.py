@@ -44,10 +44,10 @@ def conll(sentences: list[str]) -> str:
 
 
 def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):
-    train = write("train.conllu", conllu(SENTENCES * 4))
+    train = write(conllu(SENTENCES * 4), "train.conllu")
     untagged = "\n1\tdog" + 8 * "\t_" + "\n\n"
-    files = {"train_file": train, "validation_file": write("dev.conllu", conllu(SENTENCES * 4) + untagged)}
-    files["test_file"] = write("test.txt", "the\ncats\n\ndog\n")
+    files = {"train_file": train, "validation_file": write(conllu(SENTENCES * 4) + untagged, "dev.conllu")}
+    files["test_file"] = write("the\ncats\n\ndog\n", "test.txt")
     results = run("do_train", "do_eval", "do_predict", **files, **STEPS)
     assert results["eval_accuracy"] == 100 and "eval_f1" not in results and "test_accuracy" not in results
     assert (results["train_samples"], results["test_samples"]) == (16, 2)
@@ -85,10 +85,10 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
     words = ["the", "z\u0085br\u00a0a", "wrote", "[SEP]", "\u200b\u2028x", "Dog's", "."]
     sentences = [words, ["\u3000"], ["10 000", "dog"]]
     files = {
-        "train_file": write("train.conllu", conllu(SENTENCES * 4)),
-        "validation_file": write("dev.conllu", conllu(SENTENCES)),
-        "test_file": write("test.txt", "\n\n".join("\tSYM\n".join([*words, ""]) for words in sentences)),
-        "word_vectors": write("vectors.txt", "".join(f"{word} {'0.5 ' * 16}\n" for word in ("cats", "house"))),
+        "train_file": write(conllu(SENTENCES * 4), "train.conllu"),
+        "validation_file": write(conllu(SENTENCES), "dev.conllu"),
+        "test_file": write("\n\n".join("\tSYM\n".join([*words, ""]) for words in sentences), "test.txt"),
+        "word_vectors": write("".join(f"{word} {'0.5 ' * 16}\n" for word in ("cats", "house")), "vectors.txt"),
     }
     options = {"model_name_or_path": None, "model_type": family, "config_overrides": ["hidden_size=16", *overrides]}
     flags = "do_train", "do_eval", "do_predict", "pretokenized"
@@ -107,7 +107,7 @@ def test_from_scratch(run, write, tmp_path, family, overrides):
 
 
 def test_entities_are_learned(run, write, tmp_path):
-    train = write("train.conll", conll(SENTENCES * 4))
+    train = write(conll(SENTENCES * 4), "train.conll")
     results = run("do_train", "do_eval", train_file=train, validation_file=train, **STEPS)
     measures = {f"eval_{name}" for name in ("accuracy", "precision", "recall", "f1")}
     assert {name: results[name] for name in measures} == dict.fromkeys(measures, 100.0)
@@ -118,7 +118,7 @@ def test_entities_are_learned(run, write, tmp_path):
 
 
 def test_parts_of_the_data_and_guiding(run, write, tmp_path):
-    train = write("train.conllu", conllu(SENTENCES * 4))
+    train = write(conllu(SENTENCES * 4), "train.conllu")
     data = {"train_file": train, "validation_file": train, "validation_split_percentage": 25, "max_eval_samples": 3}
     patterns = {
         "patterns": ["pmi", "dependency"],
@@ -137,14 +137,14 @@ def test_parts_of_the_data_and_guiding(run, write, tmp_path):
 
 def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     sentences = [" ".join(SENTENCES * 8), "dog"]
-    train = write("train.conll", conll(sentences))
+    train = write(conll(sentences), "train.conll")
     results = run("do_train", "do_eval", train_file=train, validation_file=train, max_seq_length=20)
     assert results["eval_samples"] > 2
     assert "eval: 2 sentences were cut between words into" in caplog.text
     rows = read_tagged_words(tmp_path / "out" / "eval_predictions.conll", tag_column="2")
     assert rows.to_list() == read_tagged_words(train).to_list()
     # The checkpoint keeps --max_seq_length.
-    texts = write("texts.txt", json.dumps({"words": rows[0]["words"]}))
+    texts = write(json.dumps({"words": rows[0]["words"]}), "texts.txt")
     predict([str(tmp_path / "out"), str(texts), "--output", str(tmp_path / "tags.jsonl")])
     assert (
         json.loads((tmp_path / "tags.jsonl").read_text())["tags"]
@@ -153,14 +153,14 @@ def test_long_sentences_are_tagged_in_parts(run, write, tmp_path, caplog):
     assert AutoTokenizer.from_pretrained(tmp_path / "out").model_max_length == 20
 
     # A word of three pieces, in rows with room for one.
-    words = write("words.conll", "unpayers\tB-x\ndog\tO\n")
+    words = write("unpayers\tB-x\ndog\tO\n", "words.conll")
     other = {"train_file": words, "validation_file": words, "output_dir": tmp_path / "other"}
     run("do_train", "do_eval", max_seq_length=3, **other)
     assert "and 1 words were truncated (--max_seq_length)" in caplog.text
 
 
 def test_the_word_column_is_kept(run, write, tmp_path):
-    train = write("train.conll", "x the O\ny dog B-pet\n\nx a O\n")
+    train = write("x the O\ny dog B-pet\n\nx a O\n", "train.conll")
     run("do_train", train_file=train, word_column="2")
     output = tmp_path / "tags.jsonl"
 
@@ -169,18 +169,18 @@ def test_the_word_column_is_kept(run, write, tmp_path):
         return [json.loads(line)["words"] for line in output.read_text().splitlines()]
 
     assert words(train) == [["the", "dog"], ["a"]]
-    assert words(write("a.json", '[{"tokens": ["the", "dog"]}]')) == [["the", "dog"]]
-    assert words(write("table.tsv", "sentence_id\ttoken\ttag\n1\tthe\tO\n1\tdog\tO\n")) == [["the", "dog"]]
-    assert words(write("a.jsonl", '{"words": ["the", "\\n"]}\n')) == [["the", "\n"]]
+    assert words(write('[{"tokens": ["the", "dog"]}]', "a.json")) == [["the", "dog"]]
+    assert words(write("sentence_id\ttoken\ttag\n1\tthe\tO\n1\tdog\tO\n", "table.tsv")) == [["the", "dog"]]
+    assert words(write('{"words": ["the", "\\n"]}\n', "a.jsonl")) == [["the", "\n"]]
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "word_column": "Form"}))
-    assert words(write("a.csv", "sentence_id,word,form\n1,x,the\n1,y,dog\n")) == [["the", "dog"]]
-    assert words(write("b.csv", "sentence_id,word\n1,the\n1,dog\n")) == [["the", "dog"]]
-    assert words(write("texts.csv", "id,form\n1,the dog\n")) == [["the", "dog"]]
+    assert words(write("sentence_id,word,form\n1,x,the\n1,y,dog\n", "a.csv")) == [["the", "dog"]]
+    assert words(write("sentence_id,word\n1,the\n1,dog\n", "b.csv")) == [["the", "dog"]]
+    assert words(write("id,form\n1,the dog\n", "texts.csv")) == [["the", "dog"]]
 
 
 def test_warnings(run, write, tmp_path, caplog):
-    train = write("train.conll", "the\tO\ncaf\xe9\tB-place\ncat\tM-animal\n", "cp1252")
+    train = write("the\tO\ncaf\xe9\tB-place\ncat\tM-animal\n".encode("cp1252"), "train.conll")
     files = {"train_file": train, "validation_file": train, "test_file": train}
     run("do_train", "do_eval", "do_predict", encoding="cp1252", **files)
     assert "caf\xe9\tB-place" in (tmp_path / "out" / "test_predictions.conll").read_text(encoding="utf-8")
@@ -222,10 +222,10 @@ def test_a_data_set_of_the_hub(run, fails, monkeypatch):
 
 
 def test_mistakes(run, fails, write, tmp_path):
-    train = write("train.conll", conll(SENTENCES))
-    bare = write("bare.conll", "dog\n")
-    same = write("same.conll", "dog\tO\n")
-    other = write("other.conll", "dog\tB-person\ncats\tO\n")
+    train = write(conll(SENTENCES), "train.conll")
+    bare = write("dog\n", "bare.conll")
+    same = write("dog\tO\n", "same.conll")
+    other = write("dog\tB-person\ncats\tO\n", "other.conll")
     assert "give --train_file or --dataset_name." in fails("do_train")
     assert f"{bare}: the words have no tags" in fails("do_train", train_file=bare)
     assert "more than one tag, and every word has 'O'" in fails("do_train", train_file=same)

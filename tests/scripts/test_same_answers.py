@@ -45,11 +45,6 @@ def answers(model: Path, file: Path, output: Path) -> list[dict]:
     return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
-def lines(path: Path, rows: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 SLOW = pytest.mark.slow
 
 
@@ -57,9 +52,9 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [{"head": "plain"}, {"head": "multiscale"}, SCRATCH], ids=["plain", "fused", "scratch"]
 )
-def test_classes(run, tmp_path, model, exported):
+def test_classes(run, write, tmp_path, model, exported):
     rows = [{"text": text, "label": "ab"[number % 2]} for number, text in enumerate(ODD)]
-    file = lines(tmp_path / "rows.jsonl", rows)
+    file = write(rows, "rows.jsonl")
     trained = run(run_glue, "do_train", train_file=file, into="trained", **model)
     run(run_glue, "do_predict", test_file=file, into="scored", model_name_or_path=trained, max_steps=-1)
     scored = [json.loads(line) for line in (tmp_path / "scored" / "test_predictions.jsonl").read_text().splitlines()]
@@ -77,15 +72,15 @@ def test_classes(run, tmp_path, model, exported):
 
 @pytest.mark.parametrize("exported", [False, pytest.param(True, marks=SLOW)])
 @pytest.mark.parametrize("model", [{}, SCRATCH], ids=["plain", "scratch"])
-def test_tags(run, tmp_path, model, exported):
-    texts = lines(tmp_path / "texts.jsonl", [{"text": text} for text in ODD])
+def test_tags(run, write, tmp_path, model, exported):
+    texts = write([{"text": text} for text in ODD], "texts.jsonl")
     words = [["dog", "caf\u00e9", ",", "wrote"], ["a", "book", "%", "\U0001f436"]] * 4
-    file = lines(tmp_path / "rows.jsonl", [{"tokens": row, "ner_tags": ["B-x", "O", "O", "I-x"]} for row in words])
+    file = write([{"tokens": row, "ner_tags": ["B-x", "O", "O", "I-x"]} for row in words], "rows.jsonl")
     trained = run(run_tagging, "do_train", train_file=file, into="trained", **model)
     found = answers(trained, texts, tmp_path / "answers")
     assert len({tag for row in found for tag in row["tags"]}) > 1
     # The script reads the words that were found in the texts.
-    given = lines(tmp_path / "words.jsonl", [{"words": row["words"]} for row in found])
+    given = write([{"words": row["words"]} for row in found], "words.jsonl")
     run(run_tagging, "do_predict", test_file=given, into="scored", model_name_or_path=trained, max_steps=-1)
     scored = read_tagged_words(tmp_path / "scored" / "test_predictions.conll")
     assert scored["tags"][:] == [row["tags"] for row in found]
