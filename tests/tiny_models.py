@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizerFast, PreTrainedModel
 
 from msattn import BertForMultiScaleRE, BertPairwiseConfig, BertPairwiseParser, MultiScaleBertConfig
 from msattn.data.inputs.entity_markers import add_entity_markers
@@ -40,11 +40,17 @@ def tiny_tokenizer() -> BertTokenizerFast:
     return tokenizer
 
 
+def saved_model(folder: Path, model: PreTrainedModel, tokenizer: BertTokenizerFast | None = None) -> str:
+    """Saves a model and its tokenizer, by default that above."""
+    for part in (model, tokenizer or tiny_tokenizer()):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
 def saved_encoder(folder: Path, layers: int) -> Path:
     """Saves an untrained BERT, the same every time, and its tokenizer."""
-    tiny_tokenizer().save_pretrained(folder)
     torch.manual_seed(0)
-    BertModel(BertConfig(**SIZES | {"num_hidden_layers": layers})).save_pretrained(folder)
+    saved_model(folder, BertModel(BertConfig(**SIZES | {"num_hidden_layers": layers})))
     return folder
 
 

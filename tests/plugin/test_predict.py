@@ -23,7 +23,7 @@ from transformers import (
 from msattn import PairwiseConfig, PairwiseParser
 from msattn.errors import UserError
 from msattn.predict import main
-from tests.tiny_models import SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import SIZES, labelled, saved_model, tiny_relation_extractor, tiny_tokenizer
 
 CONLLU = (
     "# sent_id = a\n1\tThe\tthe\tDET\t_\t_\t0\troot\t_\tX=1\n2-3\tdogcat\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -57,8 +57,7 @@ def checkpoints(tmp_path_factory):
     for name, model in models.items():
         if hasattr(model, "classifier"):  # answers that are far from each other
             torch.nn.init.normal_(model.classifier.weight)
-        model.save_pretrained(folder / name)
-        tiny_tokenizer().save_pretrained(folder / name)
+        saved_model(folder / name, model)
         models[name] = model.eval()
     return folder, models
 
@@ -464,13 +463,11 @@ def test_a_classifier_of_a_decoder_answers_batches(tmp_path):
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=25, n_embd=16, n_layer=1, n_head=2, n_positions=64, **labelled("bad", "good"))
     model = GPT2ForSequenceClassification(config).eval()
-    model.save_pretrained(tmp_path / "gpt2")
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(tmp_path / "gpt2")
+    saved_model(tmp_path / "gpt2", model)
     file, output = tmp_path / "input.txt", tmp_path / "output.jsonl"
     texts = ["the dog .", "the author of a book ."]
     file.write_text("\n".join(texts))
     main([str(tmp_path / "gpt2"), str(file), "--output", str(output)])
     for text, line in zip(texts, output.read_text().splitlines(), strict=True):
-        logits = model(**tokenizer(text, return_tensors="pt")).logits
+        logits = model(**tiny_tokenizer()(text, return_tensors="pt")).logits
         assert json.loads(line)["score"] == pytest.approx(logits.softmax(-1).max().item(), abs=1e-6)

@@ -18,7 +18,7 @@ from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config, load_model, load_tokenizer
 from msattn.training.model_card import ModelCardFacts, code_block, markdown_text, write_model_card
 from msattn.training.trainer import FineTuningTrainer
-from tests.tiny_models import tiny_relation_extractor
+from tests.tiny_models import saved_model, tiny_relation_extractor
 
 
 class Evil:
@@ -38,10 +38,7 @@ def mark(tmp_path) -> Path:
 
 @pytest.fixture
 def checkpoint(tmp_path) -> Path:
-    model, tokenizer = tiny_relation_extractor()
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    return Path(saved_model(tmp_path / "model", *tiny_relation_extractor()))
 
 
 def test_the_evil_pickle_works(mark):

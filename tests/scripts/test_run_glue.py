@@ -22,7 +22,7 @@ import run_glue
 from msattn import MultiScaleForSequenceClassification
 from msattn.data import GLUE_TASKS
 from msattn.training import splits
-from tests.tiny_models import WORDS, saved_encoder, tiny_tokenizer
+from tests.tiny_models import WORDS, saved_encoder, saved_model, tiny_tokenizer
 
 SCRIPT = run_glue
 NOUNS = ("author", "book", "house")
@@ -129,12 +129,10 @@ def test_the_classifier_of_transformers(run, fails, write, glue_dir, tmp_path):
 
 @pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])
 def test_an_encoder_of_another_family_guided(run, glue_dir, tmp_path, config_class):
-    tokenizer = tiny_tokenizer()
-    tokenizer.save_pretrained(tmp_path / "encoder")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = config_class(vocab_size=len(tokenizer), max_position_embeddings=66, pad_token_id=0, **sizes)
-    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
-    options = {"task_name": "rte", "glue_dir": glue_dir, "model_name_or_path": tmp_path / "encoder"}
+    config = config_class(vocab_size=len(tiny_tokenizer()), max_position_embeddings=66, pad_token_id=0, **sizes)
+    encoder = saved_model(tmp_path / "encoder", AutoModel.from_config(config))
+    options = {"task_name": "rte", "glue_dir": glue_dir, "model_name_or_path": encoder}
     guiding = {"mdg_weight": 0.25, "pdg_weight": 0.01, "guided_layers": [-1], "logging_steps": 1}
     assert "eval_accuracy" in run("do_train", "do_eval", **options, **guiding)
     for line in json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"][:2]:

@@ -18,7 +18,7 @@ from msattn import (
     PairwiseParser,
 )
 from msattn.app.checkpoints import load_checkpoints
-from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import LABELS, SIZES, labelled, saved_model, tiny_relation_extractor
 
 
 def bert(*labels: str) -> BertConfig:
@@ -51,8 +51,7 @@ def checkpoints(tmp_path_factory):
         bias.data[1] = 10  # whatever the text, Product-Producer(e2,e1)
     folder = tmp_path_factory.mktemp("checkpoints")
     for name, model in models.items():
-        model.save_pretrained(folder / name)
-        tiny_tokenizer().save_pretrained(folder / name)
+        saved_model(folder / name, model)
     return folder
 
 

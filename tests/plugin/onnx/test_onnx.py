@@ -34,7 +34,7 @@ from msattn.export import main
 from msattn.onnx import exporter
 from msattn.onnx.exporter import _compare
 from msattn.predict import main as predict
-from tests.tiny_models import SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import SIZES, labelled, saved_model, tiny_relation_extractor, tiny_tokenizer
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -60,8 +60,7 @@ def checkpoint(tmp_path_factory):
         for weight in model.parameters():
             if weight.dim() > 1:
                 torch.nn.init.normal_(weight, std=0.3)
-        model.eval().save_pretrained(folder / "torch")
-        tiny_tokenizer().save_pretrained(folder / "torch")
+        saved_model(folder / "torch", model.eval())
         return folder
 
     return save

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiny_models import tiny_parser
+from tests.tiny_models import saved_model, tiny_parser
 
 spacy = pytest.importorskip("spacy")
 TAGS = {
@@ -16,9 +16,7 @@ TAGS = {
 
 
 def saved(folder, **options):
-    for part in tiny_parser(objective="pairs", **options):
-        part.save_pretrained(folder)
-    return str(folder)
+    return saved_model(folder, *tiny_parser(objective="pairs", **options))
 
 
 @pytest.fixture(scope="module")

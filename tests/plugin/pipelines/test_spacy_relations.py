@@ -9,7 +9,7 @@ import pytest
 
 from msattn import RelationExtractionPipeline
 from msattn.plots import relation_graph
-from tests.tiny_models import tiny_relation_extractor
+from tests.tiny_models import saved_model, tiny_relation_extractor
 
 spacy = pytest.importorskip("spacy")
 Doc = spacy.tokens.Doc
@@ -18,10 +18,7 @@ TEXTS = ["The author wrote a book in the house.", "A dog.", "", "The book of the
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("relations"))
-    for part in tiny_relation_extractor(scales=[3]):
-        part.save_pretrained(folder)
-    return folder
+    return saved_model(tmp_path_factory.mktemp("relations"), *tiny_relation_extractor(scales=[3]))
 
 
 def build(model, **config):

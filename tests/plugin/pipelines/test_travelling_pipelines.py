@@ -22,7 +22,7 @@ from msattn import (
 )
 from msattn.data.inputs.edit_scripts import edit_script
 from tests.light_site import run_code
-from tests.tiny_models import LABELS, SIZES, labelled, tiny_parser, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import LABELS, SIZES, labelled, saved_model, tiny_parser, tiny_relation_extractor
 
 WIDE = {**SIZES, "num_hidden_layers": 2, "initializer_range": 0.5}
 # The checkpoint is saved once more.
@@ -83,8 +83,7 @@ def saved(request, tmp_path_factory):
     """The task of a model, and its folder."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp(request.param)
-    MODELS[request.param]().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    saved_model(folder, MODELS[request.param]())
     return TASKS[request.param], folder
 
 

@@ -15,15 +15,12 @@ from msattn.plots import Doubt, doubts, most_doubtful
 from msattn.plots.command import doubt as main
 from msattn.plots.command import plot
 from msattn.plots.doubt import annotation
-from tests.tiny_models import WORDS, tiny_parser
+from tests.tiny_models import WORDS, saved_model, tiny_parser
 
 
 @pytest.fixture(scope="module")
 def parser(tmp_path_factory) -> str:
-    folder = str(tmp_path_factory.mktemp("parser"))
-    for part in tiny_parser():
-        part.save_pretrained(folder)
-    return folder
+    return saved_model(tmp_path_factory.mktemp("parser"), *tiny_parser())
 
 
 def doubt(words: str, probability: float, errors: float = 0.0) -> Doubt:

@@ -10,7 +10,7 @@ from msattn import UserError
 from msattn.plots.command import KINDS, plot
 from tests.plugin.plots.test_encoders import classifier, encoder
 from tests.plugin.plots.test_errors import prediction
-from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_models import saved_model, tiny_relation_extractor
 
 TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
 
@@ -18,12 +18,9 @@ TEXT = "the <e1>author</e1> wrote a <e2>book</e2> ."
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    for name, model in {"fusion": tiny_relation_extractor(scales=[3, 5])[0], "classes": classifier()}.items():
-        model.save_pretrained(folder / name)
-        tiny_tokenizer().save_pretrained(folder / name)
-    encoder("roberta").save_pretrained(folder / "encoder")
-    tiny_tokenizer().save_pretrained(folder / "encoder")
-    tiny_relation_extractor()[1].save_pretrained(folder / "fusion")
+    saved_model(folder / "fusion", *tiny_relation_extractor(scales=[3, 5]))
+    saved_model(folder / "classes", classifier())
+    saved_model(folder / "encoder", encoder("roberta"))
     (folder / "test_predictions.jsonl").write_text(json.dumps(prediction()))
     (folder / "texts.jsonl").write_text('{"text": "a cat .", "label": "1"}\n{"text": "the dog", "label": "0"}\n')
     return folder

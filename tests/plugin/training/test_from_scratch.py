@@ -30,7 +30,7 @@ from msattn.training.from_scratch import (
     scratch_tokenizer,
     trains_from_scratch,
 )
-from tests.tiny_models import tiny_tokenizer
+from tests.tiny_models import saved_model, tiny_tokenizer
 
 TEXTS = ["The dog wrote .", "a dog", ["a", "house", "."]]
 SMALL = ["hidden_size=16", "num_attention_heads=2", "num_hidden_layers=1"]
@@ -201,9 +201,7 @@ class TestVectorsOfAnEncoder:
     @pytest.fixture
     def encoder(self, tmp_path):
         sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-        BertModel(BertConfig(vocab_size=len(tiny_tokenizer()), **sizes)).save_pretrained(tmp_path)
-        tiny_tokenizer().save_pretrained(tmp_path)
-        return str(tmp_path)
+        return saved_model(tmp_path, BertModel(BertConfig(vocab_size=len(tiny_tokenizer()), **sizes)))
 
     @pytest.fixture
     def centred(self, encoder):

@@ -10,7 +10,7 @@ from transformers import BertForSequenceClassification, BertModel, LlamaForCausa
 from msattn import GuidingArguments, GuidingMixin, UserError, guiding_loss, mdg_loss, read_attention, set_windows
 from tests.plugin.training.guided_runs import ONE_STEP, logged
 from tests.tiny_encoders import tiny_encoder
-from tests.tiny_models import tiny_tokenizer
+from tests.tiny_models import saved_model, tiny_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 GUIDING = GuidingArguments(mdg_weight=0.5)
@@ -21,12 +21,6 @@ RIGHT = ["the dog", "a cat in the house", "a book", "the author wrote the book i
 def tiny(family: str, tokenizer, **changes):
     torch.manual_seed(0)
     return tiny_encoder(family, vocab_size=len(tokenizer), initializer_range=0.3, **changes)
-
-
-def save(model, tokenizer, folder) -> str:
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def mdg_of(model, batch) -> torch.Tensor:
@@ -48,7 +42,7 @@ def test_sentence_transformers(checkpointing, tmp_path):
         pass
 
     tokenizer = tiny_tokenizer()
-    folder = save(BertModel(tiny("bert", tokenizer)), tokenizer, tmp_path / "bert")
+    folder = saved_model(tmp_path / "bert", BertModel(tiny("bert", tokenizer)))
     model = package.SentenceTransformer(modules=[modules.Transformer(folder), modules.Pooling(32)], device="cpu")
     encoder = next(module for module in model.modules() if isinstance(module, BertModel))
     terms = [mdg_of(encoder, tokenizer(texts, padding=True, return_tensors="pt")) for texts in (LEFT, RIGHT)]
@@ -127,7 +121,7 @@ def test_cross_encoder_trainer(tmp_path):
 
     tokenizer = tiny_tokenizer()
     model = BertForSequenceClassification(tiny("bert", tokenizer, num_labels=1))
-    model = package.CrossEncoder(save(model, tokenizer, tmp_path / "model"), device="cpu", max_length=32)
+    model = package.CrossEncoder(saved_model(tmp_path / "model", model), device="cpu", max_length=32)
     data = Dataset.from_dict({"left": LEFT, "right": RIGHT, "label": [1.0, 0.0, 1.0, 0.0]})
     args = package.CrossEncoderTrainingArguments(str(tmp_path / "out"), **ONE_STEP)
     trainer = Guided(model, args, train_dataset=data, guiding=GUIDING)
@@ -142,7 +136,7 @@ def test_windows_in_a_sentence_transformer(tmp_path):
     from sentence_transformers.sentence_transformer import modules
 
     tokenizer = tiny_tokenizer()
-    folder = save(BertModel(tiny("bert", tokenizer)), tokenizer, tmp_path)
+    folder = saved_model(tmp_path, BertModel(tiny("bert", tokenizer)))
     model = package.SentenceTransformer(modules=[modules.Transformer(folder), modules.Pooling(32)], device="cpu")
     whole = model.encode(LEFT)
     inner = next(one for one in model.modules() if isinstance(one, BertModel))
