@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 
 import pytest
 
@@ -50,8 +49,7 @@ def test_other_forms(write):
     assert rows(read_ranking(write("", "a.jsonl").with_name("d.parquet"))) == expected
 
 
-def test_rows_with_a_positive_share_their_query(write, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+def test_rows_with_a_positive_share_their_query(write, caplog):
     expected = rows(
         read_ranking(write([{**ROW, "candidates": [*ROW["candidates"], {"text": "x", "label": 0}]}], "a.jsonl"))
     )
@@ -73,8 +71,7 @@ def test_rows_with_a_positive_share_their_query(write, caplog, monkeypatch):
         ({"qid": 1, "query": "q", "text": "a", "score": 2.5, "rank": 1}, "query, qid, text; ignored: score, rank"),
     ],
 )
-def test_ignored_columns_are_named(write, caplog, monkeypatch, row, named):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+def test_ignored_columns_are_named(write, caplog, row, named):
     read_ranking(write([row], "a.jsonl"))
     assert f"a.jsonl: read are {named}." in caplog.text
 
@@ -205,8 +202,7 @@ WRONG_FILES = {
 }
 
 
-def test_judgements_of_other_queries(read, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+def test_judgements_of_other_queries(read, caplog):
     assert not read(qrels="1 0 d1 1\n").labelled
     assert "run.trec, such as 'q1', so it has no labels; are the ids the same?" in caplog.text
 

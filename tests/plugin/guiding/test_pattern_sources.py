@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 from itertools import combinations
 from pathlib import Path
@@ -252,7 +251,6 @@ def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
     with pytest.raises(UserError, match="trees.conllu: no sentence of the training data is in there"):
         word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
     conllu.write_text(f"{CONLLU}\n1\tthe\t_\t_\t_\t_\t2\t_\t_\t_\n2\tcat\t_\t_\t_\t_\t0\t_\t_\t_\n", encoding="utf-8")
-    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
     sources = word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
     assert "3 of 4 training sentences have no tree" in caplog.text
     assert pairs_of(sources["dependency"]([["the", "cat"]]), [["the", "cat"]]) == {("the", "cat"), ("cat", "the")}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import random
 
 import pytest
@@ -90,8 +89,7 @@ def test_languages_and_tokenizers(parse):
         parse("dog \ud800")
 
 
-def test_words_given_as_texts(parse, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+def test_words_given_as_texts(parse, caplog):
     assert len(parse(["Dogs.", "sleep", "a lot"])) == 3 and not caplog.records
     assert [len(text) for text in parse(["Dogs", "sleep", "."])] == [1, 1, 1]
     assert 'each of the 3 strings is parsed as a text of its own; for one sentence give {"words": ' in caplog.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from transformers import pipeline
 
@@ -83,8 +81,7 @@ def test_empty_tags_are_filled_in():
 
 
 @pytest.mark.parametrize("by", ["probability", "loss"])
-def test_sentences_of_a_treebank(parser, tmp_path, by, caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+def test_sentences_of_a_treebank(parser, tmp_path, by, caplog):
     sentences = [[*WORDS[number : number + 4], "."] for number in range(0, 20, 2)] + [["dog"] * 100]
     done = with_tree(conllu_lines(["dog"]), [0], ["root"])
     (tmp_path / "pool.conllu").write_text(done + "".join("".join(conllu_lines(words)) for words in sentences))

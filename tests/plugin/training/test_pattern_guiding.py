@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 import pytest
@@ -145,8 +144,7 @@ def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
     assert terms[0] == pytest.approx(terms[1], rel=1e-4)
 
 
-def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(logging.getLogger("msattn"), "propagate", True)
+def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, caplog):
     none = data.filter(lambda row: "." not in row["words"][0])
     guiding = GuidingArguments(
         patterns=["period", "delim", "pmi"],

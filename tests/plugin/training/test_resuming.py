@@ -48,13 +48,11 @@ def test_last_is_of_this_run_where_another_went_further(tmp_path):
     assert find_checkpoint(*run(tmp_path)) == str(path)
 
 
-def test_a_checkpoint_of_version_0_2_has_another_record(tmp_path, monkeypatch):
-    warnings = []
-    monkeypatch.setattr("msattn.training.resuming.logger.warning", warnings.append)
+def test_a_checkpoint_of_version_0_2_has_another_record(tmp_path, caplog):
     path = checkpoint(tmp_path, 5)
     (path / RECORD).unlink()
     assert find_checkpoint(*run(tmp_path)) == str(path)
-    assert "whether it belongs to this run cannot be checked" in warnings[0]
+    assert "whether it belongs to this run cannot be checked" in caplog.text
 
 
 @pytest.mark.parametrize("wanted", [None, "false"])
@@ -88,13 +86,11 @@ def test_a_checkpoint_without_the_optimizer_is_refused(tmp_path):
         ({"data": ROWS.select([1, 0, 2])}, "training data "),
     ],
 )
-def test_says_what_differs(other, said, tmp_path, monkeypatch):
-    warnings = []
-    monkeypatch.setattr("msattn.training.resuming.logger.warning", warnings.append)
+def test_says_what_differs(other, said, tmp_path, caplog):
     path = checkpoint(tmp_path, 5)
     assert find_checkpoint(*run(tmp_path, **other)) == str(path)
-    assert len(warnings) == (said is not None)
-    assert said is None or f"differs from this one: {said}" in warnings[0]
+    assert len(caplog.records) == (said is not None)
+    assert said is None or f"differs from this one: {said}" in caplog.text
 
 
 @pytest.mark.parametrize(
