@@ -1,4 +1,4 @@
-"""Evil files: none runs code, leaves its folder, formats a card, or fills the memory. SECURITY.md says the same."""
+"""Evil files: none runs code or formats a card. SECURITY.md says the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from transformers import PreTrainedConfig, TrainingArguments
 
 from msattn import UserError
-from msattn.data import read_relations
 from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config, load_model, load_tokenizer
@@ -110,24 +109,3 @@ def test_a_fence_is_longer_than_any_in_the_code():
 
 def test_ordinary_text_stays_as_it_is():
     assert markdown_text("train_v2.jsonl (`scales: ()`), *5* files") == "train_v2.jsonl (`scales: ()`), *5* files"
-
-
-@pytest.mark.parametrize("label", ["../x", "/etc/passwd", "<b>", "{{ 7 * 7 }}"])
-def test_a_label_is_only_a_label(label, tmp_path):
-    """It becomes a class of the model and a cell of its predictions, never a path."""
-    file = tmp_path / "data" / "a.jsonl"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"text": "a dog", "h": [0, 1], "t": [2, 5], "relation": label}))
-    assert read_relations(file)["label"] == [label]
-    model, _ = tiny_relation_extractor(id2label={0: label, 1: "b", 2: "c"}, label2id={label: 0, "b": 1, "c": 2})
-    model.save_pretrained(tmp_path / "model")
-    assert {path.name for path in tmp_path.iterdir()} == {"data", "model"}
-    shutil.rmtree(tmp_path / "model")
-
-
-@pytest.mark.parametrize("label", ["a\tb", "a\nb"])
-def test_a_label_that_its_column_cannot_hold(label, tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"text": "a dog", "h": [0, 1], "t": [2, 5], "relation": label}))
-    with pytest.raises(UserError, match=r"a\.jsonl:1: the label .* has a tab or a line end"):
-        read_relations(file)

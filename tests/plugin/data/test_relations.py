@@ -224,6 +224,7 @@ def test_tsv(write):
         ({"label": ["does"]}, "the label must be a string"),
         ({"label": "did"}, "unknown label 'did'; the known ones are does"),
         ({"label": ""}, "no label"),
+        ({"label": "a\tb"}, "has a tab or a line end"),
     ],
 )
 def test_bad_rows_name_the_line(write, change, message):
