@@ -6,7 +6,6 @@ import json
 import statistics
 
 import pytest
-import torch
 import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, pipeline
@@ -133,22 +132,6 @@ def test_predicts_an_unlabelled_test_file(trained, demo, tmp_path):
     assert "test_f1" not in read_json(output / "test_results.json")
 
 
-@pytest.mark.parametrize(
-    "head, fields",
-    [
-        ("cls", {"fusion_layers": 0, "pooling": "cls"}),
-        (None, {"fusion_layers": 0, "pooling": "entity_start"}),
-        ("plain-attention", {"fusion_layers": 1, "scales": (), "mask_mode": "none"}),
-    ],
-)
-def test_baseline_heads(head, fields, demo, tmp_path):
-    run(arguments(demo, tmp_path, "do_train", head=head, max_steps=2))
-    model = AutoModelForRelationExtraction.from_pretrained(tmp_path)
-    assert {name: getattr(model.config, name) for name in fields} == fields
-    logits = model(torch.tensor([[2, 9, 8, 3]]), entity_starts=torch.tensor([[1, 2]])).logits
-    assert logits.shape == (1, 10)
-
-
 def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     labels = sorted(set(read_relations(demo.train_file)["label"]), reverse=True) + ["Entity-Origin(e1,e2)"]
     file = tmp_path / "labels.json"
@@ -156,6 +139,7 @@ def test_label_file_orders_the_labels_and_may_hold_more(demo, tmp_path):
     run(arguments(demo, tmp_path / "model", "do_train", label_file=file, max_steps=1, max_train_samples=8))
     model = AutoModelForRelationExtraction.from_pretrained(tmp_path / "model")
     assert [model.config.id2label[number] for number in range(11)] == labels
+    assert (model.config.fusion_layers, model.config.pooling) == (0, "entity_start")  # the default head
     # Whatever is only scored keeps its labels and their order.
     scored = {"model_name_or_path": tmp_path / "model", "max_eval_samples": 4}
     run(arguments(demo, tmp_path / "scored", "do_eval", validation_split_percentage=1, **scored))
