@@ -413,10 +413,17 @@ def test_arguments_that_would_answer_wrongly_are_refused(extractor, options, mes
 
 
 @pytest.mark.parametrize(
-    "options", [{"pairs": 5}, {"pairs": "PER"}, {"entities": 5}, {"entities": "./nowhere"}, {"truncation": True}]
+    "options, error, message",
+    [
+        ({"pairs": 5}, TypeError, "not iterable"),
+        ({"pairs": "PER"}, UserError, "two numbers of entities or two types each, not 'PER'"),
+        ({"entities": 5}, OSError, "couldn't find them"),
+        ({"entities": "./nowhere"}, OSError, "'./nowhere'"),
+        ({"truncation": True}, TypeError, "unexpected keyword argument 'truncation'"),
+    ],
 )
-def test_a_wrong_argument_is_no_wrong_input(extractor, options):
-    with pytest.raises(Exception, match="."):
+def test_a_wrong_argument_is_no_wrong_input(extractor, options, error, message):
+    with pytest.raises(error, match=message):
         extractor(INPUT, on_error="skip", **options)
 
 
