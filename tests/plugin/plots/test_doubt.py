@@ -112,6 +112,8 @@ def test_sentences_of_a_text(parser, tmp_path):
     assert ["The", "dog", "does", "n't", "sleep", "."] in read_treebank(tmp_path / "out.conllu")["words"][:]
 
 
+@pytest.mark.slow
+@pytest.mark.heavy
 def test_exported_parsers_doubt_the_same(parser, tmp_path):
     pytest.importorskip("onnxruntime")
     export(["onnx", parser, str(tmp_path / "onnx")])
