@@ -6,68 +6,9 @@ import torch
 
 from msattn.modeling import attention_call
 from msattn.modeling.attention_statistics import STATISTICS, attention_statistics
+from tests.modeling.attention_reference import BANDS, PLACES, queries_and_keys, real_tokens, reference, sets_of
 
-LENGTHS = (11, 4, 1)
-BANDS = (-1, 0, 1, 20)
-# Of the tokens in a text from which the first and the fourth are left out.
-PLACES = (-1, 0, 1, -1, 2, 3, 4, 5, 6, 7, 8)
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Blocks of some rows only, the last of them not full."""
-    monkeypatch.setattr(attention_call, "block_size", lambda device: 50)
-
-
-def real_tokens(left=False) -> torch.Tensor:
-    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
-    return real.flip(-1) if left else real
-
-
-def queries_and_keys(queries=11, keys=11, heads=4, key_heads=4, batch=3, dim=6) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    shapes = (batch, heads, queries, dim), (batch, key_heads, keys, dim)
-    query, key = (torch.randn(shape, dtype=torch.float64, generator=generator) * 2 for shape in shapes)
-    return query.requires_grad_(), key.requires_grad_()
-
-
-def sets_of(keys=11, batch=3) -> torch.Tensor:
-    """The first token and every third one, and weights."""
-    chosen = torch.zeros(batch, 2, keys, dtype=torch.float64)
-    chosen[:, 0, ::3] = 1
-    chosen[:, 1] = torch.linspace(-1, 1, keys, dtype=torch.float64)
-    return chosen.requires_grad_()
-
-
-def reference(query, key, real, causal, columns, last_queries=None, scaling=None) -> dict[str, np.ndarray]:
-    """The formulas, one number after the other."""
-    query, key, columns = (tensor.detach().double().numpy() for tensor in (query, key, columns))
-    batch, heads, queries, dim = query.shape
-    keys = key.shape[2]
-    found = {name: np.zeros((batch, heads, keys)) for name in ("received", "received_max")}
-    found |= {name: np.zeros((batch, heads, queries)) for name in ("entropy", "distance", "peak", "square")}
-    found |= {"bands": np.zeros((batch, heads, queries, len(BANDS))), "columns": np.zeros((batch, heads, queries, 2))}
-    found["distances"] = np.zeros((batch, heads, keys))
-    for b, h in np.ndindex(batch, heads):
-        rows = np.flatnonzero(real[b, keys - queries :])
-        for i in rows if last_queries is None else rows[-last_queries:]:
-            place = i + keys - queries
-            seen = [j for j in range(keys) if real[b, j] and (j <= place or not causal)]
-            scores = [query[b, h, i] @ key[b, h * key.shape[1] // heads, j] * (scaling or dim**-0.5) for j in seen]
-            weights = np.zeros(keys)
-            weights[seen] = np.exp(scores) / np.exp(scores).sum()
-            found["received"][b, h] += weights
-            found["received_max"][b, h] = np.maximum(found["received_max"][b, h], weights)
-            found["entropy"][b, h, i] = -sum(weight * np.log(weight) for weight in weights[seen])
-            found["distance"][b, h, i] = sum(weights[j] * abs(place - j) for j in seen)
-            found["peak"][b, h, i] = weights.max()
-            found["square"][b, h, i] = (weights**2).sum()
-            found["bands"][b, h, i] = [weights[place + band] if 0 <= place + band < keys else 0 for band in BANDS]
-            found["columns"][b, h, i] = columns[b] @ weights
-            for j in seen:
-                if PLACES[place] >= 0 and PLACES[j] >= 0:
-                    found["distances"][b, h, abs(PLACES[place] - PLACES[j])] += weights[j]
-    return found
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -77,11 +18,11 @@ def reference(query, key, real, causal, columns, last_queries=None, scaling=None
 )
 def test_equals_the_formulas(left, causal, queries, key_heads, last_queries):
     query, key = queries_and_keys(queries, key_heads=key_heads)
-    real, columns = real_tokens(left), sets_of()
-    options = {"statistics": STATISTICS, "bands": BANDS, "columns": columns, "last_queries": last_queries}
+    real = real_tokens(left=left)
+    options = {"statistics": STATISTICS, "bands": BANDS, "columns": sets_of(), "last_queries": last_queries}
     options["places"] = torch.tensor(PLACES).expand(3, -1)
     found = attention_statistics(query, key, real.long(), 0.3, causal, **options)
-    expected = reference(query, key, real.numpy(), causal, columns, last_queries, 0.3)
+    expected = reference(query, key, real.numpy(), causal, last_queries, 0.3)
     assert found.keys() == expected.keys()
     for name, statistic in found.items():
         np.testing.assert_allclose(statistic.detach().numpy(), expected[name], rtol=0, atol=1e-12, err_msg=name)
@@ -128,19 +69,9 @@ def test_what_changes_the_softmax(last_queries):
     torch.testing.assert_close(found["square"], weights.square().sum(-1))
 
 
-def test_masks_of_four_dimensions_mean_the_same():
-    query, key = queries_and_keys()
-    real = real_tokens()
-    expected = attention_statistics(query, key, real, statistics=STATISTICS, bands=BANDS)
-    for mask in (real[:, None, None], real[:, None, None].expand(-1, 1, 11, -1), real[:, None, None].double().log()):
-        found = attention_statistics(query, key, mask, statistics=STATISTICS, bands=BANDS)
-        for name, statistic in found.items():
-            torch.testing.assert_close(statistic, expected[name], msg=name)
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-5)])
 def test_half_precision_is_computed_in_float32(dtype, tolerance):
-    query, key = (tensor.detach().to(dtype) for tensor in queries_and_keys())
+    query, key = queries_and_keys(dtype=dtype)
     options = {"attention_mask": real_tokens(), "statistics": STATISTICS, "bands": BANDS}
     with torch.autocast("cpu", torch.bfloat16):
         found = attention_statistics(query, key, **options)
@@ -154,7 +85,7 @@ def test_backward_under_autocast():
     gradients = []
     for enabled in (False, True):
         # In float64, autocast would change nothing.
-        query, key = (tensor.detach().float().requires_grad_() for tensor in queries_and_keys())
+        query, key = queries_and_keys(dtype=torch.float32)
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
             found = attention_statistics(query, key, statistics=STATISTICS, bands=BANDS)
             sum(statistic.double().square().sum() for statistic in found.values()).backward()

@@ -42,6 +42,7 @@ from tests.modeling import test_modeling_pairwise as pairwise
 from tests.modeling import test_received_attention as received
 from tests.modeling import test_tag_layers as tag_layers
 from tests.modeling import test_window_fitting as fitting
+from tests.modeling.attention_reference import queries_and_keys, real_tokens
 from tests.tiny_encoders import batch, randomized, tiny_encoder
 
 DEVICE = "cuda"
@@ -344,8 +345,8 @@ def test_windows_of_a_model(left, short, monkeypatch):
 @pytest.mark.parametrize("causal", [False, True], ids=["whole", "causal"])
 @pytest.mark.parametrize("names", [{}, *received.SPECIAL.values()], ids=["plain", *received.SPECIAL])
 def test_statistics(names, causal):
-    query, key = received.queries_and_keys(key_heads=2)
-    options, real = received.special(names), received.real_tokens()
+    query, key = queries_and_keys(key_heads=2)
+    options, real = received.special(names), real_tokens()
     added = [name for name, value in options.items() if isinstance(value, torch.Tensor)]
     columns = torch.rand(3, 2, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     places = torch.arange(11).expand(3, -1)

@@ -5,60 +5,28 @@ import pytest
 import torch
 from torch import nn
 
-from msattn.modeling import attention_call
-from msattn.modeling.attention import attention_forward
 from msattn.modeling.attention_blocks import BlockedAttention, Dropout, Scores, Settings
+from msattn.modeling.attention_call import AttentionCall
 from msattn.modeling.attention_statistics import METHODS, received_attention
 from tests.attention_contract import inputs_of, tiny_model
+from tests.modeling.attention_reference import queries_and_keys, real_tokens, reference
 
-LENGTHS = (11, 4, 1)
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Blocks of some rows only, the last of them not full."""
-    monkeypatch.setattr(attention_call, "block_size", lambda device: 50)
-
-
-def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
-    real = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)
-    return real.flip(-1) if left else real
-
-
-def queries_and_keys(dtype=torch.float64, heads=4, key_heads=4, tokens=11, dim=6) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    shapes = (len(LENGTHS), heads, tokens, dim), (len(LENGTHS), key_heads, tokens, dim)
-    query, key = (torch.randn(shape, dtype=torch.float64, generator=generator) * 2 for shape in shapes)
-    return query.to(dtype).requires_grad_(), key.to(dtype).requires_grad_()
-
-
-def reference(query, key, visible, real, scaling) -> np.ndarray:
-    """r_j = Σ_i P_ij over real i, one number after the other."""
-    batch, heads, tokens, _ = query.shape
-    received = np.zeros((batch, heads, tokens))
-    for b, h in np.ndindex(batch, heads):
-        shared = h * key.shape[1] // heads
-        for i in np.flatnonzero(real[b]):
-            keys = np.flatnonzero(visible[b, i])
-            weights = np.exp([scaling * query[b, h, i] @ key[b, shared, j] for j in keys])
-            received[b, h, keys] += weights / weights.sum()
-    return received
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize(("causal", "key_heads", "scaling"), [(False, 4, None), (True, 4, 0.3), (False, 2, 1.0)])
-def test_equals_the_equation(method, left, causal, key_heads, scaling):
-    query, key = queries_and_keys(key_heads=key_heads)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "key_heads", "last_queries"), [(11, 4, None), (11, 2, 3), (4, 1, None), (1, 4, None)]
+)
+def test_equals_the_equation(method, left, causal, queries, key_heads, last_queries):
+    query, key = queries_and_keys(queries, key_heads=key_heads)
     real = real_tokens(left=left)
-    received = received_attention(query, key, real.long(), scaling, is_causal=causal, method=method)
-    visible = real[:, None].expand(-1, 11, -1) & (torch.ones(11, 11).tril().bool() if causal else True)
-    expected = reference(
-        query.detach().numpy(), key.detach().numpy(), visible.numpy(), real.numpy(), scaling or 6**-0.5
-    )
+    received = received_attention(query, key, real.long(), None, causal, method, last_queries=last_queries)
+    expected = reference(query, key, real.numpy(), causal, last_queries)["received"]
     np.testing.assert_allclose(received.detach().numpy(), expected, rtol=0, atol=1e-10)
     assert received.dtype == torch.float64
-    torch.testing.assert_close(received.sum(-1), torch.tensor(LENGTHS).double()[:, None].expand(-1, 4))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -107,7 +75,7 @@ def test_gradient(method, mask):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
 def test_lower_precision(method, dtype, tolerance):
-    query, key = queries_and_keys(dtype)
+    query, key = queries_and_keys(dtype=dtype)
     received = received_attention(query, key, real_tokens(), method=method)
     exact = received_attention(query.double(), key.double(), real_tokens())
     assert received.dtype == torch.float32
@@ -120,7 +88,7 @@ def test_lower_precision(method, dtype, tolerance):
 
 
 def test_keeps_no_matrix_for_the_backward_pass():
-    query, key = queries_and_keys(torch.float32)
+    query, key = queries_and_keys(dtype=torch.float32)
     kept: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda x: x):
         received_attention(query, key, real_tokens()).sum()
@@ -177,11 +145,11 @@ def test_the_layout_of_a_gradient_does_not_matter():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_maps_beside_an_output_are_exact_under_autocast(dtype):
-    query, key = queries_and_keys(torch.float32)
+    query, key = queries_and_keys(dtype=torch.float32)
     visible = real_tokens((11, 4, 0))[:, None, None].expand(-1, 1, 11, -1)
     added = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
     for mask in (visible, added):
-        call = attention_call.AttentionCall.of(query, key, mask, value=key)
+        call = AttentionCall.of(query, key, mask, value=key)
         with torch.autocast("cpu", dtype):
             output, maps = call.output_and_maps()
         torch.testing.assert_close(maps, call.maps(), rtol=0, atol=0)
@@ -193,12 +161,11 @@ def test_bad_arguments():
     for bad in ({"method": "fast"}, {"key": key[:, :3]}, {"query": query[0]}):
         with pytest.raises(ValueError, match="must"):
             received_attention(**{"query": query, "key": key, **bad})
-    batch = len(LENGTHS)
-    for shape in ((11,), (batch, 10), (batch + 1, 11), (batch, 1, 11), (batch, 3, 11, 11), (batch, 1, 11, 1)):
+    for shape in ((11,), (3, 10), (4, 11), (3, 1, 11), (3, 3, 11, 11), (3, 1, 11, 1)):
         with pytest.raises(ValueError, match="attention_mask must be"):
             received_attention(query, key, torch.ones(shape))
     with pytest.raises(ValueError, match="attention_mask must be .* got torch.int64"):
-        received_attention(query, key, torch.ones(batch, 1, 1, 11, dtype=torch.long))
+        received_attention(query, key, torch.ones(3, 1, 1, 11, dtype=torch.long))
     with pytest.raises(ValueError, match="position_bias must be decimals of .* got torch.float32 .4, 11, 11."):
         received_attention(query, key, position_bias=torch.ones(4, 11, 11))
     with pytest.raises(ValueError, match=r"sinks must be .4,. or .3, 4, 11, 1., got .3,."):
@@ -244,65 +211,38 @@ def special(names: dict) -> dict:
 @pytest.mark.parametrize("method", ["blocked", "materialized"])
 def test_what_changes_the_softmax(method, names, causal):
     query, key = queries_and_keys(key_heads=2)
+    value = torch.randn_like(key).requires_grad_()
     real, options = real_tokens(), special(names)
     hidden = ~real[:, None, None] | (torch.ones(11, 11, dtype=torch.bool).triu(1) if causal else False)
-    tensors = [query, key, *(value for value in options.values() if isinstance(value, torch.Tensor))]
+    tensors = [query, key, value, *(option for option in options.values() if isinstance(option, torch.Tensor))]
     received = received_attention(query, key, real, 0.4, causal, method, **options)
+    output, sums = AttentionCall.of(query, key, real, 0.4, causal, value=value, **options).output_and_sums()
     bias, sinks = options.get("position_bias"), options.get("sinks")
     sinks = sinks.view(1, -1, 1, 1) if sinks is not None and sinks.dim() == 1 else sinks
-    repeated = key.repeat_interleave(2, dim=1)
-    weights = weights_of(query, repeated, 0.4, hidden, bias, options.get("softcap"), sinks)
+    keys, values = (tensor.repeat_interleave(2, dim=1) for tensor in (key, value))
+    weights = weights_of(query, keys, 0.4, hidden, bias, options.get("softcap"), sinks)
     expected = (weights * real[:, None, :, None]).sum(-2)
-    torch.testing.assert_close(received, expected, rtol=0, atol=1e-10)
-    some = torch.linspace(-1, 1, received.numel(), dtype=torch.float64).view_as(received)
-    gradients = (torch.autograd.grad((way * some).sum(), tensors) for way in (received, expected))
-    for got, wanted in zip(*gradients, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("names", SPECIAL.values(), ids=SPECIAL)
-def test_output_and_sums_beside_what_changes_the_softmax(names):
-    """Through the blocks with values, as models call them."""
-    query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
-    value = torch.randn_like(query)[..., :2].requires_grad_()
-    shapes = {name: size for name, size in names.items() if isinstance(size, tuple)}
-    cut = {
-        name: tuple(min(one, two) for one, two in zip(size, (3, 2, 5, 5), strict=False))
-        for name, size in shapes.items()
-    }
-    options = special({**names, **{name: (2,) if len(size) == 1 else size for name, size in cut.items()}})
-    tensors = [query, key, value, *(option for option in options.values() if isinstance(option, torch.Tensor))]
-    given = [name for name, option in options.items() if isinstance(option, torch.Tensor)]
-    mask = real_tokens((5, 2, 3))[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()
-
-    def attention(query, key, value, *rest):
-        layer = nn.Module()
-        named = {**options, **dict(zip(given, rest, strict=True))}
-        return attention_forward(layer, query, key, value, mask, output_attentions=True, **named)
-
-    assert torch.autograd.gradcheck(attention, tensors, fast_mode=True)
+    ways = (received, sums, output), (expected, expected, (weights @ values).transpose(1, 2))
+    gradients = []
+    for way in ways:
+        some = (torch.linspace(-1, 1, one.numel(), dtype=torch.float64).view_as(one) for one in way)
+        loss = sum((one * factors).sum() for one, factors in zip(way, some, strict=True))
+        gradients.append(torch.autograd.grad(loss, tensors))
+    for results in (ways, gradients):
+        for got, wanted in zip(*results, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("method", METHODS)
 class TestMoreKeysThanQueries:
     """Decoding with a cache: the queries are the last tokens."""
 
-    @pytest.mark.parametrize("causal", [False, True])
-    @pytest.mark.parametrize("count", [1, 4])
-    def test_sums_of_the_last_rows(self, method, causal, count):
-        query, key = queries_and_keys()
-        query, real = query[:, :, -count:], real_tokens(left=True)
-        hidden = ~real[:, None, None]
-        if causal:
-            hidden = hidden | torch.ones(11, 11, dtype=torch.bool).triu(1)[-count:]
-        rows = real[:, None, -count:, None]
-        expected = (torch.nan_to_num(weights_of(query, key, 6**-0.5, hidden)) * rows).sum(-2)
-        received = received_attention(query, key, real, is_causal=causal, method=method)
-        torch.testing.assert_close(received, expected)
-        received = received_attention(query, key, ~hidden, method=method)
-        if causal:  # who sees nothing is padding
-            torch.testing.assert_close(received, expected)
-        assert received.shape == (3, 4, 11)
+    def test_a_mask_of_four_dimensions_means_the_same(self, method):
+        query, key = queries_and_keys(queries=4)
+        real = real_tokens(left=True)
+        visible = real[:, None, None] & torch.ones(4, 11, dtype=torch.bool).tril(7)
+        expected = received_attention(query, key, real, is_causal=True, method=method)
+        torch.testing.assert_close(received_attention(query, key, visible, method=method), expected)
 
     def test_gradient(self, method):
         query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
@@ -319,15 +259,9 @@ class TestMoreKeysThanQueries:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("left", [False, True])
-def test_last_queries(method, left):
+def test_last_queries_beside_a_cache(method):
     query, key = queries_and_keys()
-    real = real_tokens(left=left)
-    received = received_attention(query, key, real, method=method, last_queries=3)
-    weights = weights_of(query, key, 6**-0.5, ~real[:, None, None])
-    last = torch.stack([torch.isin(torch.arange(11), row.nonzero()[-3:]) for row in real])
-    torch.testing.assert_close(received, (weights * last[:, None, :, None]).sum(-2))
-    every = torch.ones(3, 1, 1, 11, dtype=torch.bool)  # a mask of one row beside a cache
+    every = torch.ones(3, 1, 1, 11, dtype=torch.bool)
     received = received_attention(query[:, :, 7:], key, every, method=method, last_queries=3)
     torch.testing.assert_close(received, received_attention(query[:, :, 8:], key, every, method=method))
     with pytest.raises(ValueError, match="last_queries must be a positive number, got 0"):

@@ -15,6 +15,7 @@ from msattn.modeling import attention_bands, window_attention
 from msattn.modeling.mask_bands import UNBOUNDED, Band
 from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
 from tests.common import SCRATCH
+from tests.modeling.attention_reference import real_tokens
 from tests.tiny_encoders import tiny_encoder
 
 TOKENS = 23
@@ -41,11 +42,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(window_attention, "LITTLE", 0)
 
 
-def real_tokens(lengths=LENGTHS, left=False) -> torch.Tensor:
-    real = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)
-    return real.flip(-1) if left else real
-
-
 def heads(dtype=torch.float64, shape=(3, 4, TOKENS, 6)) -> list[torch.Tensor]:
     """Queries, keys and values."""
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +65,9 @@ def reference(query, key, value, windows, real) -> tuple[np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("method", [*SCALE_METHODS, None])
-@pytest.mark.parametrize("mask", [None, real_tokens(), real_tokens(left=True)], ids=["full", "right", "left"])
+@pytest.mark.parametrize(
+    "mask", [None, real_tokens(LENGTHS), real_tokens(LENGTHS, left=True)], ids=["full", "right", "left"]
+)
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
 def test_equals_the_equation(method, mask, windows, monkeypatch):
     monkeypatch.setattr(window_attention, "SHORT", 0)
