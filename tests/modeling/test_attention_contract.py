@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from msattn.modeling.attention import attention_forward, select_layers
 from msattn.modeling.attention_readings import read_attention
@@ -67,17 +67,19 @@ def test_readings_are_what_a_model_returns(model_type):
         skip_if_older("is outside the attention interface in this release")
     both = model.config.is_encoder_decoder
     kinds = ("encoder_attentions", "decoder_attentions") if both else ("attentions",)
-    returned = [received for kind in kinds for received in asked[kind]]
+    passes = [asked[kind] for kind in kinds] * 2
     model.set_attn_implementation("eager")
     with torch.no_grad(), read_attention(model) as readings:
-        outputs = model(**inputs_of(model))
-    assert model.config._attn_implementation == "eager"
-    torch.testing.assert_close(outputs[0], asked[0])
-    assert len(readings) == len(returned)
-    for reading, received in zip(readings, returned, strict=True):
-        torch.testing.assert_close(reading["received"], received)
-    for reading in readings if not both else readings[: len(asked[kinds[0]])]:
-        assert torch.equal(reading.real, inputs_of(model)["attention_mask"].bool())
+        for _ in range(2):
+            torch.testing.assert_close(model(**inputs_of(model))[0], asked[0])
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    assert {module.config._attn_implementation for module in models} == {"eager"}
+    places = [(forward, layer) for forward, layers in enumerate(passes) for layer in range(len(layers))]
+    assert [(reading.forward, reading.layer) for reading in readings] == places
+    for reading in readings:
+        torch.testing.assert_close(reading["received"], passes[reading.forward][reading.layer])
+        if reading.forward % len(kinds) == 0:
+            assert torch.equal(reading.real, inputs_of(model)["attention_mask"].bool())
 
 
 @pytest.mark.slow

@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    AutoConfig,
-    AutoModel,
-    BertConfig,
-    BertModel,
-    FNetConfig,
-    FNetModel,
-    T5Config,
-    T5Model,
-)
+from transformers import FNetConfig, FNetModel, PreTrainedModel
 
 from msattn import BiLSTMConfig, MSTransformerConfig
 from msattn.modeling import attention_call
@@ -25,23 +14,13 @@ from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.attention_readings import Reader, read_attention, read_passes
 from msattn.modeling.modeling_bilstm import BiLSTMModel
 from msattn.modeling.modeling_ms_transformer import MSTransformerModel
-
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "max_position_embeddings": 32,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.3,
-}
+from tests.attention_contract import tiny_model
 
 
-def build(kind=BertModel, config=None) -> nn.Module:
-    torch.manual_seed(0)
-    return kind(BertConfig(**SIZES) if config is None else config)
+def build() -> PreTrainedModel:
+    model = tiny_model("bert", num_hidden_layers=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.set_attn_implementation("sdpa")
+    return model
 
 
 def batch(*lengths: int, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -131,41 +110,6 @@ def test_statistics():
         assert reading["entropy"].requires_grad
 
 
-def test_shared_layers_are_counted():
-    model = build(AlbertModel, AlbertConfig(**SIZES, embedding_size=8, classifier_dropout_prob=0.0))
-    expected = column_sums(model, QUESTIONS)
-    with read_attention(model) as readings:
-        model(**QUESTIONS)
-        model(**QUESTIONS)
-    assert [(reading.forward, reading.layer) for reading in readings] == [(i, j) for i in range(2) for j in range(3)]
-    for reading in readings:
-        torch.testing.assert_close(reading["received"], expected[reading.layer])
-
-
-def test_an_encoder_and_a_decoder_are_two_passes():
-    sizes = {
-        "vocab_size": 40,
-        "d_model": 16,
-        "d_kv": 8,
-        "d_ff": 16,
-        "num_layers": 2,
-        "num_heads": 2,
-        "dropout_rate": 0,
-    }
-    torch.manual_seed(0)
-    model = T5Model(T5Config(**sizes)).eval()
-    inputs = {**QUESTIONS, "decoder_input_ids": ANSWERS["input_ids"][:2]}
-    model.set_attn_implementation("eager")
-    outputs = model(**inputs, output_attentions=True)
-    with read_attention(model) as readings:
-        model(**inputs)
-    assert [(reading.forward, reading.layer) for reading in readings] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    real = QUESTIONS["attention_mask"][:, None, :, None]
-    torch.testing.assert_close(readings[1]["received"], (outputs.encoder_attentions[1] * real).sum(-2))
-    torch.testing.assert_close(readings[3]["received"], outputs.decoder_attentions[1].sum(-2))
-    assert model.config._attn_implementation == model.encoder.config._attn_implementation == "eager"
-
-
 @pytest.mark.parametrize("inside", [True, False])
 def test_recomputation_counts_once(inside, monkeypatch):
     gradients, counts = [], []
@@ -238,13 +182,10 @@ def test_mistakes():
 @pytest.mark.parametrize("family", ["bert", "megatron-bert", "ms_transformer"])
 def test_special_tokens_are_left_out(family):
     """Rows and columns of them, in every pass by its own ids; what the model returns stays whole."""
-    sizes = {**SIZES, "num_attention_heads": 2}
     if family == "ms_transformer":
         model = MSTransformerModel(MSTransformerConfig(vocab_size=40, hidden_size=16, num_attention_heads=4)).eval()
     else:
-        config = AutoConfig.for_model(family, **sizes)
-        torch.manual_seed(0)
-        model = AutoModel.from_config(config).eval()
+        model = tiny_model(family)
     special = {5, 9, 11}
     with read_passes(model, Reader(special_ids=special)) as readings:
         for inputs in (QUESTIONS, ANSWERS):
