@@ -7,7 +7,6 @@ import torch
 from transformers import AutoModel
 
 from msattn import (
-    BertPairwiseParser,
     MultiScaleForRelationExtraction,
     MultiScaleForSequenceClassification,
     MultiScaleForTokenClassification,
@@ -18,7 +17,6 @@ from msattn.modeling.new_layers import check_new_layers, new_modules
 from tests.common import TOLERANCE
 from tests.modeling.test_modeling_pairwise import INPUTS, SIZES
 from tests.tiny_encoders import batch, tiny_encoder
-from tests.tiny_models import saved_encoder
 
 FUSION = {"mask_mode": "sigmoid", "scales": (2, 3), "num_labels": 3}
 MODELS = {
@@ -107,12 +105,6 @@ def test_adapters_on_everything(model_class, encoder, saved):
         adapted = model.eval()(**inputs)[1]
         merged = model.merge_and_unload()(**inputs)[1]
     torch.testing.assert_close(merged, adapted, **TOLERANCE)
-
-
-def test_a_member_of_bert_is_checked_too(tmp_path):
-    model = BertPairwiseParser.from_pretrained(saved_encoder(tmp_path, layers=1)).requires_grad_(False)
-    with pytest.raises(ValueError, match=r"relations is new and random, .* modules_to_save=\['relations'\]"):
-        model.train()
 
 
 @pytest.mark.slow

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
-from msattn import (
-    BertPairwiseConfig,
-    BertPairwiseForRelationClassification,
-    BertPairwiseParser,
-    MultiScaleConfig,
-    MultiScaleForRelationExtraction,
-)
+from msattn import MultiScaleForSequenceClassification, PairwiseForRelationClassification, PairwiseParser
 from tests.common import TOLERANCE
-from tests.tiny_encoders import BERT, tiny_encoder
+from tests.modeling.test_any_encoder import build, inputs_of
 
-IDS = torch.arange(5, 23).view(2, 9)
-WORDS = torch.tensor([[0, 1, 2, 2, 3, 4, 5, 6, -1]] * 2)
-SIZES = {**BERT, "num_labels": 3}
+MODELS = {
+    "pairs": (PairwiseParser, {}),
+    "biaffine": (PairwiseParser, {"objective": "head_select", "scorer": "biaffine"}),
+    "attention alone": (PairwiseParser, {"objective": "head_select", "features": "att"}),
+    "relation": (PairwiseForRelationClassification, {}),
+    "fusion": (MultiScaleForSequenceClassification, {}),
+}
 
 
 class Adapter(nn.Module):
@@ -48,67 +44,23 @@ def replace(model: nn.Module, kind: type, new) -> None:
         setattr(model.get_submodule(parent), attribute, new(module))
 
 
-def parser(**options):
-    torch.manual_seed(0)
-    return BertPairwiseParser(BertPairwiseConfig(**SIZES, arc_size=6, relation_size=5, **options)).eval()
-
-
-def tree(model):
-    inputs = {"heads": torch.tensor([[2, 0, 2, 3, 4, 5]] * 2), "relations": torch.zeros(2, 6, dtype=torch.long)}
-    return model(IDS, word_index=WORDS, **inputs)
-
-
-def relation(model):
-    labels = torch.tensor([0, 2])
-    return model(IDS, entity_pieces=torch.tensor([[[1, 2], [5, -1]]] * 2), labels=labels)
-
-
-def markers(model):
-    return model(IDS, entity_starts=torch.tensor([[1, 5]] * 2), labels=torch.tensor([0, 2]))
-
-
-MODELS = {
-    "pairs": (parser, tree),
-    "biaffine": (lambda: parser(objective="head_select", scorer="biaffine"), tree),
-    "attention alone": (lambda: parser(objective="head_select", features="att"), tree),
-    "relation": (lambda: BertPairwiseForRelationClassification(BertPairwiseConfig(**SIZES)).eval(), relation),
-    "fusion": (
-        lambda: MultiScaleForRelationExtraction(
-            MultiScaleConfig(encoder=tiny_encoder("roberta"), mask_mode="sigmoid", num_labels=3)
-        ).eval(),
-        markers,
-    ),
-}
-
-
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("training", [False, True])
 def test_adapters_learn_and_merge(name, training):
-    build, run = MODELS[name]
-    model = build()
-    plain = run(model).to_tuple()
+    model_class, options = MODELS[name]
+    model, inputs = build("roberta", model_class, **options), inputs_of("roberta", model_class)
+    plain = model(**inputs)
     replace(model, nn.Linear, Adapter)
     model.train(training)
-    outputs = run(model)
+    outputs = model(**inputs)
     outputs.loss.backward()
     # With features="att", no output reads what follows the attention of the last layer.
-    last = "bert.encoder.layer.1." if name == "attention alone" else "nothing"
+    last = "encoder.encoder.layer.1." if name == "attention alone" else "nothing"
     unread = (f"{last}attention.self.value", f"{last}attention.output", f"{last}intermediate", f"{last}output")
     for parameter, weight in model.named_parameters():
         if weight.requires_grad and not parameter.startswith(unread) and parameter.endswith((".up", ".down")):
             assert weight.grad is not None and weight.grad.any(), parameter
     assert not torch.allclose(outputs[1], plain[1], atol=1e-3)
     replace(model, Adapter, Adapter.merged)
-    for merged, adapted in zip(run(model).to_tuple(), outputs.to_tuple(), strict=True):
+    for merged, adapted in zip(model(**inputs).to_tuple(), outputs.to_tuple(), strict=True):
         torch.testing.assert_close(merged, adapted, **TOLERANCE)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_dynamic_int8(name):
-    build, run = MODELS[name]
-    model = build()
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exact = run(model)[1]
-        quantized = run(torch.ao.quantization.quantize_dynamic(model, {nn.Linear}))[1]
-    assert (exact - quantized).abs().mean() < 0.1 * exact.std()
