@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, PreTrainedModel, pipeline
 
 from msattn import (
@@ -19,10 +18,10 @@ from msattn import (
 from msattn.modeling.any_encoder import attends_causally, encoder_class
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import load_config
-from tests.common import TOLERANCE, assert_fresh
+from tests.common import assert_fresh
 from tests.modeling import test_modeling_multiscale as multiscale
 from tests.modeling import test_modeling_pairwise as pairwise
-from tests.modeling.test_modeling_pairwise import CASES, FAMILY_PARAMS, NO_ARC
+from tests.modeling.test_modeling_pairwise import CASES, FAMILY_PARAMS
 from tests.tiny_encoders import COMMON, batch, randomized, save_classifier
 from tests.tiny_models import labelled, tiny_relation_extractor
 
@@ -30,10 +29,6 @@ MODELS = pytest.mark.parametrize(
     ("model_class", "options"),
     [*CASES, (MultiScaleForSequenceClassification, {})],
     ids=["pairs", "heads", "relations", "fusion"],
-)
-PARTS = (
-    *("encoder.", "arcs.", "relations.", "classifier."),
-    *("multiscale.encoder.", "multiscale.fusion.", "multiscale_classifier."),
 )
 
 
@@ -81,40 +76,6 @@ def test_loss_and_gradients(family, model_class, options):
         for name, weight in model.named_parameters():
             assert weight.grad is not None and weight.grad.isfinite().all(), name
         assert model.get_input_embeddings().weight.grad.any()
-
-
-@MODELS
-def test_save_and_load(family, model_class, options, tmp_path):
-    model, inputs = build(family, model_class, **options), inputs_of(family, model_class)
-    model.save_pretrained(tmp_path)
-    assert all(name.startswith(PARTS) for name in load_file(tmp_path / "model.safetensors"))
-    loaded, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(info.values()), info
-    for name, weight in model.state_dict().items():
-        assert torch.equal(weight, loaded.state_dict()[name]), name
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(**inputs)[1], model(**inputs)[1], **TOLERANCE)
-    half = model_class.from_pretrained(tmp_path, dtype=torch.bfloat16, device_map="auto")
-    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
-    with torch.no_grad():
-        exact, found = model(**inputs)[1], half(**inputs)[1]
-    assert found.dtype == torch.bfloat16
-    possible = exact > NO_ARC
-    assert (found - exact)[possible].abs().mean() < 0.2 * exact[possible].std()
-
-
-@MODELS
-def test_gradient_checkpointing(family, model_class, options):
-    plain, checkpointed = (build(family, model_class, **options).train() for _ in range(2))
-    if family in ("albert", "mpnet"):  # Transformers has none for them
-        with pytest.raises(ValueError, match="does not support activation checkpointing"):
-            checkpointed.gradient_checkpointing_enable()
-        return
-    checkpointed.gradient_checkpointing_enable()
-    for model in (plain, checkpointed):
-        model(**inputs_of(family, model_class)).loss.backward()
-    for (name, one), other in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("family", ["ibert", "mpnet", "mra", "nystromformer", "roberta", "yoso"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from families import CHECKS, MODELS, family_table
+from functools import partial
 
-from tests.tiny_encoders import FAMILIES
+import pytest
+from families import CHECKS, MODELS, PAIRS, Trial, family_table
+
+from msattn import PairwiseParser
+from tests.modeling.test_modeling_pairwise import FAMILY_PARAMS
 
 
 @pytest.mark.parametrize("title", MODELS)
@@ -24,11 +27,24 @@ def test_a_row_for_each_family_and_a_reason_for_what_fails(title):
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.heavy
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("title", MODELS)
-def test_every_family_does_everything(family, title):
-    row = family_table(MODELS[title], [family]).splitlines()[2]
-    # Transformers has no gradient checkpointing for two families.
-    assert row.count("| yes ") == len(CHECKS) - (family in ("albert", "mpnet")), row
+# What other tests show, starts a process, or compiles.
+SLOW = ("loss and gradients", "padding on either side", "Hub, without msattn and back", "`torch.compile`")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.heavy] if name in SLOW else []) for name in CHECKS],
+)
+@pytest.mark.parametrize("family", FAMILY_PARAMS)
+@pytest.mark.parametrize(
+    ("model_class", "options"),
+    [*(model for models in MODELS.values() for model in models), (PairwiseParser, PAIRS)],
+    ids=["fusion", "heads", "relations", "pairs"],
+)
+def test_every_family_does_everything(name, family, model_class, options, tmp_path):
+    check = partial(CHECKS[name], Trial(family, model_class, options, tmp_path))
+    if name == "gradient checkpointing" and family in ("albert", "mpnet"):  # Transformers has none for them
+        with pytest.raises(ValueError, match="does not support activation checkpointing"):
+            check()
+    else:
+        check()
