@@ -114,19 +114,6 @@ def test_a_family_is_corrected(tmp_path):
     )
 
 
-def test_false_verdicts_are_rare(tmp_path):
-    """Equal settings with other answers in each run: at most one of twenty verdicts holds, whatever the seeds do."""
-    draw = np.random.default_rng(1)
-    held = 0
-    for _ in range(200):
-        shares = 80 + draw.standard_normal((2, 3))
-        rows = [",".join(["ab"[side], *(f"{value:.2f}" for value in shares[side])]) for side in (0, 1)]
-        (tmp_path / "table.csv").write_text("\n".join(["setting,1,2,3", *rows]) + "\n")
-        change = {"a": ["table.csv", "a"], "b": ["table.csv", "b"], "columns": [*"123"], "metric": "by seed"}
-        held += judge(tmp_path, **change, examples=10**9).word == verdict.HOLDS
-    assert held <= 10
-
-
 def test_the_readme_and_the_plot_follow_from_the_recorded_scores(tmp_path):
     papers = tmp_path / "papers"
     shutil.copytree(verdict.ROOT, papers, ignore=shutil.ignore_patterns("*.png", "*.py", "__pycache__"))
