@@ -5,7 +5,6 @@ import builtins
 import json
 import re
 import symtable
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -91,40 +90,6 @@ def test_old_shards_go_and_other_files_stay(model, tmp_path):
     assert {"model.safetensors", "tokenizer.json"} <= names(tmp_path)
 
 
-def test_imported_files_are_joined_to_the_first_that_needs_them(tmp_path):
-    sources = {
-        "configuration/fields.py": '"""Fields."""\n\nimport math\n\n\ndef field():\n    return math.pi\n',
-        "configuration/configuration_x.py": "from .fields import field\n\nVALUE = field()\n",
-        "modeling/layers.py": (
-            "from __future__ import annotations\n\nimport math\n\nfrom ..configuration.fields import field\n\n"
-            "# A layer.\nlayer = field() + math.pi\n"
-        ),
-        "modeling/modeling_x.py": (
-            "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
-            "from ..configuration.configuration_x import (\n    VALUE,\n)\n\n"
-            "def later():\n    import json\n\n    from .layers import layer\n\n    return json, layer, VALUE\n"
-        ),
-    }
-    for name, text in sources.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    paths = {name: next(tmp_path.rglob(f"{name}.py")) for name in ("configuration_x", "modeling_x")}
-    joined = {name: re.sub("# -+\n", "", text) for name, text in joined_sources(paths).items()}
-    heading = hub_export._HEADING
-    assert joined == {
-        "configuration_x": (
-            heading + 'import math\n\n\n# configuration/fields.py\n\n"""Fields."""\n\n\ndef field():\n'
-            "    return math.pi\n\n\n# configuration/configuration_x.py\n\nVALUE = field()\n"
-        ),
-        "modeling_x": (
-            heading + "from __future__ import annotations\n\nimport math\nfrom os import path\n\n"
-            "from .configuration_x import VALUE, field\n\n\n# modeling/layers.py\n\n# A layer.\n"
-            "layer = field() + math.pi\n\n\n# modeling/modeling_x.py\n\n"
-            "def later():\n    import json\n\n\n    return json, layer, VALUE\n"
-        ),
-    }
-
-
 def bound(statement):
     """The names that a statement at the top of a file gives a value."""
     table = symtable.symtable(ast.unparse(statement), "", "exec")
@@ -163,17 +128,12 @@ def test_joined_files_agree_on_when_annotations_are_evaluated(exported):
     # `@strict` checks the types of a configuration, and would see only strings.
     future = "from __future__ import annotations\n"
     for key, text in exported.items():
-        for label in re.findall(r"^# (\S+\.py)$", text, flags=re.MULTILINE):
+        labels = re.findall(r"^# (\S+\.py)$", text, flags=re.MULTILINE)
+        assert labels
+        for label in labels:
             source = next(
                 path
                 for path in (PACKAGE.parent / label, PACKAGE / label, *PACKAGE.glob(f"*/{label}"))
                 if path.is_file()
             )
             assert (future in source.read_text(encoding="utf-8")) == (future in text), (*key, label)
-
-
-def test_the_exporter_needs_only_the_standard_library():
-    tree = ast.parse(open(hub_export.__file__, encoding="utf-8").read())
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= set(sys.stdlib_module_names)
