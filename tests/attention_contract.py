@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -172,3 +173,22 @@ def check(model_type: str, **changes: Any) -> str | None:
                 torch.testing.assert_close(received, expected, rtol=0, atol=1e-5 * max(LENGTHS))
             compared += 1
     return None if compared else "returns nothing that is a map of tokens"
+
+
+def survey(answer_of: Callable[[str], str | None]) -> dict[str | None, list[str]]:
+    """All text models by the answer of a check, which none may fail. `pytest -s` prints them."""
+    found: dict[str | None, list[str]] = {}
+    failed = {}
+    for model_type in text_models():
+        try:
+            answer = answer_of(model_type)
+        except Unbuilt as error:
+            answer = f"not built: {str(error).splitlines()[0][:100]}"
+        except (AssertionError, RuntimeError) as error:
+            failed[model_type] = str(error)
+            continue
+        found.setdefault(answer, []).append(model_type)
+    for answer, names in found.items():
+        print(f"{answer}: {len(names)}: {', '.join(names)}")
+    assert not failed
+    return found

@@ -9,13 +9,12 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrained
 from msattn.modeling.attention import attention_forward, select_layers
 from msattn.modeling.attention_readings import read_attention
 from tests.attention_contract import (
-    Unbuilt,
     check,
     inputs_of,
     run,
     skip_if_older,
+    survey,
     text_model,
-    text_models,
     tiny_model,
 )
 
@@ -84,25 +83,10 @@ def test_readings_are_what_a_model_returns(model_type):
 
 @pytest.mark.slow
 def test_every_text_model():
-    """`pytest -s` lists what is refused, and what a generic configuration does not build."""
-    exact, refused, failed, unbuilt = [], {}, {}, {}
-    for model_type in text_models():
-        try:
-            if (sentence := check(model_type)) is None:
-                exact.append(model_type)
-            else:
-                refused[model_type] = sentence
-        except Unbuilt as error:
-            unbuilt[model_type] = str(error).splitlines()[0][:100]
-        except (AssertionError, RuntimeError) as error:
-            failed[model_type] = str(error)
-    print(f"\nexact: {len(exact)}: {', '.join(exact)}")
-    for title, models in (("refused", refused), ("not built", unbuilt)):
-        print(f"{title}: {len(models)}", *(f"{name}: {why}" for name, why in models.items()), sep="\n  ")
-    assert not failed
-    assert len(exact) > 50
-    for model_type, sentence in refused.items():
-        assert any(known in sentence for known in REFUSALS), f"{model_type}: {sentence}"
+    found = survey(check)
+    assert len(found.pop(None)) > 50
+    for sentence in found:
+        assert any(known in sentence for known in (*REFUSALS, "not built")), sentence
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "t5"])
@@ -139,16 +123,28 @@ def test_a_layer_that_is_left_out():
         torch.testing.assert_close(run(model, "received", True).attentions[0], whole.attentions[0])
 
 
-def test_checkpointing_of_a_model_that_does_not_tell_its_layers():
+@pytest.mark.parametrize(
+    ("model_type", "implementation", "options"),
+    [
+        ("bert", "received", {}),
+        ("modernbert", "received", {}),
+        ("gpt2", "received", {"use_cache": False}),  # does not tell its layers that attention is asked for
+        ("bert", "rows", {"rows": torch.tensor([[2, 3, 8], [1, 5, -1]])}),
+    ],
+)
+def test_checkpointing_changes_nothing(model_type, implementation, options):
     gradients = []
     for checkpointing in (False, True):
-        model = tiny_model("gpt2", attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0).train()
-        model.set_attn_implementation("received")
+        model = tiny_model(model_type).train()
+        model.set_attn_implementation(implementation)
         if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        attentions = model(**inputs_of(model), output_attentions=True, use_cache=False).attentions
-        sum(received.square().sum() for received in attentions).backward()
-        gradients.append(model.get_input_embeddings().weight.grad)
+            model.gradient_checkpointing_enable()
+        torch.manual_seed(2)
+        attentions = model(**inputs_of(model), output_attentions=True, **options).attentions
+        assert len(attentions) == 2
+        sum(one.square().sum() for one in attentions).backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None})
+    assert gradients[0]
     torch.testing.assert_close(*gradients)
 
 

@@ -12,7 +12,7 @@ from transformers.masking_utils import sliding_window_bidirectional_mask_functio
 from msattn.modeling import attention, attention_bands, window_attention
 from msattn.modeling.attention_bands import band_attention
 from msattn.modeling.mask_bands import Band, decode_band
-from tests.attention_contract import Unbuilt, skip_if_older, text_model, text_models, tiny_model
+from tests.attention_contract import skip_if_older, survey, text_model, tiny_model
 from tests.banded_contract import check
 from tests.tiny_encoders import batch, randomized, tiny_encoder
 
@@ -40,21 +40,12 @@ def test_families(model_type, monkeypatch):
 
 @pytest.mark.slow
 def test_every_text_model(monkeypatch):
-    """`pytest -s` lists how each is computed."""
-    found: dict[str, list[str]] = {}
-    for model_type in text_models():
+
+    def answer_of(model_type):
         with monkeypatch.context() as patch:
-            try:
-                how = check(model_type, patch)
-            except Unbuilt:
-                how = "not built"
-            except (AssertionError, RuntimeError) as error:
-                how = f"failed: {error}"
-        found.setdefault(how, []).append(model_type)
-    for how, names in found.items():
-        print(f"{how}: {len(names)}: {', '.join(names)}")
-    assert not [how for how in found if how.startswith("failed")]
-    assert len(found["banded"]) > 25
+            return check(model_type, patch)
+
+    assert len(survey(answer_of)["banded"]) > 25
 
 
 def modernbert(**changes: Any) -> torch.nn.Module:

@@ -49,19 +49,12 @@ def test_without_rows_it_returns_whole_maps():
         torch.testing.assert_close(one, expected, rtol=0, atol=1e-5)
 
 
-def test_gradient_checkpointing_and_half_precision():
-    gradients = []
-    for checkpointing in (False, True):
-        model = tiny_model("bert", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
-        if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        attentions = encoded(model, "rows", rows=ROWS).attentions
-        sum(attention.square().sum() for attention in attentions).backward()
-        gradients.append(model.get_input_embeddings().weight.grad)
-    torch.testing.assert_close(*gradients)
-    half = encoded(model.to(torch.bfloat16).eval(), "rows", rows=ROWS).attentions[0]
+def test_half_precision():
+    model = tiny_model("bert")
+    exact = encoded(model, "rows", rows=ROWS).attentions[0]
+    half = encoded(model.to(torch.bfloat16), "rows", rows=ROWS).attentions[0]
     assert half.dtype == torch.bfloat16
-    torch.testing.assert_close(half.float(), attentions[0], rtol=0, atol=0.05)
+    torch.testing.assert_close(half.float(), exact, rtol=0, atol=0.05)
 
 
 def test_asking_changes_no_draw_of_dropout():
