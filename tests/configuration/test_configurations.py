@@ -85,21 +85,16 @@ CHANGED = {
 WRONG_FUSION = [
     ({"scales": [3, 3]}, "scales must be different whole numbers of at least 1, got [3, 3]"),
     ({"scales": (3, 0)}, "scales must be different whole numbers of at least 1, got [3, 0]"),
-    ({"scales": "35"}, "'scales' with value '35' doesn't match any type in (tuple[int, ...], list[int])"),
     ({"mask_mode": "soft"}, "'mask_mode' expected one of ('hard', 'ste', 'sigmoid', 'entmax', 'none'), got soft"),
     ({"mask_temperature": 0.0}, "mask_temperature must be above 0 and finite, got 0.0"),
-    ({"mask_temperature": float("nan")}, "mask_temperature must be above 0 and finite, got nan"),
     ({"fusion_heads": 7}, "fusion_heads must divide hidden_size (768) into equal parts, got 7"),
     ({"fusion_layers": -1}, "fusion_layers must be 0 or more, got -1"),
-    ({"pooling": "avg"}, "'pooling' expected one of ('mean', 'cls', 'max', "),
 ]
 WRONG_PAIRS = [
-    ({"features": "att+emb"}, "'features' expected one of ('emb', 'att', 'emb+att'), got att+emb"),
     ({"scorer": "biaffine", "features": "att"}, 'scorer "biaffine", root "learned" and layer_mix need "emb"'),
     ({"root": "learned", "features": "att"}, 'need "emb" in features'),
     ({"layer_mix": 2, "features": "att"}, 'need "emb" in features'),
     ({"arc_size": 0}, "arc_size must be at least 1, got 0"),
-    ({"relation_size": 1.5}, "'relation_size' expected int, got float"),
     ({"layer_mix": 13}, "layer_mix must be at most the encoder's 12 layers, got 13"),
     ({"none_weight": 0}, "none_weight must be above 0 and finite, got 0"),
     ({"attention_scale": float("inf")}, "attention_scale must be above 0 and finite, got inf"),
@@ -108,7 +103,6 @@ WRONG_PAIRS = [
 ]
 WRONG_SCRATCH = [
     ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
-    ({"vocab_size": 1.5}, "'vocab_size' expected int, got float"),
     ({"embedding_size": 0}, "embedding_size must be at least 1 or None, got 0"),
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a rate between 0 and 1, got 1.5"),
     ({"word_dropout": 0.1, "unk_token_id": 30000}, "unk_token_id must be one of the 30000 tokens, got 30000"),
@@ -119,8 +113,6 @@ WRONG_WINDOWS = [
     ({"scales": ()}, "scales must have at least one entry, got none"),
     ({"scales": (3, 0)}, SCALE + "0"),
     ({"scales": ("N/0",)}, SCALE + "'N/0'"),
-    ({"scales": "N/4"}, "'scales' with value 'N/4' doesn't match any type"),
-    ({"window": "whole"}, "'window' expected one of ('half', 'full'), got whole"),
     ({"alpha": float("inf")}, "alpha must be a finite number, got inf"),
     ({"num_attention_heads": 7}, "num_attention_heads must divide hidden_size (300) into equal parts, got 7"),
     ({"intermediate_size": -1}, "intermediate_size must be 0 or more, got -1"),
@@ -160,7 +152,6 @@ def test_wrong_values_fail_at_construction_and_beside_a_checkpoint(family, wrong
     "wrong, message",
     [
         ({"calibration_temperature": -1}, "calibration_temperature must be above 0 and finite, got -1"),
-        ({"calibration_temperature": float("nan")}, "calibration_temperature must be above 0 and finite, got nan"),
         ({"decision_threshold": float("nan")}, "decision_threshold must be from 0 to 1, got nan"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label must name the numbers from 0 on, got [0, 2]"),
     ],

@@ -34,11 +34,6 @@ def test_every_head_has_a_scale(alpha, num_heads):
         assert sum(layer) == num_heads and min(layer) >= 0 and layer[0] >= 1
 
 
-def test_negative_alpha_favours_large_scales():
-    first, _, last = heads_per_scale(**NUMBERS | {"alpha": -1.0})
-    assert first[-1] == max(first) > first[0] and last == [2] * 5
-
-
 def test_a_running_sum_that_is_whole_is_not_rounded_up():
     for num_scales in range(1, 30):
         for heads in (1, 2, 7):

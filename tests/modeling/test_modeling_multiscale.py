@@ -225,13 +225,6 @@ class TestLoadingOptions:
             model = MultiScaleModel.from_pretrained(folder, config=config, **{} if config is ours else {"scales": [4]})
             assert model.config.scales == (4,) and model.config.encoder.model_type == "roberta"
             assert torch.equal(model.get_input_embeddings().weight, stock.get_input_embeddings().weight)
-
-    def test_arguments_of_the_encoder(self, folder):
-        model = MultiScaleForSequenceClassification.from_pretrained(
-            folder, hidden_dropout_prob=0.3, encoder={"attention_probs_dropout_prob": 0.2}
-        )
-        assert model.config.encoder.hidden_dropout_prob == 0.3 == model.dropout.p
-        assert model.multiscale.encoder.config.attention_probs_dropout_prob == 0.2
         with pytest.raises(TypeError, match="nonsense"):
             MultiScaleModel.from_pretrained(folder, nonsense=1)
 
