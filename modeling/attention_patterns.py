@@ -12,14 +12,10 @@ from .attention_call import AttentionCall
 from .real_tokens import first_token, real_of
 
 POSITIONS = ("first", "next", "prev")
-MISSING = ("exclude", "zero")
 
 
 def pattern_loss(
-    attention: torch.Tensor,
-    target: str | torch.Tensor,
-    attention_mask: torch.Tensor | None = None,
-    missing: str = "exclude",
+    attention: torch.Tensor, target: str | torch.Tensor, attention_mask: torch.Tensor | None = None
 ) -> torch.Tensor:
     r"""
     The distance between attention maps A and a pattern P: the mean of (A − P)² over rows with a target and real
@@ -38,9 +34,6 @@ def pattern_loss(
             Proportions are not negative. They are scaled to a sum of 1 over the real tokens; all zeros mean no target.
         attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
             1 or true at real tokens, which are consecutive. The others are ignored.
-        missing (`str`, *optional*, defaults to `"exclude"`):
-            Whether to leave out rows without a target (`"exclude"`), such as the last one for `"next"`, or to give
-            them the target `"zero"`, as the released code of the paper does. No attention reaches that target.
 
     Returns:
         `torch.Tensor` of shape `()`: The mean over heads and samples, in float32, or in float64 if `attention` is. A
@@ -48,23 +41,20 @@ def pattern_loss(
 
     Raises:
         ValueError: `attention` is not `(batch, heads, tokens, tokens)` or empty, `attention_mask` or `target` does not
-            fit to it, or the pattern or `missing` is unknown.
+            fit to it, or the pattern is unknown.
     """
     if attention.dim() != 4 or attention.shape[-1] != attention.shape[-2] or 0 in attention.shape:
         raise ValueError(
             f"attention must be (batch, heads, tokens, tokens) and not empty, got {tuple(attention.shape)}"
         )
     real = real_of(attention_mask, (attention.shape[0], attention.shape[2]), attention.device)
-    if missing not in MISSING:
-        raise ValueError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
     with torch.autocast(attention.device.type, enabled=False):
         attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
         aim = target_of(target, real, attention.dtype)
-        counted = aim.rows if missing == "exclude" else real
         differences = attention.clone()
         _subtract(differences, aim, Block(*[slice(0, None)] * 4))
-        distances = (differences * real[:, None, None]).square().sum(dim=-1) * counted.unsqueeze(1)
-        return _mean(distances.sum(dim=-1), counted, real).mean()
+        distances = (differences * real[:, None, None]).square().sum(dim=-1) * aim.rows.unsqueeze(1)
+        return _mean(distances.sum(dim=-1), aim.rows, real).mean()
 
 
 def pattern_distances(call: AttentionCall, target: str | torch.Tensor) -> torch.Tensor:

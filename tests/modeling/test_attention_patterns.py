@@ -5,16 +5,12 @@ import pytest
 import torch
 
 from msattn.modeling.attention_patterns import pattern_loss
+from tests.modeling.attention_reference import real_tokens
 
 # The last but one is a sentence of one token, the last all padding.
 LENGTHS = (7, 5, 1, 0)
 HEADS = 3
 NAMES = ("first", "next", "prev", "columns", "matrix")
-
-
-def real_tokens(left: bool = False) -> torch.Tensor:
-    real = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(-1)
-    return real.flip(-1) if left else real
 
 
 def draw_attention(real: torch.Tensor) -> torch.Tensor:
@@ -58,35 +54,32 @@ def explicit_target(target: str | torch.Tensor, sample: int, real: np.ndarray) -
     return np.divide(wanted, total, out=np.zeros((length, length)), where=total > 0)
 
 
-def reference(attention: torch.Tensor, target: str | torch.Tensor, real: torch.Tensor, missing: str) -> float:
+def reference(attention: torch.Tensor, target: str | torch.Tensor, real: torch.Tensor) -> float:
     """Mean of (A − P)² over the rows that count and the real columns, then over heads and samples."""
     losses = []
     for sample, mask in enumerate(real.numpy()):
         wanted = explicit_target(target, sample, mask)
-        counted = wanted.any(axis=-1) if missing == "exclude" else np.ones(mask.sum(), bool)
         for head in range(HEADS):
             found = attention[sample, head].detach().numpy()[np.ix_(mask, mask)]
-            differences = (found - wanted)[counted]
+            differences = (found - wanted)[wanted.any(axis=-1)]
             losses.append((differences**2).mean() if differences.size else 0.0)
     return float(np.mean(losses))
 
 
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("missing", ["exclude", "zero"])
 @pytest.mark.parametrize("name", NAMES)
-def test_is_the_squared_distance_to_the_explicit_target(name, missing, left):
-    real = real_tokens(left)
+def test_is_the_squared_distance_to_the_explicit_target(name, left):
+    real = real_tokens(LENGTHS, left)
     attention, target = draw_attention(real), draw_target(name, real)
-    loss = pattern_loss(attention, target, real.long(), missing)
-    assert loss.item() == pytest.approx(reference(attention, target, real, missing), rel=1e-12)
+    loss = pattern_loss(attention, target, real.long())
+    assert loss.item() == pytest.approx(reference(attention, target, real), rel=1e-12)
 
 
-@pytest.mark.parametrize("missing", ["exclude", "zero"])
 @pytest.mark.parametrize("name", NAMES)
-def test_gradient(name, missing):
-    real = real_tokens()
+def test_gradient(name):
+    real = real_tokens(LENGTHS)
     attention, target = draw_attention(real).requires_grad_(), draw_target(name, real)
-    assert torch.autograd.gradcheck(lambda maps: pattern_loss(maps, target, real, missing), attention)
+    assert torch.autograd.gradcheck(lambda maps: pattern_loss(maps, target, real), attention)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,7 +95,7 @@ def test_nothing_to_look_at(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_is_float32_under_autocast(name):
-    real = real_tokens()
+    real = real_tokens(LENGTHS)
     attention, target = draw_attention(real), draw_target(name, real)
     exact = pattern_loss(attention, target, real)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -125,7 +118,6 @@ def test_is_float32_under_autocast(name):
         ((2, 3, 4, 4), {"target": torch.ones(2, 5)}, "target must be"),
         ((2, 3, 4, 4), {"target": torch.ones(2, 3, 4, 4)}, "target must be"),
         ((2, 3, 4, 4), {"target": "next", "attention_mask": torch.ones(2, 5)}, "attention_mask must be"),
-        ((2, 3, 4, 4), {"target": "next", "missing": "drop"}, "exclude, zero"),
     ],
 )
 def test_bad_input(attention, arguments, message):
