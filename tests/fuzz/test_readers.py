@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from datasets import Dataset
 from hypothesis import given
@@ -195,42 +193,6 @@ def test_a_damaged_file(shape, tmp_path):
     def run(data: bytes) -> None:
         path.write_bytes(data)
         check(lambda: read(path), str(tmp_path))
-
-    run()
-
-
-def test_a_damaged_parquet_file(tmp_path):
-    path = tmp_path / "a.parquet"
-    pa.parquet.write_table(pa.table({"text": ["good", "bad"] * 20, "label": [1.5, 2.0] * 20}), path)
-    original = path.read_bytes()
-
-    @fuzz(0.04)
-    @given(damaged([original]), st.sampled_from([sentences, relations]))
-    def run(data: bytes, read: Callable[[Path], None]) -> None:
-        path.write_bytes(data)
-        check(lambda: read(path), str(path))
-
-    run()
-
-
-PAIRS = {"text": ["good dogs"] * 2, "head": [[0, 4]] * 2, "tail": [[5, 9]] * 2}
-
-
-@pytest.mark.parametrize(("columns", "read"), [({"text": ["good"] * 2}, sentences), (PAIRS, relations)])
-def test_odd_values_in_a_parquet_file(columns, read, tmp_path):
-    path = tmp_path / "a.parquet"
-
-    @fuzz(0.03)
-    @given(st.sampled_from(["label", *columns]), st.lists(VALUES, min_size=2, max_size=2))
-    def run(name: str, values: list) -> None:
-        try:
-            table = pa.table({**columns, name: values})
-            pa.parquet.write_table(table, path)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            return
-        if "\0" in str(table.schema):  # Arrow ends names there, so that two fields may have one
-            return
-        check(lambda: read(path), str(path))
 
     run()
 
