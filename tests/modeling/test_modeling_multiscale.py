@@ -26,7 +26,6 @@ from msattn import (
 from tests.common import TOLERANCE, ClassificationTester, CompiledLikeASibling
 from tests.tiny_encoders import CAUSAL_FAMILIES, FAMILIES, LENGTHS, batch, randomized, save_classifier, tiny_encoder
 
-EXACT = {"rtol": 0, "atol": 0}
 OWN = {"num_labels", *MultiScaleConfig.__dataclass_fields__}
 STARTS = torch.tensor([[1, 4], [3, 0], [2, 6]])
 # A mask without steps: a rounding error does not move a word from one side of 1/n to the other.

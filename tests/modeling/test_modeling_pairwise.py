@@ -19,7 +19,6 @@ from msattn.modeling.word_attention import word_attention, word_members, word_st
 from tests.common import TOLERANCE
 from tests.tiny_encoders import BERT, FAMILIES, LENGTHS, batch, randomized, save_classifier, tiny_encoder
 
-EXACT = {"rtol": 0, "atol": 0}
 SIZES = {"num_labels": 3, "arc_size": 6, "relation_size": 5}
 SELECT = {"objective": "head_select", "scorer": "biaffine"}
 #: One of each kind: bidirectional, with a position bias, with windows, causal with windows, outside the interface.
