@@ -55,6 +55,13 @@ def test_classifier_reads_the_node(sentences):
     torch.testing.assert_close(model(**inputs).logits, expected)
 
 
+def test_node_reads_real_tokens_only():
+    states = torch.arange(20.0).view(2, 5, 2) - 30
+    mask = torch.tensor([[0, 1, 1, 1, 0], [0, 0, 1, 0, 0]])
+    assert classification_node(states, mask).tolist() == [[-28, -27, -24, -23], [-16, -15, 0, 0]]
+    assert not classification_node(states, torch.zeros(2, 5)).any()
+
+
 class TestSentencePairs:
     def test_each_sentence_is_read_on_its_own(self, sentences):
         model = sentences.build(sentence_pairs=True)
