@@ -9,7 +9,7 @@ from pathlib import Path
 SETUP_CFG = Path(__file__).parents[2] / "setup.cfg"
 
 
-def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
+def lowest_requirements() -> list[str]:
     """
     What a package and its extras require, each lower bound as the version, such as `"torch==2.13"`.
 
@@ -20,15 +20,15 @@ def lowest_requirements(setup_cfg: Path = SETUP_CFG) -> list[str]:
         ValueError: a requirement has no lower bound.
     """
     parser = ConfigParser()
-    parser.read(setup_cfg, encoding="utf-8")
+    parser.read(SETUP_CFG, encoding="utf-8")
     lowest = []
-    extras = dict(parser["options.extras_require"]) if "options.extras_require" in parser else {}
+    extras = dict(parser["options.extras_require"])
     for name in ("all", "dev", "docs", "integrations"):
         extras.pop(name, None)
     for requirement in " ".join([parser["options"]["install_requires"], *extras.values()]).split():
         match = re.match(r"([\w.-]+)>=([\w.]+)", requirement)
         if match is None:
-            raise ValueError(f"{setup_cfg}: {requirement} must start with its lowest version, as in numpy>=2.0.")
+            raise ValueError(f"{SETUP_CFG}: {requirement} must start with its lowest version, as in numpy>=2.0.")
         lowest.append("==".join(match.groups()))
     return [*dict.fromkeys(lowest)]
 
