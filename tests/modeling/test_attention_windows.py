@@ -14,7 +14,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     DebertaConfig,
-    DistilBertModel,
     T5EncoderModel,
 )
 
@@ -136,23 +135,27 @@ def test_readings_are_those_of_the_windows():
         torch.testing.assert_close(reading["received"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_windows_are_saved_and_loaded(tmp_path):
-    model = set_windows(model_of("distilbert"), WINDOWS, SPECIAL)
+@pytest.mark.parametrize("family", ["distilbert", "t5"])  # the latter copies its configuration
+def test_windows_are_saved_and_loaded(family, tmp_path):
+    model = set_windows(model_of(family), WINDOWS, SPECIAL)
     expected = states(model, inputs_of())
     for folder in ("first", "second"):
         model.save_pretrained(tmp_path / folder)
-        model = AutoModel.from_pretrained(tmp_path / folder)
-        assert isinstance(model, DistilBertModel) and model.config._attn_implementation == "banded"
-        assert model.config.attention_windows == WINDOWS
+        model = type(model).from_pretrained(tmp_path / folder)
+        assert model.config._attn_implementation == "banded" and model.config.attention_windows == WINDOWS
         assert torch.equal(states(model, inputs_of()), expected)
         # Where msattn is not installed, Transformers refuses an implementation that it does not know.
         assert json.loads((tmp_path / folder / "config.json").read_text())["attn_implementation"] == "banded"
-    assert torch.equal(
-        states(AutoModel.from_pretrained(tmp_path / "first", attn_implementation="sdpa"), inputs_of()), expected
-    )
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "first", attn_implementation="received")
-    inner = model.base_model
-    torch.testing.assert_close(states(inner, inputs_of()), expected, rtol=1e-4, atol=1e-5)
+    model = type(model).from_pretrained(tmp_path / "first", attn_implementation="sdpa")
+    assert torch.equal(states(model, inputs_of()), expected)
+
+
+def test_a_classifier_loads_windows_of_a_model(tmp_path):
+    model = set_windows(model_of("distilbert"), WINDOWS, SPECIAL)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path, attn_implementation="received")
+    expected = states(model, inputs_of())
+    torch.testing.assert_close(states(loaded.base_model, inputs_of()), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_nothing_ignores_windows():
@@ -218,29 +221,27 @@ def test_a_classifier_and_a_shared_layer():
     torch.testing.assert_close(model(**inputs_of()).logits, found, rtol=1e-4, atol=1e-5)
 
 
-def test_windows_of_an_encoder_inside_of_our_models(tmp_path):
-    torch.manual_seed(0)
-    model = MultiScaleModel(MultiScaleConfig(encoder=tiny_encoder("bert"))).eval()
-    set_windows(model, WINDOWS, SPECIAL)
-    expected = model(**inputs_of()).last_hidden_state
-    model.save_pretrained(tmp_path)
-    loaded = MultiScaleModel.from_pretrained(tmp_path)
-    assert loaded.config.encoder.attention_windows == WINDOWS
-    assert torch.equal(loaded(**inputs_of()).last_hidden_state, expected)
-
-
-def test_windows_of_a_parser(tmp_path):
-    """It reads its encoder's attention, which windows change, and is saved with its reader."""
-    torch.manual_seed(0)
-    model = PairwiseParser(PairwiseConfig(encoder=tiny_encoder("bert"), num_labels=3)).eval()
-    inputs = {**inputs_of(), "word_index": torch.arange(max(LENGTHS)).expand(2, -1)}
+@pytest.mark.parametrize(
+    ("model_class", "config", "words"),
+    [
+        (MultiScaleModel, MultiScaleConfig(encoder=tiny_encoder("bert")), {}),
+        # It reads its encoder's attention, which windows change, and is saved with its reader.
+        (
+            PairwiseParser,
+            PairwiseConfig(encoder=tiny_encoder("bert"), num_labels=3),
+            {"word_index": torch.arange(max(LENGTHS)).expand(2, -1)},
+        ),
+    ],
+)
+def test_windows_of_an_encoder_inside_of_our_models(model_class, config, words, tmp_path):
+    model, inputs = randomized(model_class(config)), inputs_of() | words
     without = model(**inputs)[0]
-    set_windows(model, WINDOWS, SPECIAL)
-    assert model.config.encoder._attn_implementation == "msattn"
-    expected = model(**inputs)[0]
+    expected = set_windows(model, WINDOWS, SPECIAL)(**inputs)[0]
     assert not torch.allclose(expected, without)
     model.save_pretrained(tmp_path)
-    assert torch.equal(PairwiseParser.from_pretrained(tmp_path)(**inputs)[0], expected)
+    loaded = model_class.from_pretrained(tmp_path)
+    assert loaded.config.encoder.attention_windows == WINDOWS
+    assert torch.equal(loaded(**inputs)[0], expected)
 
 
 def test_special_tokens_have_to_be_known():
@@ -275,20 +276,6 @@ def test_decoding_with_a_cache(family, cache):
         rtol=1e-4,
         atol=1e-4,
     )
-
-
-@pytest.mark.parametrize("windows", [None, 3])
-def test_a_prompt_that_is_a_band_beside_a_static_cache(windows, monkeypatch):
-    bands_everywhere(monkeypatch)
-    model = randomized(AutoModelForCausalLM.from_config(tiny_model("mistral", sliding_window=8).config))
-    inputs = inputs_of(left=True)
-    options = {"max_new_tokens": 3, "do_sample": False}
-    if windows is not None:
-        set_windows(model, windows)
-    expected = model.generate(**inputs, **options)
-    model.set_attn_implementation("msattn")
-    for cache in ("dynamic", "static"):
-        assert torch.equal(model.generate(**inputs, **options, cache_implementation=cache), expected)
 
 
 def test_readings_beside_a_static_cache():
@@ -400,15 +387,3 @@ def test_cross_attention_beside_windows():
     inputs |= {"encoder_hidden_states": torch.randn(2, max(LENGTHS), 32), "use_cache": False}
     expected = model(**inputs)[0]
     torch.testing.assert_close(set_windows(model, max(LENGTHS))(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_an_encoder_with_a_copy_of_its_configuration_saves_its_windows(tmp_path):
-    model = T5EncoderModel(tiny_encoder("t5")).eval()
-    set_windows(model, 1)
-    batch = {"input_ids": torch.arange(5, 14).unsqueeze(0)}
-    with torch.no_grad():
-        states = model(**batch)[0]
-        model.save_pretrained(tmp_path)
-        loaded = T5EncoderModel.from_pretrained(tmp_path).eval()
-        torch.testing.assert_close(loaded(**batch)[0], states)
-        assert not torch.equal(set_windows(loaded, None)(**batch)[0], states)
