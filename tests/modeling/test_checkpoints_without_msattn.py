@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from transformers import AutoModel, PreTrainedModel
 
 from msattn import (
     BertPairwiseConfig,
-    BertPairwiseForRelationClassification,
     BertPairwiseParser,
     MultiScaleForSequenceClassification,
     MultiScaleForTokenClassification,
@@ -61,56 +58,28 @@ for folder in sys.argv[1:]:
 """
 TOKENS = {"input_ids": torch.arange(1, 31).view(2, 15)}
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-SENTENCE = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]])}
-PAIRS = {
-    BertPairwiseParser: {"word_index": torch.tensor([[0, 1, 2, 2, -1]])},
-    BertPairwiseForRelationClassification: {"entity_pieces": torch.tensor([[[1, -1], [2, 3]]])},
-}
-
-Case = tuple[PreTrainedModel, dict[str, torch.Tensor]]
+WORDS = {"input_ids": torch.tensor([[2, 7, 8, 9, 3]]), "word_index": torch.tensor([[0, 1, 2, 2, -1]])}
 
 
-def bilstms() -> list[Case]:
-    testers = bilstm.TestBiLSTMForSequenceClassification(), bilstm.TestBiLSTMForTokenClassification()
-    return [(tester.build(), TOKENS) for tester in testers]
-
-
-def ms_transformers() -> list[Case]:
+def cases() -> list[tuple[PreTrainedModel, dict[str, torch.Tensor]]]:
+    """Models and their inputs; `benchmarks/families.py` tries the other families."""
     sentences = ms_transformer.TestMSTransformerForSequenceClassification()
-    tokens, crf = ms_transformer.TestMSTransformerForTokenClassification(), ms_transformer.TestTaggerWithCRF()
-    models = [tester.build(norm="pre", intermediate_size=8) for tester in (sentences, tokens)]
-    return [(model, TOKENS) for model in (crf.build(), *models)]
+    return [
+        (bilstm.TestBiLSTMForSequenceClassification().build(), TOKENS),
+        (ms_transformer.TestTaggerWithCRF().build(), TOKENS),
+        (sentences.build(norm="pre", intermediate_size=8), TOKENS),
+        (multiscale.build("bert", MultiScaleForTokenClassification), TOKENS),
+        (multiscale.build("t5", MultiScaleForSequenceClassification), TOKENS),
+        (BertPairwiseParser(BertPairwiseConfig(**SIZES)).eval(), WORDS),
+        (pairwise.build("t5", PairwiseParser), pairwise.tree("t5")),
+        (pairwise.build("qwen3", PairwiseForRelationClassification), pairwise.relation("qwen3")),
+    ]
 
 
-def multiscales() -> list[Case]:
-    kinds = {
-        "bert": MultiScaleForTokenClassification,
-        "roberta": MultiScaleForSequenceClassification,
-        "t5": MultiScaleForTokenClassification,
-        "llama": MultiScaleForSequenceClassification,
-    }
-    return [(multiscale.build(family, kind), TOKENS) for family, kind in kinds.items()]
-
-
-def bert_pairs() -> list[Case]:
-    return [(kind(BertPairwiseConfig(**SIZES)).eval(), {**SENTENCE, **extra}) for kind, extra in PAIRS.items()]
-
-
-def pairs() -> list[Case]:
-    kinds = PairwiseParser, PairwiseForRelationClassification
-    cases = [(family, kind) for family in ("t5", "bert", "qwen3") for kind in kinds]
-    return [(pairwise.build(family, kind), pairwise.INPUTS[kind](family)) for family, kind in cases]
-
-
-KINDS: tuple[Callable[[], list[Case]], ...] = (bilstms, ms_transformers, multiscales, bert_pairs, pairs)
-
-
-@pytest.mark.parametrize("count", [1, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.heavy
-def test_checkpoints_load_without_msattn(count, light_site, tmp_path):
-    """`count`: Checkpoints of each kind, `None` for all."""
+def test_checkpoints_load_without_msattn(light_site, tmp_path):
     folders = []
-    for i, (model, inputs) in enumerate(case for kind in KINDS for case in kind()[:count]):
+    for i, (model, inputs) in enumerate(cases()):
         folders.append(str(tmp_path / f"{i}-{type(model).__name__}"))
         model.save_pretrained(folders[-1])
         with torch.no_grad():
