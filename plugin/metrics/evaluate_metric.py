@@ -20,10 +20,6 @@ from msattn.metrics.relations import score_relations
 from msattn.metrics.semeval import score_semeval
 
 
-def _semeval(predictions: list[str], references: list[str]) -> dict[str, Any]:
-    return score_semeval(predictions, references).as_dict()
-
-
 def _trees(predictions: list[dict[str, Any]], references: list[dict[str, Any]]) -> dict[str, float]:
     found, true = ([(tree["heads"], tree["relations"]) for tree in trees] for trees in (predictions, references))
     return score_trees(found, true)
@@ -33,7 +29,7 @@ TEXT, NUMBER, SCORE = (datasets.Value(kind) for kind in ("string", "int64", "flo
 TREE = {"heads": datasets.List(datasets.Value("int32")), "relations": datasets.List(TEXT)}
 # By configuration: the plain function with the documentation, what is called, and the types of an answer.
 CONFIGURATIONS: dict[str, tuple[Any, Any, list]] = {
-    "semeval2010_task8": (score_semeval, _semeval, [TEXT]),
+    "semeval2010_task8": (score_semeval, score_semeval, [TEXT]),
     "relation_classification": (score_relations, score_relations, [TEXT, NUMBER]),
     "dependency_parsing": (score_trees, _trees, [TREE]),
     **{task: (score_glue, partial(score_glue, task), [SCORE if task == "stsb" else NUMBER]) for task in GLUE_SCORES},

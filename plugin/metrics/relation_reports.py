@@ -133,7 +133,7 @@ class RelationAnswers:
 def _f1(answers: Sequence, references: Sequence, labels: Sequence[str], negative: str | None) -> float:
     """The official macro-F1 for the labels of SemEval-2010 Task 8, else the micro-F1, in percent."""
     if set(labels) <= set(SEMEVAL_LABELS):
-        return score_semeval(answers, references).official.macro[2]
+        return score_semeval(answers, references)["f1"]
     return 100 * score_relations(answers, references, negative)["f1"]
 
 

@@ -21,7 +21,7 @@ from msattn.data.negatives import DRAWN, Negatives, capped, random_pairs, with_e
 from msattn.data.pair_rules import PairRules
 from msattn.data.relations import ALL_PAIRS, LISTED, labels_in, read_relations, to_relations
 from msattn.errors import UserError
-from msattn.metrics import SEMEVAL_LABELS, score_semeval
+from msattn.metrics import SEMEVAL_LABELS
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
@@ -492,17 +492,14 @@ def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, ans
         return
     references = [row["gold"] for row in rows]
     if several:
-        report = shown = multi_label_report(given, references, labels)
-    elif set(labels) <= set(SEMEVAL_LABELS):
-        scores = score_semeval(given, references)
-        report, shown = scores.report(), scores.official.report()
+        report = multi_label_report(given, references, labels)
     else:
-        report = shown = relation_report(given, references, negative)
+        report = relation_report(given, references, negative)
     scored = pairs.described(prefix, negative)
     Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
     if not several:
         Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(given, references), encoding="utf-8")
-    print(f"{scored}\n{shown}")
+    print(f"{scored}\n{report}")
 
 
 def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: str | None) -> ModelCardFacts:
