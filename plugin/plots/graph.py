@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msattn.pipelines.relation_triples import entity_of
 from msattn.plots.arcs import Arc, write_arcs
 
 
@@ -46,7 +45,7 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
     texts = [row if isinstance(row, list) else [row] for row in rows] if several else [rows]
     found = ((number, triple) for number, text in enumerate(texts) for triple in text if triple.get("label"))
     for number, triple in found:
-        (head, _, at_head), (tail, _, at_tail) = map(entity_of, (triple["head"], triple["tail"]))
+        (head, at_head), (tail, at_tail) = map(_entity, (triple["head"], triple["tail"]))
         for name, start in ((head, at_head), (tail, at_tail)):
             starts[name] = min((number, start), starts.get(name, (number, start)))
         key = head, tail, triple["label"]
@@ -59,3 +58,10 @@ def relation_graph(triples: Iterable[Any], path: str | os.PathLike | None = None
         title = f"{head} → {tail}: {label}" + ("" if score is None else f" ({score:.2f})")
         arcs.append(Arc(names.index(head), names.index(tail), label, title))
     return write_arcs([(names, arcs)], path)
+
+
+def _entity(entity: Any) -> tuple[str, int]:
+    """The words and the start of an entity: an object, or a `Span` of spaCy."""
+    if isinstance(entity, Mapping):
+        return entity["text"], entity["start"]
+    return entity.text, entity.start_char

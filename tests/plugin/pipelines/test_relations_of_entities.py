@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import json
 from itertools import permutations
 from types import SimpleNamespace
 
@@ -17,7 +15,6 @@ from transformers.utils import logging
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
 from msattn.data.inputs.entity_markers import encode_relations, encode_unmarked
 from msattn.data.inputs.entity_pieces import window_start
-from msattn.pipelines.relation_triples import write_triples
 from msattn.pipelines.word_tagger import WordTagger
 from tests.plugin.pipelines.test_relation_extraction import same
 from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
@@ -535,28 +532,3 @@ def test_exported_models_read_blocks_of_pairs(pairwise, monkeypatch):
     monkeypatch.setattr(pairwise.model, "forward", exported)
     monkeypatch.setattr(pairwise, "parameters", inspect.signature(exported).parameters)
     same(pairwise(INPUT, threshold=0), expected)
-
-
-def test_triples_are_written(pairwise, tmp_path):
-    results = [
-        pairwise(INPUT, threshold=0),
-        [],
-        {"error": "x"},
-        pairwise({"text": TEXT, "head": AUTHOR, "tail": BOOK}),
-    ]
-    assert write_triples(results, tmp_path / "a.csv") == 7 == write_triples(results, tmp_path / "a.jsonl")
-    rows = list(csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8")))
-    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [{name: str(value) for name, value in line.items()} for line in lines] == rows
-    assert lines[-1]["text"] == 3 and (lines[-1]["head"], lines[-1]["head_type"], lines[-1]["tail"]) == (
-        "author",
-        "PER",
-        "book",
-    )
-    assert write_triples(results[0], tmp_path / "a.csv") == 6
-    assert {row["text"] for row in csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8"))} == {"0"}
-    marked = pairwise(["a <e1>b</e1> <e2>c</e2>", "a <e1>d</e1> <e2>e</e2>"])
-    assert write_triples(marked, tmp_path / "a.csv") == 2 and write_triples(marked[0], tmp_path / "b.csv") == 1
-    assert [row["text"] for row in csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8"))] == ["0", "1"]
-    with pytest.raises(UserError, match=r"a.txt: triples are written as .csv or .jsonl"):
-        write_triples(results, tmp_path / "a.txt")
