@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 RECIPES = HERE / "recipes"
 # Of a run, but not of a model: they name folders of this machine, or repeat the data.
 LEFT_OUT = (
-    *("*_predictions.*", "*_run.*", "*_report.txt", "*_confusion.tsv", "*.jsonl", "checkpoint-*"),
+    *("*_predictions.*", "*_run.*", "*_report.txt", "*.jsonl", "checkpoint-*"),
     *("eval_results.json", "test_results.json", "train_results.json", "trainer_state.json", "training_args.bin"),
     *("run.json",),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from msattn.errors import extra
 from msattn.metrics.calibration import sigmoid_calibration_error
-from msattn.metrics.report_tables import report_table
+from msattn.metrics.report_tables import found_report
 
 with extra("train"):
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support
@@ -30,7 +30,12 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
         `false_positives`, the share of the pairs without a relation that get one, if there are such pairs.
     """
     references = references.astype(bool)
-    micro, macro = (_scores(answers, references, average)[:3] for average in ("micro", "macro"))
+    # scikit-learn takes a single column for two classes.
+    single = [True] if references.shape[1] == 1 else None
+    micro, macro = (
+        precision_recall_fscore_support(references, answers, labels=single, average=average, zero_division=0)[:3]
+        for average in ("micro", "macro")
+    )
     unrelated = ~references.any(axis=1)
     scores = {
         "f1": micro[2],
@@ -48,20 +53,12 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
 
 def multi_label_report(answers: Sequence[list[str]], references: Sequence[list[str]], labels: Sequence[str]) -> str:
     """In percent: precision, recall and F1 of each relation that occurs, and their averages."""
-    names = [name for name in labels if any(name in each for each in (*answers, *references))]
-    truth, given = (np.array([[name in each for name in names] for each in sets]) for sets in (references, answers))
-    report = ""
-    if names:
-        *each, support = _scores(given, truth, None)
-        rows = zip(names, zip(*each, strict=True), support, strict=True)
-        averages = ((f"{average} avg", _scores(given, truth, average)[:3]) for average in ("micro", "macro"))
-        report = report_table([*rows], [(*average, int(truth.sum())) for average in averages])
+    truth, given = (
+        {(pair, name) for pair, each in enumerate(sets) for name in each} for sets in (references, answers)
+    )
+    occurring = {name for _, name in truth | given}
+    names = [name for name in labels if name in occurring]
+    report = found_report(truth, given, names) if names else ""
     without = sum(not each for each in references)
     wrong = sum(bool(answer) for answer, reference in zip(answers, references, strict=True) if not reference)
     return f"{report}\n{wrong} of {without} pairs without a relation get one.\n"
-
-
-def _scores(answers: np.ndarray, references: np.ndarray, average: str | None) -> tuple:
-    """Precision, recall, F1 and support. scikit-learn takes a single column for two classes."""
-    single = [True] if references.shape[1] == 1 else None
-    return precision_recall_fscore_support(references, answers, labels=single, average=average, zero_division=0)

@@ -19,7 +19,7 @@ from msattn.metrics.report_tables import label_report
 
 with extra("train"):
     from scipy.special import expit, softmax
-    from sklearn.metrics import confusion_matrix, f1_score
+    from sklearn.metrics import f1_score
 
 # The `problem_type` of a configuration whose pairs may have several relations.
 MULTI_LABEL = "multi_label_classification"
@@ -146,11 +146,3 @@ def relation_report(answers: Sequence[str], references: Sequence[str], negative:
         return f"{report}\nNo label stands for no relation.\n" if negative is None else report
     f1 = score_relations(answers, references, negative)["f1"]
     return f"{report}\nMicro-F1 without {negative}, the label of no relation: {100 * f1:.2f}\n"
-
-
-def confusion_table(answers: Sequence[str], references: Sequence[str]) -> str:
-    """A table of tab-separated values: gold labels in rows, predicted ones in columns."""
-    labels = sorted({*answers, *references})
-    counts = confusion_matrix(references, answers, labels=labels)
-    rows = [["gold \\ predicted", *labels], *([label, *row] for label, row in zip(labels, counts, strict=True))]
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)

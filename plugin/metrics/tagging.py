@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
-
-import numpy as np
 
 from msattn.data.inputs.entity_tags import entity_spans
 from msattn.errors import extra
-from msattn.metrics.report_tables import label_report, report_table
+from msattn.metrics.report_tables import found_report, label_report
 
 with extra("train"):
     from sklearn.metrics import accuracy_score
@@ -47,16 +44,7 @@ def tagging_report(*, predictions: Tags, references: Tags, entities: bool) -> st
     kinds = sorted({kind for *_, kind in true | found})
     if not kinds:
         return "there is no entity, neither true nor predicted\n"
-    rows: list[Any] = [
-        _scores(*({each for each in side if each[-1] == kind} for side in (true, found))) for kind in kinds
-    ]
-    support = [sum(each[-1] == kind for each in true) for kind in kinds]
-    weighted = np.average(rows, axis=0, weights=support) if true else np.zeros(3)
-    averages = {"micro": _scores(true, found), "macro": np.mean(rows, axis=0), "weighted": weighted}
-    return report_table(
-        [*zip(kinds, rows, support, strict=True)],
-        [(f"{name} avg", tuple(scores), len(true)) for name, scores in averages.items()],
-    )
+    return found_report(true, found, kinds)
 
 
 def _scores(true: set, found: set) -> tuple[float, float, float]:

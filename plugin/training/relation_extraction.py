@@ -24,7 +24,7 @@ from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.multi_label import multi_label_report
-from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
+from msattn.metrics.relation_reports import RelationAnswers, relation_report
 from msattn.training.checkpoints import checkpoint_labels
 from msattn.training.fusion import fusion_card_fields
 from msattn.training.model_card import ModelCardFacts
@@ -468,8 +468,7 @@ def untrained_pairs(data: Mapping[str, Dataset], prefix: str, seed: int) -> Data
 def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, answers: RelationAnswers) -> None:
     """
     Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt`, whose first line
-    says which pairs are scored, and `<prefix>_confusion.tsv`, unless a pair may have several relations, and prints the
-    table of the report.
+    says which pairs are scored, and prints it.
 
     Args:
         folder (`str`): The folder.
@@ -497,8 +496,6 @@ def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, ans
         report = relation_report(given, references, negative)
     scored = pairs.described(prefix, negative)
     Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
-    if not several:
-        Path(folder, f"{prefix}_confusion.tsv").write_text(confusion_table(given, references), encoding="utf-8")
     print(f"{scored}\n{report}")
 
 

@@ -64,8 +64,6 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     assert all(0 <= line["probability"] <= 1 for line in lines)
     report = (out / "test_report.txt").read_text()
     assert f"Micro-F1 without no_relation, the label of no relation: {metrics['test_f1']:.2f}" in report
-    table = [line.split("\t") for line in (out / "test_confusion.tsv").read_text().splitlines()]
-    assert sum(int(count) for row in table[1:] for count in row[1:]) == 72
     assert report.startswith("test: scored on all 72 ordered pairs of the entities of 1 texts; ")
     card = ModelCard.load(out / "README.md")
     assert "Micro-F1 without no_relation" in {result.metric_name for result in card.data.eval_results}

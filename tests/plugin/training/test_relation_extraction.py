@@ -15,7 +15,7 @@ from msattn.data.pair_rules import PairRules
 from msattn.data.relations import ALL_PAIRS, labels_in, read_relations
 from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
-from msattn.metrics.relation_reports import RelationAnswers, confusion_table, relation_report
+from msattn.metrics.relation_reports import RelationAnswers, relation_report
 from msattn.training.relation_extraction import (
     ScoredPairs,
     as_in_pipeline,
@@ -297,9 +297,3 @@ def test_the_report_names_the_negative_label():
     answers, gold = ["born in", "none", "none", "works for"], ["born in", "born in", "none", "none"]
     assert relation_report(answers, gold, "none").endswith("Micro-F1 without none, the label of no relation: 50.00\n")
     assert relation_report(answers, gold, None).endswith("No label stands for no relation.\n")
-
-
-def test_confusion_of_any_labels():
-    assert confusion_table(["a", "b", "a"], ["a", "a", "c"]) == (
-        "gold \\ predicted\ta\tb\tc\na\t1\t1\t0\nb\t0\t0\t0\nc\t1\t0\t0\n"
-    )
