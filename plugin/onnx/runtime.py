@@ -129,20 +129,9 @@ class OnnxModel:
             raise UserError(
                 f"{self.name_or_path}: an exported model takes {', '.join(self.inputs)}, not {min(unknown)}."
             )
-        pieces = inputs.get("entity_pieces")
-        if pieces is not None and pieces.dim() == 4 and "entity_pairs" in self.inputs:
-            batch, pairs = pieces.shape[:2]
-            numbers = torch.arange(2 * pairs).view(pairs, 2).expand(batch, pairs, 2)
-            inputs = inputs | {"entity_pieces": pieces.flatten(1, 2), "entity_pairs": numbers}
-        one_pair = "entity_pieces" in inputs and "entity_pairs" not in inputs and inputs["entity_pieces"].dim() == 3
-        if one_pair and "entity_pairs" in self.inputs:
-            inputs = inputs | {"entity_pairs": torch.tensor([[[0, 1]]]).expand(len(inputs["entity_pieces"]), 1, 2)}
-        elif one_pair:  # a model exported by an earlier version
-            inputs = inputs | {"entity_pieces": inputs["entity_pieces"].unsqueeze(1)}
         used = [node.name for node in self.session.get_inputs()]
         arrays = {name: inputs[name].numpy().astype(np.int64) for name in used if name in inputs}
-        found = dict(zip(self.outputs, map(torch.from_numpy, self.session.run(None, arrays)), strict=True))
-        return {name: value.squeeze(1) for name, value in found.items()} if one_pair else found
+        return dict(zip(self.outputs, map(torch.from_numpy, self.session.run(None, arrays)), strict=True))
 
 
 def is_exported(folder: str | Path) -> bool:
