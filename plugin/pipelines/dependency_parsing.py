@@ -17,7 +17,7 @@ from msattn.data.inputs.word_labels import tag_words
 from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError, shown
 from msattn.pipelines.text_pipeline import TextPipeline, given, refuse_others
-from msattn.trees.parse_results import is_sentence, named_sentences
+from msattn.trees.parse_results import named_sentences
 from msattn.trees.parses import (
     DECODERS,
     Parses,
@@ -69,7 +69,6 @@ class DependencyParsingPipeline(TextPipeline):
         self,
         decode: str | None = None,
         max_length: int | None = None,
-        long_sentences: str | None = None,
         k: int | None = None,
         marginals: bool | None = None,
         fixed: Mapping[int, int] | None = None,
@@ -77,9 +76,8 @@ class DependencyParsingPipeline(TextPipeline):
         lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         refuse_others("decode", decode, DECODERS)
-        refuse_others("long_sentences", long_sentences, ("window", "error"))
         language_of(lang)  # refuses those without rules
-        reading = given(max_length=max_length, long_sentences=long_sentences, word_tokenizer=word_tokenizer, lang=lang)
+        reading = given(max_length=max_length, word_tokenizer=word_tokenizer, lang=lang)
         ranking = given(k=k, marginals=marginals, fixed=fixed)
         decoding = ranking | given(decode=decode)
         return reading | ranking, decoding, decoding
@@ -101,9 +99,9 @@ class DependencyParsingPipeline(TextPipeline):
             lang (`str`, *optional*):
                 The language of the built-in rules, such as `"en"`, which splits "don't" into two words. Default: rules
                 for all languages, which split no contractions.
-            max_length (`int`, *optional*): Most tokens that the model reads at a time. Default: the model's limit.
-            long_sentences (`str`, *optional*, defaults to `"window"`):
-                What to do with a longer sentence: windows that overlap by half (`"window"`), or `"error"`.
+            max_length (`int`, *optional*):
+                Most tokens that the model reads at a time. Default: the model's limit. Longer sentences are read in
+                windows that overlap by half.
             k (`int`, *optional*):
                 Return the k best trees, each with its probability. They may have crossing arcs, whatever the decoder
                 of the checkpoint.
@@ -130,9 +128,9 @@ class DependencyParsingPipeline(TextPipeline):
             probability is that of the heads.
 
         Raises:
-            UserError: The input is not a sentence or text; it is longer than the model reads, and `long_sentences` is
-                `"error"` or one of `k`, `marginals` and `fixed` is given; no tree has the fixed heads, or heads are
-                fixed in a text of several sentences; or `word_tokenizer` does not return the words of the text.
+            UserError: The input is not a sentence or text; it is longer than the model reads, and one of `k`,
+                `marginals` and `fixed` is given; no tree has the fixed heads, or heads are fixed in a text of several
+                sentences; or `word_tokenizer` does not return the words of the text.
         """
         if isinstance(inputs, (list, tuple)) and len(inputs) > 1 and all(_is_one_word(item) for item in inputs):
             logger.warning(
@@ -162,7 +160,6 @@ class DependencyParsingPipeline(TextPipeline):
         self,
         inputs: Any,
         max_length: int | None = None,
-        long_sentences: str = "window",
         word_tokenizer: Callable[[str], Any] | None = None,
         lang: str | None = None,
         k: int | None = None,
@@ -179,10 +176,8 @@ class DependencyParsingPipeline(TextPipeline):
         limit = self.limit(max_length)
         windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
         for words, parts in zip(sentences, windows, strict=True):
-            text = " ".join(word.text for word in words)
-            if long_sentences == "error" and (len(parts) > 1 or (parts and parts[0].cut)):
-                raise UserError(f"the sentence has more than {limit} tokens: {shown(text)}.")
             if len(parts) > 1 and (k is not None or marginals or fixed is not None):
+                text = " ".join(word.text for word in words)
                 raise UserError(
                     f"the sentence has more than {limit} tokens, and would be read in windows; k, marginals and fixed "
                     f"need it as a whole: {shown(text)}."
@@ -350,23 +345,6 @@ class DependencyParsingPipeline(TextPipeline):
             written.append(_with_tree(lines_of(words, place), words))
         return "".join(written)
 
-    @staticmethod
-    def to_displacy(sentences: Sequence) -> dict[str, list[dict[str, Any]]] | list[dict[str, list[dict[str, Any]]]]:
-        """
-        Converts results to the input of spaCy's `displacy.render(..., style="dep", manual=True)`.
-
-        displaCy draws no arc for the root. [`~msattn.plots.arc_diagram`] does, and works without spaCy.
-
-        Args:
-            sentences (`Sequence`): A sentence, the sentences of a text, or a list of results.
-
-        Returns:
-            `dict`: The picture of a sentence, or a list of those of several.
-        """
-        if is_sentence(sentences):
-            return _displacy(sentences)
-        return [_displacy(words) for _, words in named_sentences(sentences)]
-
 
 def _known_heads(sentence: Mapping[str, Any]) -> dict[int, int]:
     """The heads of a sentence that is annotated in part, by dependent."""
@@ -383,20 +361,6 @@ def _with_tree(lines: Sequence[str], words: Sequence[Mapping[str, Any]], keep: b
     tags = kept_tags(lines, tags) if keep else tags
     heads, relations = ([word[name] for word in words] for name in ("head", "relation"))
     return with_tree(lines, heads, relations, **tags)
-
-
-def _displacy(words: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    arcs = [
-        {
-            "start": min(word["head"], word["index"]) - 1,
-            "end": max(word["head"], word["index"]) - 1,
-            "label": word["relation"],
-            "dir": "left" if word["index"] < word["head"] else "right",
-        }
-        for word in words
-        if word["head"]
-    ]
-    return {"words": [{"text": word["word"], "tag": word.get("upos", "")} for word in words], "arcs": arcs}
 
 
 def _is_one_word(item: Any) -> bool:

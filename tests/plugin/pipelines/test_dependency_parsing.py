@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import pipeline
 
-from msattn import DependencyParsingPipeline, UserError
+from msattn import UserError
 from msattn.data.files.conllu_lines import conllu_lines
 from msattn.trees.tree_decoding import are_trees
 from tests.tiny_models import RELATIONS, WORDS, tiny_parser
@@ -80,9 +80,8 @@ def test_languages_and_tokenizers(parse):
     assert words("The dog doesn't sleep.", lang="en") == [["The", "dog", "does", "n't", "sleep", "."]]
     assert [word.get("token") for word in parse("doesn't", lang="en")[0]] == ["doesn't"] * 2
     assert words("a dog . A  cat ", word_tokenizer=str.split) == [["a", "dog", "."], ["A", "cat"]]
-    for option in ("decode", "long_sentences"):
-        with pytest.raises(UserError, match=f"{option} is one of .*, not 'best'"):
-            parse("dog", **{option: "best"})
+    with pytest.raises(UserError, match="decode is one of .*, not 'best'"):
+        parse("dog", decode="best")
     with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
         parse("dog", lang="xx")
     with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
@@ -226,15 +225,11 @@ def test_long_sentences(parse):
     words = [f"dog{number}" for number in range(1000)]
     result = parse({"words": words})
     assert [word["word"] for word in result] == words and are_trees(heads(result)).all()
-    with pytest.raises(UserError, match="more than 64 tokens: 'dog0 dog1"):
-        parse({"words": words}, long_sentences="error")
     with pytest.raises(UserError, match="max_length is a number of tokens, not '3'"):
         parse({"words": words}, max_length="3")
     for size in (0, 65):
         with pytest.raises(UserError, match=f"max_length={size}: the checkpoint reads 1 to 64 tokens"):
             parse({"words": words}, max_length=size)
-    with pytest.raises(UserError, match="more than 3 tokens: 'unpayers'"):
-        parse({"words": ["unpayers"]}, max_length=3, long_sentences="error")
 
 
 @pytest.mark.parametrize(
@@ -278,16 +273,3 @@ def test_conllu_of_words(parse):
     written = parse.to_conllu(parse([{"words": ["The", "dog"]}, [], ["a", "house"]]))
     assert [line for line in written.splitlines() if "sent_id" in line] == ["# sent_id = 1", "# sent_id = 3"]
     assert parse.to_conllu([]) == parse.to_conllu([[]]) == ""
-
-
-def test_displacy():
-    words = [("The", 2, "det"), ("dog", 0, "root")]
-    sentence = [
-        {"index": n, "word": word, "head": head, "relation": name} for n, (word, head, name) in enumerate(words, 1)
-    ]
-    picture = DependencyParsingPipeline.to_displacy(sentence)
-    assert picture == {
-        "words": [{"text": "The", "tag": ""}, {"text": "dog", "tag": ""}],
-        "arcs": [{"start": 0, "end": 1, "label": "det", "dir": "left"}],
-    }
-    assert DependencyParsingPipeline.to_displacy([[sentence], [], [sentence]]) == [picture, picture]
