@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
@@ -541,6 +542,8 @@ def _to_the_end(tagger: Any) -> Any:
     longest = min(tagger.tokenizer.model_max_length, most_tokens(tagger.model.config) or VERY_LARGE_INTEGER)
     if longest >= VERY_LARGE_INTEGER:
         return tagger
+    tagger = copy(tagger)
+    tagger.tokenizer = copy(tagger.tokenizer)
     tagger.tokenizer.model_max_length = longest
     return partial(tagger, stride=longest // 4)
 

@@ -305,7 +305,9 @@ def test_a_tagger_reads_to_the_end_of_a_long_text(extractor, strategy):
         aggregation_strategy=strategy,
     )
     text = "The author wrote a book in the house. " * 10
+    limit = tagger.tokenizer.model_max_length
     sentence = extractor.preprocess(text, entities=extractor._tagger(tagger))
+    assert limit == tagger.tokenizer.model_max_length > 24
     assert max(end for _, end in sentence.spans) > len(text) - 40
 
 
