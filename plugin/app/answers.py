@@ -13,7 +13,7 @@ from typing import Any
 from transformers.utils import logging
 
 from msattn.app.checkpoints import Checkpoint
-from msattn.app.entities import Entity, check_length, finds_entities, found
+from msattn.app.entities import Entity, finds_entities, found
 from msattn.errors import UserError
 from msattn.plots import FusedAttention, arc_diagram, attention_distances, fused_attention_html, relation_graph
 from msattn.plots.encoders import encoder_of
@@ -156,7 +156,9 @@ def classes(classify: Any, reading: Reading) -> str:
         UserError: The text has more tokens than the model reads.
     """
     texts = [reading.text, reading.second] if reading.second.strip() else [reading.text]
-    check_length(classify, *texts)
+    length, limit = len(classify.tokenizer(*texts, verbose=False)["input_ids"]), classify.tokenizer.model_max_length
+    if length > limit:
+        raise UserError(f"The text has {length} tokens, and the model reads {limit}: give a shorter one.")
     (answer,) = classify([dict(zip(("text", "text_pair"), texts, strict=False))], top_k=None)
     reading.found["classes"] = {one["label"]: one["score"] for one in answer}
     name = "score" if len(answer) == 1 else "probability"

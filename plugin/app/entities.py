@@ -27,22 +27,11 @@ def found(tagger: Pipeline, text: str) -> list[Entity]:
     Args:
         tagger (`Pipeline`): A pipeline `"token-classification"`.
         text (`str`): The text.
-
-    Raises:
-        UserError: The text has more tokens than the tagger reads.
     """
-    check_length(tagger, text)
     tag = WordTagger(tagger.model, tagger.tokenizer)
     if finds_entities(tagger):
         return tag.entities(text)
     return [{name: word[name] for name in ("start", "end", "text", "label")} for word in tag.words(text)]
-
-
-def check_length(run: Pipeline, *texts: str) -> None:
-    """Raises `UserError` if texts have more tokens than a model reads."""
-    length, limit = len(run.tokenizer(*texts, verbose=False)["input_ids"]), run.tokenizer.model_max_length
-    if length > limit:
-        raise UserError(f"The text has {length} tokens, and the model reads {limit}: give a shorter one.")
 
 
 def mark(text: str, entities: Sequence[Entity], span: Sequence[int], label: str | None = None) -> list[Entity]:

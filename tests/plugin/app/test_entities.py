@@ -39,6 +39,12 @@ def test_a_word_has_the_tag_of_its_first_piece():
     assert spans(found(run, TEXT)) == [(start, end, pieces[start]) for start, end in places]
 
 
+def test_long_texts_are_tagged_to_the_end():
+    run = tagger("DET", "NOUN", "VERB")
+    run.tokenizer.model_max_length = 16
+    assert len(found(run, "dog " * 100)) == 100
+
+
 def test_a_selection_is_marked_as_whole_words_and_replaces_what_it_overlaps():
     entities = mark(TEXT, [], (5, 8))
     assert spans(entities) == [(4, 10, "entity")]
