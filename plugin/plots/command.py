@@ -19,7 +19,9 @@ def draw_fused(args: argparse.Namespace) -> None:
     """the words and phrases that a multi-scale model attends to in a sentence (.html)"""
     _, model, tokenizer = load_trained(args.model)
     row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
-    attention = plots.FusedAttention.from_model(model, tokenizer, row["text"], row.get("head"), row.get("tail"))
+    attention = plots.FusedAttention.from_model(
+        model, tokenizer, row["text"], row.get("head"), row.get("tail"), args.types or (None, None)
+    )
     plots.fused_attention_html(attention, args.output)
 
 
@@ -36,7 +38,10 @@ def draw_trees(args: argparse.Namespace) -> None:
 
 def draw_relations(args: argparse.Namespace) -> None:
     """the relation of the entities <e1>..</e1> and <e2>..</e2> in a text (.svg)"""
-    plots.relation_graph([load_pipeline("relation-extraction", args.model)(args.text)], args.output)
+    text = args.text
+    if args.types:
+        text = {"text": text, "head_type": args.types[0], "tail_type": args.types[1]}
+    plots.relation_graph([load_pipeline("relation-extraction", args.model)(text)], args.output)
 
 
 def draw_maps(args: argparse.Namespace) -> None:
@@ -58,16 +63,17 @@ def draw_heads(args: argparse.Namespace) -> None:
 MODEL = {"help": "a local folder or a name on the Hub"}
 MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
+TYPES = {"nargs": 2, "metavar": ("E1", "E2"), "help": "types of the entities, if the model's markers name them"}
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
-    "fused": (draw_fused, {"model": MODEL, "--text": TEXT}),
+    "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--types": TYPES}),
     "errors": (
         draw_errors,
         {"model": {**MODEL, "nargs": "?"}, "--file": {"required": True, "help": "test_predictions.jsonl"}},
     ),
     "trees": (draw_trees, {"model": MODEL, "--text": TEXT}),
-    "relations": (draw_relations, {"model": MODEL, "--text": TEXT}),
+    "relations": (draw_relations, {"model": MODEL, "--text": TEXT, "--types": TYPES}),
     "maps": (draw_maps, {"model": MODELS, "--text": {**TEXT, "nargs": "+"}, "--layer": PLACE, "--head": PLACE}),
     "heads": (draw_heads, {"model": MODELS, "--file": {"required": True, "help": "sentences, or a table of them"}}),
 }

@@ -21,6 +21,7 @@ def folder(tmp_path_factory):
     saved_model(folder / "fusion", *tiny_relation_extractor(scales=[3, 5]))
     saved_model(folder / "classes", classifier())
     saved_model(folder / "encoder", encoder("roberta"))
+    saved_model(folder / "typed", tiny_relation_extractor(scales=[3], entity_markers="typed-punct")[0])
     (folder / "test_predictions.jsonl").write_text(json.dumps(prediction()))
     (folder / "texts.jsonl").write_text('{"text": "a cat .", "label": "1"}\n{"text": "the dog", "label": "0"}\n')
     return folder
@@ -32,6 +33,8 @@ def folder(tmp_path_factory):
         (["fused", "fusion", "--text", TEXT], "a.html", b"<!DOCTYPE html>"),
         (["errors", "fusion", "--file", "test_predictions.jsonl"], "a.html", b"<!DOCTYPE html>"),
         (["relations", "fusion", "--text", TEXT], "a.svg", b"<svg"),
+        (["fused", "typed", "--text", TEXT, "--types", "PER", "WORK"], "a.html", b"<!DOCTYPE html>"),
+        (["relations", "typed", "--text", TEXT, "--types", "PER", "WORK"], "a.svg", b"<svg"),
         (["maps", "encoder", "fusion", "--text", "a cat", "a dog", "--layer", "0", "--head", "1"], "a.svg", b"<?xml"),
         (["heads", "encoder", "classes", "--file", "texts.jsonl"], "a.svg", b"<?xml"),
     ],
@@ -47,6 +50,7 @@ def test_mistakes(folder, monkeypatch, capsys):
     for argv, message in (
         (["fused", "classes", "--text", TEXT, "--output", "b.html"], "no fusion layer"),
         (["fused", "./nowhere", "--text", TEXT, "--output", "b.png"], "nowhere"),
+        (["relations", "typed", "--text", TEXT, "--output", "b.svg"], "the head has no type"),
         (["fused", "fusion", "--text", "the author", "--output", "b.html"], "which two entities"),
         (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "index 2 is out of bounds"),
         (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .html"),
