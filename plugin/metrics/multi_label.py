@@ -26,8 +26,9 @@ def score_multi_label(answers: np.ndarray, references: np.ndarray, probabilities
     Returns:
         `dict[str, float]`: `precision`, `recall`, `f1` and `micro_f1` over pairs and relations; `macro_f1`, the mean
         over all relations; `accuracy`, the share of pairs whose relations are all right; `auc`, the average
-        precision of pairs and relations; `ece`, see [`~msattn.metrics.calibration.sigmoid_calibration_error`]; and
-        `false_positives`, the share of the pairs without a relation that get one, if there are such pairs.
+        precision of pairs and relations, a sum of steps where [`~msattn.metrics.score_relations`] has trapezoids;
+        `ece`, see [`~msattn.metrics.calibration.sigmoid_calibration_error`]; and `false_positives`, the share of the
+        pairs without a relation that get one, if there are such pairs.
     """
     references = references.astype(bool)
     # scikit-learn takes a single column for two classes.

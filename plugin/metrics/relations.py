@@ -46,6 +46,7 @@ def score_relations(
           references.
         - `auc`: only with `scores`. The area under the precision-recall curve of all (example, relation) pairs, ranked
           by probability, by the trapezoidal rule, as in OpenNRE, but from a recall of 0 on: a perfect model has 1.
+          With several relations a pair, scripts give the average precision under this name.
         - `relations`: precision, recall, f1 and support of each class, including the negative one.
 
     Raises:
