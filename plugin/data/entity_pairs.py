@@ -31,37 +31,14 @@ def _spert_rows(row: Mapping, dropped: Counter) -> Iterable[dict[str, Any]]:
     return doccano_rows(row, dropped) if doccano else [{"id": row.get("orig_id"), **row}]
 
 
-# By the field that tells a form: what reads a row of it, and what such a row has.
+# By the field that tells a form: what reads a row of it, and which tools write it.
 FORMS: dict[str, tuple[Callable[[Mapping, Counter], Iterable[dict[str, Any]]], str]] = {
-    "vertexSet": (
-        docred_rows,
-        'a document of DocRED has "sents", "vertexSet" (mentions with "sent_id" and "pos") and "labels" (objects with '
-        '"h", "t" and "r")',
-    ),
-    "ner": (
-        scierc_rows,
-        'a document of SciERC has "sentences", "ner" ([first, last, type]) and "relations" ([first, last, first, '
-        "last, label]) for each sentence; a row of CrossRE has those of one",
-    ),
-    "predicted_ner": (
-        scierc_rows,
-        'an output of DyGIE++ has "sentences", and "predicted_ner" for each sentence',
-    ),
-    "annotations": (
-        label_studio_rows,
-        'a task of Label Studio has "data" (a text) and "annotations", whose "result" has regions with "id" and '
-        '"value" and relations with "from_id", "to_id" and "labels"',
-    ),
-    "spans": (
-        prodigy_rows,
-        'a line of Prodigy has "text", "spans" ("start", "end", "label") and "relations" ("head_span", "child_span", '
-        '"label")',
-    ),
-    "entities": (
-        _spert_rows,
-        'a line of doccano has "text", "entities" ("id", "start_offset", "end_offset") and "relations" ("from_id", '
-        '"to_id", "type")',
-    ),
+    "vertexSet": (docred_rows, "DocRED"),
+    "ner": (scierc_rows, "SciERC or CrossRE"),
+    "predicted_ner": (scierc_rows, "DyGIE++"),
+    "annotations": (label_studio_rows, "Label Studio"),
+    "spans": (prodigy_rows, "Prodigy"),
+    "entities": (_spert_rows, "SpERT or doccano"),
 }
 
 
@@ -82,12 +59,12 @@ def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
         if not has_entities(row):
             yield where, row
             continue
-        form, fields = next(form for name, form in FORMS.items() if name in row)
+        form, tools = next(form for name, form in FORMS.items() if name in row)
         try:
             found = list(form(row, dropped))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            problem = error if isinstance(error, ValueError) else f"there is {error!r} in this one"
-            raise UserError(f"{where}: {fields}; {problem}.") from None
+            problem = error if isinstance(error, ValueError) else f"there is {error!r}"
+            raise UserError(f"{where}: the row is not in the form of {tools}; {problem}.") from None
         several = len(found) > 1
         yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
     _warn(dropped)

@@ -21,7 +21,7 @@ def doccano_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str,
     """
     numbers = {entity["id"]: number for number, entity in enumerate(row["entities"])}
     if len(numbers) < len(row["entities"]):
-        raise ValueError("here, two entities have the same id")
+        raise ValueError("two entities have the same id")
     yield {
         "id": row.get("id"),
         "text": row["text"],

@@ -118,24 +118,27 @@ def test_texts_without_annotation_are_counted(write, caplog, row):
     [
         (
             {**DOCCANO, "relations": [{"from_id": 1, "to_id": 90, "type": "x"}]},
-            r"a line of doccano has .* KeyError\(1\)",
+            r"SpERT or doccano; there is KeyError\(1\)",
         ),
         (
             {**LABEL_STUDIO, "annotations": [{"result": [{"type": "relation"}]}]},
-            "a task of Label Studio .* KeyError",
+            "Label Studio; there is KeyError",
         ),
-        ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "a line of Prodigy has .* KeyError"),
-        ({**DOCCANO, "entities": [{**each, "id": 1} for each in DOCCANO["entities"]]}, "a line of .* the same id"),
-        ({**SCIERC, "relations": [[[0, 1, 4]], []]}, "a document of SciERC has"),
+        ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "Prodigy; there is KeyError"),
+        (
+            {**DOCCANO, "entities": [{**each, "id": 1} for each in DOCCANO["entities"]]},
+            "SpERT or doccano; two entities have the same id",
+        ),
+        ({**SCIERC, "relations": [[[0, 1, 4]], []]}, "SciERC or CrossRE; "),
         (
             {**SCIERC, "relations": [[[0, 1, 6, 6, "x"]], []]},
-            r"a document .* \[6, 6\] is not in sentence 0, tokens 0 to 5",
+            r"SciERC or CrossRE; \[6, 6\] is not in sentence 0, tokens 0 to 5",
         ),
-        ({"vertexSet": [], "labels": []}, "a document of DocRED has .* KeyError"),
+        ({"vertexSet": [], "labels": []}, "DocRED; there is KeyError"),
     ],
 )
 def test_other_forms_are_refused_by_name(write, row, message):
-    with pytest.raises(UserError, match=f":1: {message}"):
+    with pytest.raises(UserError, match=f":1: the row is not in the form of {message}"):
         read_relations(write(json.dumps(row)))
 
 
