@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 UNANNOTATED = "texts have no accepted annotation and were left out"
@@ -19,21 +19,14 @@ def doccano_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str,
             "type"}`).
         dropped (`Counter`): Not used.
     """
-    numbers = {entity["id"]: number for number, entity in enumerate(row["entities"])}
-    if len(numbers) < len(row["entities"]):
-        raise ValueError("two entities have the same id")
-    yield {
-        "id": row.get("id"),
-        "text": row["text"],
-        "entities": [
-            {"start": entity["start_offset"], "end": entity["end_offset"], "type": entity.get("label")}
-            for entity in row["entities"]
-        ],
-        "relations": [
-            {"head": numbers[each["from_id"]], "tail": numbers[each["to_id"]], "type": each["type"]}
-            for each in row["relations"]
-        ],
+    entities = {
+        entity["id"]: {"start": entity["start_offset"], "end": entity["end_offset"], "type": entity.get("label")}
+        for entity in row["entities"]
     }
+    if len(entities) < len(row["entities"]):
+        raise ValueError("two entities have the same id")
+    relations = [(each["from_id"], each["to_id"], each["type"]) for each in row["relations"]]
+    yield text_row(row.get("id"), {"text": row["text"]}, entities, relations)
 
 
 def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
@@ -58,22 +51,18 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
     for each in results:
         if "start" in each.get("value", ()):  # a choice for a region repeats its id and its span
             regions[each["id"]] = {**regions.get(each["id"], {}), **each["value"]}
-    numbers = {region: number for number, region in enumerate(regions)}
-    yield {
-        "id": row.get("id"),
-        "text": task_text(row["data"], regions.values()),
-        "entities": [
-            {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
-            for value in regions.values()
-        ],
-        "relations": [
-            {"head": numbers[head], "tail": numbers[tail], "type": label}
-            for each in results
-            if each["type"] == "relation"
-            for head, tail in _directions(each)
-            for label in each["labels"] or [None]
-        ],
+    entities = {
+        region: {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
+        for region, value in regions.items()
     }
+    relations = [
+        (*ends, label)
+        for each in results
+        if each["type"] == "relation"
+        for ends in _directions(each)
+        for label in each["labels"] or [None]
+    ]
+    yield text_row(row.get("id"), {"text": task_text(row["data"], regions.values())}, entities, relations)
 
 
 def task_text(data: Mapping[str, Any], regions: Iterable[Mapping[str, Any]] = ()) -> str | None:
@@ -110,20 +99,26 @@ def prodigy_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str,
         return
     relations = row.get("relations")
     ends = [each[end] for each in relations or () for end in ("head_span", "child_span")]
-    spans = {(span["start"], span["end"]): span for span in [*ends, *row["spans"]]}
-    numbers = {bounds: number for number, bounds in enumerate(spans)}
-    yield {
-        "id": row.get("id"),
-        "text": row["text"],
-        "entities": [{**span, "type": span.get("label")} for span in spans.values()],
-        "relations": None
-        if relations is None
-        else [
-            {
-                "head": numbers[each["head_span"]["start"], each["head_span"]["end"]],
-                "tail": numbers[each["child_span"]["start"], each["child_span"]["end"]],
-                "type": each["label"],
-            }
-            for each in relations
-        ],
-    }
+    entities = {_bounds(span): {**span, "type": span.get("label")} for span in [*ends, *row["spans"]]}
+    related = relations and [
+        (_bounds(each["head_span"]), _bounds(each["child_span"]), each["label"]) for each in relations
+    ]
+    yield text_row(row.get("id"), {"text": row["text"]}, entities, related)
+
+
+def _bounds(span: Mapping[str, Any]) -> tuple[int, int]:
+    return span["start"], span["end"]
+
+
+def text_row(
+    name: Any,
+    units: Mapping[str, Any],
+    entities: Mapping[Any, Mapping[str, Any]],
+    relations: Sequence[tuple[Any, Any, Any]] | None,
+) -> dict[str, Any]:
+    """A row with `text` or `tokens`, from entities by any key, and relations as the keys of both and the label."""
+    numbers = {key: number for number, key in enumerate(entities)}
+    related = relations and [
+        {"head": numbers[head], "tail": numbers[tail], "type": label} for head, tail, label in relations
+    ]
+    return {"id": name, **units, "entities": [*entities.values()], "relations": related}

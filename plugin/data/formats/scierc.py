@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msattn.data.formats.annotation_tools import text_row
+
 
 def scierc_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, Any]]:
     """
@@ -22,31 +24,19 @@ def scierc_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict[str, 
     """
     name, single = row.get("doc_key"), "sentence" in row
     ner = row.get("ner", row.get("predicted_ner"))
-    sentences, entities = ([row["sentence"]], [ner]) if single else (row["sentences"], ner)
+    sentences, spans = ([row["sentence"]], [ner]) if single else (row["sentences"], ner)
     labels = row.get("relations")
     relations = [None] * len(sentences) if labels is None else [labels] if single else labels
     first = 0
-    for number, (tokens, ner, related) in enumerate(zip(sentences, entities, relations, strict=True)):
+    for number, (tokens, ner, related) in enumerate(zip(sentences, spans, relations, strict=True)):
         ends = [(*each[at : at + 2], None) for each in related or [] for at in (0, 2)]
-        types: dict[tuple[int, int], str | None] = {}
+        entities: dict[tuple[int, int], dict[str, Any]] = {}
         for start, last, of, *_ in [*ner, *ends]:
             if not first <= start <= last < first + len(tokens):
                 inside = f"tokens {first} to {first + len(tokens) - 1} of the document"
                 raise ValueError(f"[{start}, {last}] is not in sentence {number}, {inside}")
-            dropped["entities were skipped: another one has the same span"] += bool(of) and (start, last) in types
-            types.setdefault((start, last), of)
-        numbers = {bounds: index for index, bounds in enumerate(types)}
-        yield {
-            "id": name if single or name is None else f"{name}:{number}",
-            "tokens": tokens,
-            "entities": [
-                {"start": start - first, "end": last + 1 - first, "type": of} for (start, last), of in types.items()
-            ],
-            "relations": None
-            if related is None
-            else [
-                {"head": numbers[tuple(each[:2])], "tail": numbers[tuple(each[2:4])], "type": each[4]}
-                for each in related
-            ],
-        }
+            dropped["entities were skipped: another one has the same span"] += bool(of) and (start, last) in entities
+            entities.setdefault((start, last), {"start": start - first, "end": last + 1 - first, "type": of})
+        triples = related and [(tuple(each[:2]), tuple(each[2:4]), each[4]) for each in related]
+        yield text_row(name if single or name is None else f"{name}:{number}", {"tokens": tokens}, entities, triples)
         first += len(tokens)
