@@ -110,17 +110,17 @@ def unfolded(rows: Located) -> Located:
     `{"text": {"0": ...}}`, or by their numbers, or in a field `data`; several values as they are. Those that an
     annotator rejected or ignored in Prodigy are left out.
     """
-    rows, rejected, where = iter(rows), 0, ""
+    rows, rejected = iter(rows), list[str]()
     first = list(islice(rows, 2))
     if len(first) == 1 and (found := _columns_to_rows(first[0][1])) is not None:
         first = [(f"{first[0][0]}, example {number}", row) for number, row in enumerate(found, start=1)]
     for where, value in chain(first, rows):
         if _is_rejected(value):
-            rejected += 1
+            rejected.append(where)
         else:
             yield where, value
     if rejected:
-        logger.warning(f"{where.rpartition(':')[0]}: {rejected} examples that were rejected or ignored are left out.")
+        logger.warning(f"{rejected[0]}: the example was rejected or ignored; {len(rejected)} such are left out.")
 
 
 def _is_rejected(row: Any) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from datasets import Sequence as SequenceFeature
@@ -170,6 +172,13 @@ ENTITY = {"words": ["Sarah", "sleeps"], "tags": ["B-PER", "O"]}
 )
 def test_records(write, name, content):
     assert read_tagged_words(write(content + "\n", name)).to_list() == [ENTITY]
+
+
+def test_rejected_examples_are_counted(write, caplog):
+    rows = [{"text": "Ann", "spans": [], "answer": answer} for answer in ("accept", "reject", "ignore")]
+    path = write(json.dumps(rows), "prodigy.json")
+    assert len(read_tagged_words(path)) == 1
+    assert f"{path}, example 2: the example was rejected or ignored; 2 such are left out." in caplog.text
 
 
 def test_a_file_of_words_may_have_a_no_break_space(write):
