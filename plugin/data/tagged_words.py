@@ -23,7 +23,7 @@ from msattn.data.files.arrow_tables import (
 )
 from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.files.conllu import conllu_sentences, is_conllu
-from msattn.data.files.records import READERS, csv_rows, guess_format, tsv_rows
+from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows, unfolded
 from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.tag_records import SENTENCE, TAGS, WORD, WORDS, tag_records, tag_table
@@ -97,7 +97,8 @@ def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_col
     if suffix == ".ann" or os.path.isdir(path):
         return _hub_rows(tag_records(brat_rows(path), word_column, tag_column), "words", "tags")
     if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
-        rows = tag_records(READERS[guess_format(path) or "jsonl"](path), word_column, tag_column)
+        read = json_file if guess_format(path) == "json" else json_lines
+        rows = tag_records(unfolded(read(path), word_column), word_column, tag_column)
         return _hub_rows(rows, "words", "tags")
     return _column_rows(path, word_column, tag_column)
 

@@ -104,15 +104,19 @@ def json_file(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
         yield name, content
 
 
-def unfolded(rows: Located) -> Located:
+def unfolded(rows: Located, words: str | None = None) -> Located:
     """
     The rows of one object that holds them in columns, as `{"text": [...], "label": [...]}` or pandas'
     `{"text": {"0": ...}}`, or by their numbers, or in a field `data`; several values as they are. Those that an
     annotator rejected or ignored in Prodigy are left out.
+
+    Args:
+        rows (`Located`): Locations and values.
+        words (`str`, *optional*): A field that holds the words of one sentence, as `tokens` does.
     """
     rows, rejected = iter(rows), list[str]()
     first = list(islice(rows, 2))
-    if len(first) == 1 and (found := _columns_to_rows(first[0][1])) is not None:
+    if len(first) == 1 and (found := _columns_to_rows(first[0][1], words)) is not None:
         first = [(f"{first[0][0]}, example {number}", row) for number, row in enumerate(found, start=1)]
     for where, value in chain(first, rows):
         if _is_rejected(value):
@@ -128,7 +132,7 @@ def _is_rejected(row: Any) -> bool:
     return of_prodigy and row.get("answer") in ("reject", "ignore")
 
 
-def _columns_to_rows(value: Any) -> list | None:
+def _columns_to_rows(value: Any, words: str | None) -> list | None:
     """The rows of an object that holds several, or `None`."""
     if not isinstance(value, Mapping):
         return None
@@ -142,7 +146,8 @@ def _columns_to_rows(value: Any) -> list | None:
     # Lists of objects are FewRel's, and strings of `tokens` are a sentence.
     if any(isinstance(each[0], Mapping) for each in columns) or len({*map(len, columns)}) > 1:
         return None
-    if any(isinstance(value[name][0], str) for name in ("tokens", "words") if isinstance(value.get(name), list)):
+    units = [value.get(name) for name in (words, "tokens", "words")]
+    if any(isinstance(each, list) and isinstance(each[0], str) for each in units):
         return None
     return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -214,7 +214,8 @@ def test_spans_that_cut_words_are_counted(write, caplog, text, spans, hint):
 
 def test_named_fields_of_json_lines(write):
     row = {"form": ENTITY["words"], "ner": ENTITY["tags"]}
-    assert read_tagged_words(write([row, row], "a.jsonl"), "form", "ner").to_list() == [ENTITY] * 2
+    for count in (1, 2):
+        assert read_tagged_words(write([row] * count, "a.jsonl"), "form", "ner").to_list() == [ENTITY] * count
     with pytest.raises(UserError, match=":1: there is no field 'pos'; there are words, tags"):
         read_tagged_words(write([ENTITY], "a.jsonl"), tag_column="pos")
 
