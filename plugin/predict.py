@@ -31,7 +31,7 @@ from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
-from msattn.data.formats.semeval import semeval_rows
+from msattn.data.formats.semeval import SEMEVAL, semeval_rows
 from msattn.data.inputs.raw_text import words_to_tag
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
@@ -51,7 +51,6 @@ SPLITTING = ("lang", "word_tokenizer")
 RELATION_OPTIONS = (*SPLITTING, "entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
 BINARY = (".parquet", ".arrow")
 TABLES = (".csv", ".tsv", *BINARY)
-SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 COLUMNS = (".conll", ".bio", ".iob")
 IOB = re.compile(r"O|[BIESLU]-[^\W\d]\S*")
 

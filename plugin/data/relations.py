@@ -11,12 +11,12 @@ from pathlib import Path
 from datasets import Dataset, Features, IterableDataset, List, Value
 
 from msattn.data.entity_pairs import has_entities, pair_rows
-from msattn.data.files.arrow_tables import Located, located_rows, parquet_rows, rows_to_dataset
-from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows
+from msattn.data.files import records
+from msattn.data.files.arrow_tables import Located, located_rows, rows_to_dataset
 from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
-from msattn.data.formats.semeval import semeval_rows
+from msattn.data.formats.semeval import SEMEVAL, semeval_rows
 from msattn.data.negatives import Negatives
 from msattn.data.row_checks import checked_rows
 from msattn.errors import UserError
@@ -187,31 +187,17 @@ def _checked(examples: Located, labels: Collection[str] | None, label_names: Map
 def _guess_format(path: str | os.PathLike) -> str:
     if Path(path).is_dir() or Path(path).suffix == ".ann":
         return "brat"
-    file_format = guess_format(path)
-    if file_format is None:
-        raise UserError(
-            f"{first_line(path)[0]}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}."
-        )
-    # SemEval files have tabs, but not the extension .tsv.
-    return "semeval" if file_format == "tsv" and suffix_of(path) != ".tsv" else file_format
-
-
-def _relation_tsv_rows(path: str | os.PathLike) -> Located:
-    _, header = first_line(path)
-    if header and not {"text", "sentence"}.intersection(header.strip().casefold().split("\t")):
-        raise UserError(
-            f"{os.fspath(path)}:1: the header must name the columns, one of them text or sentence; lines of "
-            "SemEval-2010 Task 8 have file_format semeval."
-        )
-    return tsv_rows(path)
+    if suffix_of(path) != ".parquet" and SEMEVAL.match(first_line(path)[1]):
+        return "semeval"
+    if file_format := records.guess_format(path):
+        return file_format
+    raise UserError(
+        f"{first_line(path)[0]}: cannot tell the file's format; give file_format, one of {', '.join(READERS)}."
+    )
 
 
 READERS: dict[str, Callable[[str | os.PathLike], Located]] = {
     "semeval": semeval_rows,
-    "jsonl": json_lines,
-    "json": json_file,
-    "csv": csv_rows,
-    "tsv": _relation_tsv_rows,
     "brat": brat_rows,
-    "parquet": parquet_rows,
+    **records.READERS,
 }

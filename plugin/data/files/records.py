@@ -143,11 +143,12 @@ def _columns_to_rows(value: Any, words: str | None) -> list | None:
     columns = [[*each.values()] if _is_numbered(each) else each for each in value.values()]
     if not columns or not all(isinstance(each, list) and each for each in columns):
         return None
-    # Lists of objects are FewRel's, and strings of `tokens` are a sentence.
+    # Lists of objects are FewRel's.
     if any(isinstance(each[0], Mapping) for each in columns) or len({*map(len, columns)}) > 1:
         return None
-    units = [value.get(name) for name in (words, "tokens", "words")]
-    if any(isinstance(each, list) and isinstance(each[0], str) for each in units):
+    # Strings are the words of one sentence, and lists the sentences of one document.
+    units = {words: str, "token": str, "tokens": str, "words": str, "sents": list, "sentences": list}
+    if any(isinstance(value.get(name), list) and isinstance(value[name][0], of) for name, of in units.items()):
         return None
     return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
 

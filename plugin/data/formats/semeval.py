@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 from msattn.data.files.text_lines import text_lines
 from msattn.errors import UserError
+
+# How a file begins.
+SEMEVAL = re.compile(r'\S+\t".*</e[12]>.*"')
 
 
 def semeval_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:

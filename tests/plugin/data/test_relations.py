@@ -169,6 +169,18 @@ def test_types_beside_objects(write):
     assert (found["head_type"], found["tail_type"]) == ("CAT", "DEED")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {name: {"0": value, "1": value} for name, value in SPANS.items()},  # pandas' to_json
+        {name: [value, value] for name, value in SPANS.items()},
+    ],
+)
+def test_json_of_columns(write, content):
+    rows = read_relations(write(json.dumps(content), "a.json"))
+    assert rows.to_list() == read_relations(write([SPANS, SPANS], "b.jsonl")).to_list()
+
+
 @pytest.mark.parametrize("indent", [0, 4])
 def test_indented_json(write, indent):
     assert read_relations(write(json.dumps([SPANS, SPANS], indent=indent)))["label"] == ["does", "does"]
@@ -199,8 +211,8 @@ def test_tsv(write):
     rows = read_relations(path)
     assert (rows["text"], rows["label"]) == (['"A" 5" cat, it naps"'], ["does"])
     assert entities(rows[0]) == ('5" cat', "naps")
-    with pytest.raises(UserError, match="data.tsv:1: the header must name the columns, .* file_format semeval"):
-        read_relations(write(SEMEVAL, "data.tsv"))
+    assert read_relations(write(content, "data.txt")).to_list() == rows.to_list()
+    assert read_relations(write(SEMEVAL, "data.tsv"))["label"] == ["Other", "Cause-Effect(e2,e1)"]
     with pytest.raises(UserError, match="data.tsv: there is no example"):
         read_relations(write("", "data.tsv"))
 
@@ -243,7 +255,7 @@ def test_bad_rows_name_the_line(write, change, message):
         (b"text,label\n", "data.csv", ":1", "no example"),
         (b"Hello.\n", "data.txt", ":1", "give file_format, one of semeval"),
         (
-            b'{"text": "a"}\n{"te',
+            b'{"text": "a"}\n{}\n{"te',
             "data.jsonl",
             ":1",
             "<e1> is missing, and no field (head, tail, ...) gives the entities' positions; it has",

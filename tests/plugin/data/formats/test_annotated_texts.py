@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from datasets import Dataset
 
-from msattn.data import read_relations
+from msattn.data import read_relations, to_relations
 from msattn.errors import UserError
 
 TEXT = "Ann Lee lives in Rome. Acme hired her."
@@ -106,11 +107,28 @@ def test_exports(write, row, name):
     assert triples(read_relations(write(json.dumps([row] if name == "data.json" else row), name))) == EXPECTED
 
 
-@pytest.mark.parametrize("row", [{**PRODIGY, "answer": "reject"}, {**LABEL_STUDIO, "annotations": []}])
-def test_texts_without_annotation_are_counted(write, caplog, row):
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({**PRODIGY, "answer": "reject"}, ":1: the example was rejected or ignored; 1 such are left out."),
+        ({**LABEL_STUDIO, "annotations": []}, "1 texts have no accepted annotation and were left out."),
+    ],
+)
+def test_texts_without_annotation_are_counted(write, caplog, row, message):
     rows = read_relations(write(json.dumps(row) + "\n" + json.dumps(PRODIGY)))
     assert triples(rows) == EXPECTED
+    assert message in caplog.text
+
+
+def test_rejected_rows_of_a_dataset_are_counted(caplog):
+    rows = to_relations(Dataset.from_list([{**PRODIGY, "answer": "ignore"}, PRODIGY]))
+    assert triples(rows) == EXPECTED
     assert "1 texts have no accepted annotation and were left out." in caplog.text
+
+
+def test_a_document_needs_no_name(write):
+    sentences = {name: SCIERC[name] for name in ("sentences", "ner", "relations")}
+    assert triples(read_relations(write(json.dumps(sentences)))) == EXPECTED
 
 
 @pytest.mark.parametrize(
