@@ -9,8 +9,7 @@ from transformers.utils import logging
 
 from msattn.data.files.arrow_tables import Located
 from msattn.data.relation_rows import TAG, relation_row
-from msattn.data.spans import InclusiveEnd, characters_of_utf16, cuts_words, whole_words
-from msattn.errors import UserError
+from msattn.data.spans import characters_of_utf16, cuts_words, whole_words
 
 logger = logging.get_logger(__name__)
 
@@ -37,17 +36,12 @@ def checked_rows(
         several (`bool`, *optional*, defaults to `False`): Whether pairs may have several labels.
 
     Raises:
-        UserError: A row is invalid. If its ends are inclusive, the message says whether all further ones are, too.
+        UserError: A row is invalid.
     """
     count, cutting, relabelled = 0, [], []
     causes, labels = [*READINGS], dict[int, Any]()
     for where, row in rows:
-        try:
-            example = relation_row(row, where, span_ends)
-        except InclusiveEnd as error:
-            if span_ends is None and all(_is_inclusive(further) for further in [(where, row), *rows]):
-                raise UserError(f"{error} So it is in all rows from here on: give --span_ends inclusive.") from None
-            raise
+        example = relation_row(row, where, span_ends)
         text, spans = example["text"], (example["head"], example["tail"])
         count += 1
         pair = hash((text, *spans[0], *spans[1]))
@@ -70,11 +64,3 @@ def checked_rows(
             "before. Each is an example of its own; --multi_label trains all labels of a pair. The first: "
             f"{relabelled[0]}."
         )
-
-
-def _is_inclusive(located: tuple[str, Any]) -> bool:
-    try:
-        example = relation_row(located[1], located[0], "inclusive")
-    except UserError:
-        return False
-    return all(whole_words(example["text"], example[role]) for role in ("head", "tail"))

@@ -16,10 +16,7 @@ from msattn.errors import UserError, shown
 _NO_LETTERS = regex.compile(r"[^\p{Alphabetic}\p{N}]|\P{ccc=0}")
 # Between two letters of a word, in scripts that separate words.
 _IN_WORD = regex.compile(r"(?<=LETTER)LETTER".replace("LETTER", rf"[\p{{L}}\p{{M}}--[{ATTACHED}]]"), regex.VERSION1)
-
-
-class InclusiveEnd(UserError):
-    """The end of a span is the last character or token inside."""
+INCLUSIVE = " (if all ends are inclusive: run_re.py --span_ends inclusive)"
 
 
 def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
@@ -34,7 +31,6 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
         where (`str`): The location, which starts the error messages.
 
     Raises:
-        InclusiveEnd: The start is the end.
         UserError: The span is not two whole numbers, is empty or out of range.
     """
     size, unit = (len(text), "characters") if tokens is None else (len(tokens), "tokens")
@@ -47,9 +43,9 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
             f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
         ) from None
     if not 0 <= start < end <= size:
-        raise (InclusiveEnd if 0 <= start == end < size else UserError)(
+        raise UserError(
             f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "
-            f"the number of {unit}."
+            f"the number of {unit}{INCLUSIVE if start == end else ''}."
         )
     if tokens is not None:
         start, end = sum(map(len, tokens[:start])) + start, sum(map(len, tokens[:end])) + end - 1
@@ -122,8 +118,7 @@ def check_name(name: Any, span: Any, units: str | list[str], what: str, where: s
         where (`str`): The location, which starts the message.
 
     Raises:
-        InclusiveEnd: They differ, as the end is the last one inside.
-        UserError: They differ. The message says whether the offsets are of UTF-16.
+        UserError: They differ. The message says whether the end is the last one inside, or the offsets are of UTF-16.
     """
     if not isinstance(name, str):
         return
@@ -137,8 +132,8 @@ def check_name(name: Any, span: Any, units: str | list[str], what: str, where: s
     found = units[start:end] if isinstance(units, str) else " ".join(units[start:end])
     problem = f"{where}: the {what} span [{start}, {end}) is {found!r}, but its name is {shown(name)}"
     if is_name(units[start : end + 1]) and units[start].strip():
-        raise InclusiveEnd(
-            f"{problem}; its end is the last one inside, and should be the first one behind, {end + 1}."
+        raise UserError(
+            f"{problem}; its end is the last one inside, and should be the first one behind, {end + 1}{INCLUSIVE}."
         )
     pairs = isinstance(units, str) and is_name(units[slice(*characters_of_utf16(units, (start, end)))])
     cause = "its offsets count units of UTF-16, and should count characters" if pairs else "count again"
