@@ -387,6 +387,8 @@ def _texts(value: Any, name: str, where: str) -> list:
 def _identifier(value: Any, where: str) -> str | None:
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer():  # of pandas, beside missing ids
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value).split()) != 1:
         raise UserError(f"{where}: the id {value!r} must be a number, or a string without white space.")
     return filled_text(str(value), where, "an id is empty")

@@ -20,7 +20,7 @@ def test_json_lines(write):
     named = {
         "id": "q7",
         "query": "rain",
-        "candidates": [{"id": 3, "text": "it rained", "label": True}, {"id": "s", "text": "sun", "label": 0}],
+        "candidates": [{"id": 3.0, "text": "it rained", "label": True}, {"id": "s", "text": "sun", "label": 0}],
     }
     data = read_ranking(write([ROW, named], "a.jsonl"))
     (_, cat, *_), (_, dog, *_), *others = rows(data)
