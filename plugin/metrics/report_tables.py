@@ -42,5 +42,5 @@ def label_report(references: Sequence, answers: Sequence, labels: Sequence, name
 def found_report(references: set[tuple], answers: set[tuple], labels: Sequence[str]) -> str:
     """A [`label_report`] of what is found or missed, such as entities: tuples that end in their label."""
     every = [*(references | answers)]
-    columns = ([each[-1] if each in side else "" for each in every] for side in (references, answers))
-    return label_report(*columns, labels, labels)
+    true, found = ([each[-1] if each in side else "" for each in every] for side in (references, answers))
+    return label_report(true, found, labels, labels)

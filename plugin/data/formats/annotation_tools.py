@@ -118,7 +118,7 @@ def text_row(
 ) -> dict[str, Any]:
     """A row with `text` or `tokens`, from entities by any key, and relations as the keys of both and the label."""
     numbers = {key: number for number, key in enumerate(entities)}
-    related = relations and [
+    related: Any = relations and [
         {"head": numbers[head], "tail": numbers[tail], "type": label} for head, tail, label in relations
     ]
     return {"id": name, **units, "entities": [*entities.values()], "relations": related}
