@@ -16,10 +16,10 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_ms_transformer import MSTransformerConfig
 from .attention import read_layer
+from .attention_call import AttentionCall
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
 from .real_tokens import ask_once, checked_mask, first_token
-from .scale_aware_attention import attention_weights, scale_aware_attention
 from .window_attention import limits_of, window_attention
 from .word_embeddings import WordEmbeddings
 
@@ -59,33 +59,24 @@ class MSTransformerAttention(nn.Module):
             for layer in (self.query, self.key, self.value)
         )
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
-        read_layer(self, query, key, partial(self._mask, query, windows, attention_mask))
-        weights = None
-        if output_attentions:
-            weights = self._weights(query, key, windows, attention_mask)
-            heads = nn.functional.dropout(weights, dropout).to(value.dtype) @ value
+        mask = partial(self._mask, query, windows, attention_mask)
+        read_layer(self, query, key, mask)
+        if output_attentions or self.config._attn_implementation == "eager":
+            maps, _ = AttentionCall.of(query, key, mask()).scores.weights()
+            weights = maps.masked_fill(~attention_mask[:, None, :, None], 0)
+            dropped = nn.functional.dropout(weights, dropout).to(value.dtype)
+            heads = (dropped @ value).transpose(1, 2)
         else:
             heads = self._heads(query, key, value, windows, attention_mask, dropout)
-        return self.output(heads.transpose(1, 2).flatten(-2)), weights
-
-    def _weights(
-        self, query: torch.Tensor, key: torch.Tensor, windows: Windows, attention_mask: torch.Tensor
-    ) -> torch.Tensor:
-        """The weights, `(batch, heads, tokens, tokens)`."""
-        weights = attention_weights(query, key, windows, attention_mask)
-        if self.config.cls_global:
-            unbounded = attention_weights(query, key, [None] * query.shape[1], attention_mask)
-            weights = unbounded.where(first_token(attention_mask)[:, None, :, None], weights)
-        return weights
+        return self.output(heads.flatten(-2)), weights if output_attentions else None
 
     def _mask(self, query: torch.Tensor, windows: Windows, attention_mask: torch.Tensor) -> torch.Tensor:
         """True at the keys that a query sees, `(batch, heads or 1, tokens, tokens)`; padding sees nothing."""
-        real = attention_mask.bool()
         places = torch.arange(query.shape[2], device=query.device)
         visible = (places[:, None] - places).abs() <= limits_of(windows, query.device)[..., None, None]
         if self.config.cls_global:
             visible = visible | first_token(attention_mask)[:, None, :, None]
-        return visible & real[:, None, None] & real[:, None, :, None]
+        return visible & attention_mask[:, None, None] & attention_mask[:, None, :, None]
 
     def _heads(
         self,
@@ -96,19 +87,16 @@ class MSTransformerAttention(nn.Module):
         attention_mask: torch.Tensor,
         dropout: float,
     ) -> torch.Tensor:
-        """The output of every head, `(batch, heads, tokens, head_dim)`, without the weights."""
-        if self.config._attn_implementation == "eager":
-            heads = scale_aware_attention(query, key, value, windows, attention_mask, dropout, "materialized")
-        else:
-            heads = window_attention(query, key, value, windows, real=attention_mask, dropout=dropout).transpose(1, 2)
+        """The output of every head, `(batch, tokens, heads, head_dim)`, without the weights."""
+        heads = window_attention(query, key, value, windows, real=attention_mask, dropout=dropout)
         if self.config.cls_global:
             first = first_token(attention_mask)
-            real = attention_mask.bool()[:, None, None]
+            real = attention_mask[:, None, None]
             one = query.masked_fill(~first[:, None, :, None], 0).sum(dim=2, keepdim=True)
             whole = nn.functional.scaled_dot_product_attention(
                 one, key, value, attn_mask=real | ~real.any(dim=-1, keepdim=True), dropout_p=dropout
             )
-            heads = whole.where(first[:, None, :, None], heads)
+            heads = whole.transpose(1, 2).where(first[:, :, None, None], heads)
         return heads
 
 

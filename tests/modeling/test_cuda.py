@@ -324,11 +324,16 @@ def test_scale_aware_attention(tokens, method, windows, left, dtype, monkeypatch
     real = real.flip(-1) if left else real
     own = isinstance(windows[0], list)
     call = [
-        partial(scale_aware_attention, windows=torch.tensor(windows).to(device) if own else windows, method=how)
-        for device, how in (("cpu", "materialized"), (DEVICE, method))
+        partial(
+            window_attention.window_attention,
+            windows=torch.tensor(windows).to(device) if own else windows,
+            real=real.to(device),
+            method=how,
+        )
+        for device, how in (("cpu", "dense"), (DEVICE, method))
     ]
-    expected = with_gradients(partial(call[0], attention_mask=real), tensors, torch.float64, "cpu")
-    found = with_gradients(partial(call[1], attention_mask=real.to(DEVICE)), tensors, dtype, DEVICE)
+    expected = with_gradients(call[0], tensors, torch.float64, "cpu")
+    found = with_gradients(call[1], tensors, dtype, DEVICE)
     assert_close(found, expected, 1e-4 if dtype == torch.float32 else 3e-2)
 
 

@@ -28,9 +28,10 @@ class MSTransformerTester(ModelTester):
         sizes = {"num_attention_heads": 4, "scales": (1, "N/4", None)}
         return MSTransformerConfig(**{**SCRATCH, **sizes, **changes})
 
-    def test_eager_is_sdpa(self):
+    @pytest.mark.parametrize("cls_global", [False, True])
+    def test_eager_is_sdpa(self, cls_global):
         """Both return attentions when asked."""
-        eager, sdpa = self.build("eager"), self.build("sdpa")
+        eager, sdpa = (self.build(one, cls_global=cls_global) for one in ("eager", "sdpa"))
         inputs = self.inputs(eager.config)
         self.assert_same(eager, sdpa, inputs)
         outputs = [model(**inputs, output_attentions=True) for model in (eager, sdpa)]
@@ -79,7 +80,7 @@ class TestMSTransformerModel(MSTransformerTester):
                 projection(states).view(3, 11, 4, 8).transpose(1, 2)
                 for projection in (layer.attention.query, layer.attention.key, layer.attention.value)
             ]
-            heads = scale_aware_attention(*parts, windows, inputs["attention_mask"], method="materialized")
+            heads = scale_aware_attention(*parts, windows, inputs["attention_mask"])
             attended = layer.attention.output(heads.transpose(1, 2).reshape(3, 11, 32))
             states = nn.functional.layer_norm(states + attended.relu(), (32,))
         real = inputs["attention_mask"].bool()

@@ -13,7 +13,7 @@ from transformers import AutoModel
 from msattn import MSTransformerConfig, MSTransformerModel, scale_aware_attention, set_windows
 from msattn.modeling import attention_bands, window_attention
 from msattn.modeling.mask_bands import UNBOUNDED, Band
-from msattn.modeling.scale_aware_attention import SCALE_METHODS, attention_weights
+from msattn.modeling.modeling_ms_transformer import layer_windows
 from tests.common import SCRATCH
 from tests.modeling.attention_reference import real_tokens
 from tests.tiny_encoders import tiny_encoder
@@ -64,7 +64,12 @@ def reference(query, key, value, windows, real) -> tuple[np.ndarray, np.ndarray]
     return output, weights
 
 
-@pytest.mark.parametrize("method", [*SCALE_METHODS, None])
+def attend(*tensors, method, **options) -> torch.Tensor:
+    """Scale-aware attention in one of its ways."""
+    return window_attention.window_attention(*tensors, method=method, **options).transpose(1, 2)
+
+
+@pytest.mark.parametrize("method", ["dense", "banded"])
 @pytest.mark.parametrize(
     "mask", [None, real_tokens(LENGTHS), real_tokens(LENGTHS, left=True)], ids=["full", "right", "left"]
 )
@@ -73,15 +78,29 @@ def test_equals_the_equation(method, mask, windows, monkeypatch):
     monkeypatch.setattr(window_attention, "SHORT", 0)
     tensors = heads()
     real = torch.ones(3, TOKENS, dtype=torch.bool) if mask is None else mask
-    output = scale_aware_attention(*tensors, windows, mask, method=method)
-    expected, weights = reference(*tensors, windows, real)
-    np.testing.assert_allclose(output.numpy(), expected, rtol=0, atol=1e-12)
-    assert output.dtype == torch.float64
-    found = attention_weights(*tensors[:2], windows, mask)
-    np.testing.assert_allclose(found.numpy(), weights, rtol=0, atol=1e-12)
+    expected, _ = reference(*tensors, windows, real)
+    forced = attend(*tensors, windows=windows, real=mask, method=method)
+    for output in (forced, scale_aware_attention(*tensors, windows, mask)):
+        np.testing.assert_allclose(output.numpy(), expected, rtol=0, atol=1e-12)
+        assert output.dtype == torch.float64
 
 
-@pytest.mark.parametrize("method", SCALE_METHODS)
+@pytest.mark.parametrize("left", [False, True])
+def test_weights_of_a_model_equal_the_equation(left):
+    config = MSTransformerConfig(**SCRATCH, scales=(1, "N/4", None), num_attention_heads=4)
+    model, real = MSTransformerModel(config).eval().double(), real_tokens(left=left)
+    with torch.no_grad():
+        ids = torch.arange(3 * TOKENS).view(3, TOKENS) % 50
+        outputs = model(ids, real, output_attentions=True, output_hidden_states=True)
+        for number, windows in enumerate(layer_windows(config, real)):
+            layer, states = model.layers[number].attention, outputs.hidden_states[number]
+            projections = (layer.query, layer.key, layer.value)
+            parts = [one(states).unflatten(-1, (4, -1)).transpose(1, 2) for one in projections]
+            _, expected = reference(*parts, windows, real)
+            np.testing.assert_allclose(outputs.attentions[number].numpy(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["dense", "banded"])
 @pytest.mark.parametrize("windows", [[1, 4], torch.tensor([[1, 2], [0, 7]])], ids=str)
 @pytest.mark.parametrize(
     "mask", [None, real_tokens((7, 4)), real_tokens((7, 4), left=True)], ids=["full", "right", "left"]
@@ -89,13 +108,13 @@ def test_equals_the_equation(method, mask, windows, monkeypatch):
 def test_gradient(method, windows, mask):
     tensors = [tensor.requires_grad_() for tensor in heads(shape=(2, 2, 7, 2))]
     assert torch.autograd.gradcheck(
-        lambda query, key, value: scale_aware_attention(query, key, value, windows, mask, method=method),
+        lambda query, key, value: attend(query, key, value, windows=windows, real=mask, method=method),
         tensors,
         fast_mode=True,
     )
 
 
-@pytest.mark.parametrize("method", SCALE_METHODS)
+@pytest.mark.parametrize("method", ["dense", "banded"])
 def test_dropout(method):
     """Each weight is zero at the rate that was asked for, and larger by as much otherwise."""
     query, key = torch.zeros(2, 4, 3, 60, 8).unbind()
@@ -103,7 +122,7 @@ def test_dropout(method):
     outputs = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        outputs.append(scale_aware_attention(query, key, value, [2, 2, None], dropout_p=0.25, method=method))
+        outputs.append(attend(query, key, value, windows=[2, 2, None], dropout=0.25, method=method))
     assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
     inner = outputs[0][:, :2, 2:-2, 0] * 5 * 0.75  # how many of the 5 are left
     torch.testing.assert_close(inner, inner.round())
@@ -124,7 +143,7 @@ def test_every_token_sees_a_key(windows, method, monkeypatch):
     for module in (attention_bands, window_attention):
         monkeypatch.setattr(module, "scaled_dot_product_attention", noting)
     for lengths in (LENGTHS, (23, 9, 0)):
-        scale_aware_attention(*heads(), windows, real_tokens(lengths), method=method)
+        attend(*heads(), windows=windows, real=real_tokens(lengths), method=method)
     assert seen and all(seen)
 
 
@@ -158,7 +177,7 @@ def kept_for_backward(*arguments, **options) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        output = scale_aware_attention(*arguments, **options)
+        output = attend(*arguments, **options)
     del output
     return sum(kept.values())
 
@@ -168,7 +187,7 @@ def test_memory_follows_the_window():
     sizes = []
     for tokens in (400, 800, 1600):
         tensors = [tensor.requires_grad_() for tensor in heads(torch.float32, (1, 2, tokens, 4))]
-        sizes.append(kept_for_backward(*tensors, [3, 1], method="banded"))
+        sizes.append(kept_for_backward(*tensors, windows=[3, 1], method="banded"))
     assert sizes[1] < 2.1 * sizes[0] and sizes[2] < 2.1 * sizes[1]
 
 
@@ -266,19 +285,8 @@ def test_windows_in_a_band(tokens, monkeypatch):
 
 def test_bad_arguments():
     query, key, value = heads()
-    arguments = {"query": query, "key": key, "value": value, "windows": [1, 2, 3, None]}
-    for bad, message in [
-        ({"method": "fast"}, "method must be one of materialized, dense, banded, got 'fast'"),
-        ({"key": key[:, :3]}, r"must be \(batch, heads, tokens, head_dim\), got .*\(3, 3, 23, 6\)"),
-        ({"query": query[0]}, r"must be \(batch, heads, tokens, head_dim\)"),
-        ({"attention_mask": torch.ones(3, 22)}, r"attention_mask must be \(3, 23\), got \(3, 22\)"),
-        ({"windows": [1, 2, 3]}, "windows must be 4 whole numbers of at least 0 or None, one a head"),
-        ({"windows": [1, 2, 3, -1]}, r"one a head, got \[1, 2, 3, -1\]"),
-        ({"windows": [1, 2, 3, "N/4"]}, r"one a head, got \[1, 2, 3, 'N/4'\]"),
-        ({"windows": 3}, "one a head, got 3"),
-        ({"windows": torch.ones(4, dtype=torch.long)}, r"windows must be whole numbers of shape \(3, 4\)"),
-        ({"windows": torch.ones(3, 4)}, r"windows must be whole numbers of shape \(3, 4\), got torch.float32"),
-        ({"windows": torch.tensor([[1, 2, 3, -1]] * 3)}, "windows must be at least 0, got -1"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            scale_aware_attention(**{**arguments, **bad})
+    with pytest.raises(ValueError, match=r"must be of one shape, got \(3, 4, 23, 6\), \(3, 4, 22, 6\)"):
+        scale_aware_attention(query, key[:, :, 1:], value, [1, 2, 3, None])
+    for bad in ([1, 2, 3], [1, 2, 3, -1], torch.ones(4, dtype=torch.long), torch.tensor([[1, 2, 3, -1]] * 3)):
+        with pytest.raises(ValueError, match=r"windows must be 4 of at least 0 .* or a tensor \(3, 4\)"):
+            scale_aware_attention(query, key, value, bad)
