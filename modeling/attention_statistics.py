@@ -10,7 +10,6 @@ import torch
 from .attention_blocks import Block, Gradients, Scores, Settings, first_derivative_only
 from .attention_call import AttentionCall, last_rows
 
-METHODS = ("blocked", "materialized")
 OF_KEYS = ("received", "received_max")
 # From weights of shape `(..., queries, keys)` and the places of the queries among the keys, `(queries, 1)`.
 OF_QUERIES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -30,7 +29,6 @@ def received_attention(
     attention_mask: torch.Tensor | None = None,
     scaling: float | None = None,
     is_causal: bool = False,
-    method: str = "blocked",
     position_bias: torch.Tensor | None = None,
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
@@ -38,7 +36,8 @@ def received_attention(
 ) -> torch.Tensor:
     r"""
     The attention that each token receives: the column sums r_j = Σ_i P_ij of each head over the real tokens i (Eq. 8
-    of the attention-guiding paper), where P is the softmax before dropout.
+    of the attention-guiding paper), where P is the softmax before dropout. They are computed a block of scores at a
+    time, and again in the backward pass: memory grows linearly in the tokens.
 
     Queries and keys may differ in number, as in decoding with a cache: the queries are the last of the keys.
 
@@ -53,10 +52,6 @@ def received_attention(
             key is.
         scaling (`float`, *optional*): Factor of the scores; 1/√head_dim if `None`.
         is_causal (`bool`, *optional*, defaults to `False`): Whether a token sees only itself and those before it.
-        method (`str`, *optional*, defaults to `"blocked"`):
-            - `"blocked"`: a block of scores at a time, computed again in the backward pass. Memory grows linearly in
-              the tokens.
-            - `"materialized"`: the whole matrix, under autograd. The only method that can be differentiated twice.
         position_bias (`torch.Tensor`, *optional*):
             Added to the scores, of shape `(batch, heads, queries, keys)`; all sizes may be 1. It gets a gradient.
         softcap (`float`, *optional*): c, if the scores are c·tanh(score / c), as in Gemma 2.
@@ -72,18 +67,12 @@ def received_attention(
     Raises:
         ValueError: `query` and `key` do not have four dimensions, differ in batch or head_dim, or `heads` is not a
             multiple of `key_heads`; `attention_mask`, `position_bias` or `sinks` has none of the shapes and types
-            above; there are more queries than keys under a causal mask or one of `(batch, keys)`; `last_queries` is
-            not positive; or `method` is unknown.
-        RuntimeError: The result of `"blocked"` is differentiated twice.
+            above; there are more queries than keys under a causal mask or one of `(batch, keys)`; or `last_queries`
+            is not positive.
+        RuntimeError: The result is differentiated twice.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     call = AttentionCall.of(query, key, attention_mask, scaling, is_causal, position_bias, softcap, sinks)
-    call = call._replace(queries=last_rows(call.queries, last_queries))
-    if method == "blocked":
-        return call.sums()
-    received = (call.maps() * call.queries.unsqueeze(-1)).sum(dim=-2)
-    return received if call.keys is None else received * call.keys
+    return call._replace(queries=last_rows(call.queries, last_queries)).sums()
 
 
 def attention_statistics(

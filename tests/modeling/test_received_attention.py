@@ -7,76 +7,70 @@ from torch import nn
 
 from msattn.modeling.attention_blocks import BlockedAttention, Dropout, Scores, Settings
 from msattn.modeling.attention_call import AttentionCall
-from msattn.modeling.attention_statistics import METHODS, received_attention
+from msattn.modeling.attention_statistics import received_attention
 from tests.attention_contract import inputs_of, tiny_model
 from tests.modeling.attention_reference import queries_and_keys, real_tokens, reference
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("queries", "key_heads", "last_queries"), [(11, 4, None), (11, 2, 3), (4, 1, None), (1, 4, None)]
 )
-def test_equals_the_equation(method, left, causal, queries, key_heads, last_queries):
+def test_equals_the_equation(left, causal, queries, key_heads, last_queries):
     query, key = queries_and_keys(queries, key_heads=key_heads)
     real = real_tokens(left=left)
-    received = received_attention(query, key, real.long(), None, causal, method, last_queries=last_queries)
+    received = received_attention(query, key, real.long(), None, causal, last_queries=last_queries)
     expected = reference(query, key, real.numpy(), causal, last_queries)["received"]
     np.testing.assert_allclose(received.detach().numpy(), expected, rtol=0, atol=1e-10)
     assert received.dtype == torch.float64
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_masks_of_four_dimensions_mean_the_same(method):
+def test_masks_of_four_dimensions_mean_the_same():
     query, key = queries_and_keys()
     real = real_tokens()
-    expected = received_attention(query, key, real, method=method)
-    causal = received_attention(query, key, real, is_causal=True, method=method)
+    expected = received_attention(query, key, real)
+    causal = received_attention(query, key, real, is_causal=True)
     for visible in (real[:, None, None], real[:, None, None].expand(-1, 1, 11, -1)):
         added = torch.zeros(visible.shape, dtype=torch.float64).masked_fill(~visible, torch.finfo(torch.float32).min)
         for mask in (visible, added):
-            torch.testing.assert_close(received_attention(query, key, mask, method=method), expected)
-            received = received_attention(query, key, mask, is_causal=True, method=method)
+            torch.testing.assert_close(received_attention(query, key, mask), expected)
+            received = received_attention(query, key, mask, is_causal=True)
             torch.testing.assert_close(received, causal)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_queries_that_see_nothing_do_not_count(method):
+def test_queries_that_see_nothing_do_not_count():
     query, key = queries_and_keys()
     visible = real_tokens()[:, None, :, None] & real_tokens()[:, None, None]
     added = torch.zeros(visible.shape).masked_fill(~visible, -torch.inf)
     for mask in (added, added.double(), added.half()):
-        received = received_attention(query, key, mask, method=method)
-        torch.testing.assert_close(received, received_attention(query, key, visible, method=method), rtol=0, atol=1e-6)
+        received = received_attention(query, key, mask)
+        torch.testing.assert_close(received, received_attention(query, key, visible), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_learned_mask_has_a_gradient(method):
+def test_a_learned_mask_has_a_gradient():
     query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
     learned = torch.randn(1, 2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     bias = torch.ones(1, 1, 5, 5, dtype=torch.float64)
 
     def received(query, key, learned):
-        return received_attention(query, key, learned, position_bias=bias, method=method)
+        return received_attention(query, key, learned, position_bias=bias)
 
     assert torch.autograd.gradcheck(received, (query, key, learned))
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mask", [None, real_tokens((5, 3, 1)), real_tokens((5, 2, 3), left=True)])
-def test_gradient(method, mask):
+def test_gradient(mask):
     query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
-    assert torch.autograd.gradcheck(lambda q, k: received_attention(q, k, mask, method=method), (query, key))
+    assert torch.autograd.gradcheck(lambda q, k: received_attention(q, k, mask), (query, key))
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-def test_lower_precision(method, dtype, tolerance):
+def test_lower_precision(dtype, tolerance):
     query, key = queries_and_keys(dtype=dtype)
-    received = received_attention(query, key, real_tokens(), method=method)
+    received = received_attention(query, key, real_tokens())
     exact = received_attention(query.double(), key.double(), real_tokens())
     assert received.dtype == torch.float32
     torch.testing.assert_close(received, exact.float(), rtol=0, atol=tolerance)
@@ -158,7 +152,7 @@ def test_maps_beside_an_output_are_exact_under_autocast(dtype):
 
 def test_bad_arguments():
     query, key = queries_and_keys()
-    for bad in ({"method": "fast"}, {"key": key[:, :3]}, {"query": query[0]}):
+    for bad in ({"key": key[:, :3]}, {"query": query[0]}):
         with pytest.raises(ValueError, match="must"):
             received_attention(**{"query": query, "key": key, **bad})
     for shape in ((11,), (3, 10), (4, 11), (3, 1, 11), (3, 3, 11, 11), (3, 1, 11, 1)):
@@ -208,14 +202,13 @@ def special(names: dict) -> dict:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("names", SPECIAL.values(), ids=SPECIAL)
-@pytest.mark.parametrize("method", ["blocked", "materialized"])
-def test_what_changes_the_softmax(method, names, causal):
+def test_what_changes_the_softmax(names, causal):
     query, key = queries_and_keys(key_heads=2)
     value = torch.randn_like(key).requires_grad_()
     real, options = real_tokens(), special(names)
     hidden = ~real[:, None, None] | (torch.ones(11, 11, dtype=torch.bool).triu(1) if causal else False)
     tensors = [query, key, value, *(option for option in options.values() if isinstance(option, torch.Tensor))]
-    received = received_attention(query, key, real, 0.4, causal, method, **options)
+    received = received_attention(query, key, real, 0.4, causal, **options)
     output, sums = AttentionCall.of(query, key, real, 0.4, causal, value=value, **options).output_and_sums()
     bias, sinks = options.get("position_bias"), options.get("sinks")
     sinks = sinks.view(1, -1, 1, 1) if sinks is not None and sinks.dim() == 1 else sinks
@@ -233,37 +226,33 @@ def test_what_changes_the_softmax(method, names, causal):
             torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", METHODS)
 class TestMoreKeysThanQueries:
     """Decoding with a cache: the queries are the last tokens."""
 
-    def test_a_mask_of_four_dimensions_means_the_same(self, method):
+    def test_a_mask_of_four_dimensions_means_the_same(self):
         query, key = queries_and_keys(queries=4)
         real = real_tokens(left=True)
         visible = real[:, None, None] & torch.ones(4, 11, dtype=torch.bool).tril(7)
-        expected = received_attention(query, key, real, is_causal=True, method=method)
-        torch.testing.assert_close(received_attention(query, key, visible, method=method), expected)
+        expected = received_attention(query, key, real, is_causal=True)
+        torch.testing.assert_close(received_attention(query, key, visible), expected)
 
-    def test_gradient(self, method):
+    def test_gradient(self):
         query, key = (tensor.detach()[:, :2, :5, :3].requires_grad_() for tensor in queries_and_keys())
         query = query.detach()[:, :, 3:].requires_grad_()
         real = real_tokens((5, 2, 3), left=True)
-        assert torch.autograd.gradcheck(
-            lambda *both: received_attention(*both, real, None, True, method), (query, key)
-        )
+        assert torch.autograd.gradcheck(lambda *both: received_attention(*both, real, None, True), (query, key))
 
-    def test_too_many_queries(self, method):
+    def test_too_many_queries(self):
         query, key = queries_and_keys()
         with pytest.raises(ValueError, match="more queries than keys, got 11 and 5"):
-            received_attention(query, key[:, :, :5], is_causal=True, method=method)
+            received_attention(query, key[:, :, :5], is_causal=True)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_last_queries_beside_a_cache(method):
+def test_last_queries_beside_a_cache():
     query, key = queries_and_keys()
     every = torch.ones(3, 1, 1, 11, dtype=torch.bool)
-    received = received_attention(query[:, :, 7:], key, every, method=method, last_queries=3)
-    torch.testing.assert_close(received, received_attention(query[:, :, 8:], key, every, method=method))
+    received = received_attention(query[:, :, 7:], key, every, last_queries=3)
+    torch.testing.assert_close(received, received_attention(query[:, :, 8:], key, every))
     with pytest.raises(ValueError, match="last_queries must be a positive number, got 0"):
         received_attention(query, key, last_queries=0)
 
@@ -275,7 +264,6 @@ def test_second_derivatives():
         (gradient,) = torch.autograd.grad(loss(received)[..., 0].sum(), query, create_graph=True)
         with pytest.raises(RuntimeError, match="first derivative only"):
             gradient.sum().backward()
-    assert torch.autograd.gradgradcheck(lambda *both: received_attention(*both, method="materialized"), (query, key))
 
 
 def returned(model: nn.Module) -> tuple[torch.Tensor, ...]:

@@ -88,7 +88,7 @@ def test_equals_the_equation(method, mask, windows, monkeypatch):
 @pytest.mark.parametrize("left", [False, True])
 def test_weights_of_a_model_equal_the_equation(left):
     config = MSTransformerConfig(**SCRATCH, scales=(1, "N/4", None), num_attention_heads=4)
-    model, real = MSTransformerModel(config).eval().double(), real_tokens(left=left)
+    model, real = MSTransformerModel(config).eval().double(), real_tokens(LENGTHS, left=left)
     with torch.no_grad():
         ids = torch.arange(3 * TOKENS).view(3, TOKENS) % 50
         outputs = model(ids, real, output_attentions=True, output_hidden_states=True)
