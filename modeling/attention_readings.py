@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput, logging
 from .attention import READERS
 from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside
 from .attention_call import AttentionCall, AttentionRefused
-from .attention_statistics import RECEIVED, STATISTICS, Statistics
+from .attention_statistics import RECEIVED, Statistics
 from .attention_windows import HONOURING
 
 logger = logging.get_logger(__name__)
@@ -190,8 +190,7 @@ def read_attention(
     Raises:
         AttentionRefused: The model has no model of Transformers inside, or one without attention or whose attention
             cannot be returned, or it is compiled or a `torch.nn.DataParallel`.
-        ValueError: A statistic is unknown, or a layer is not in the model; the latter after the block. During a pass:
-            as in [`attention_statistics`].
+        ValueError: A layer is not in the model; after the block. During a pass: as in [`attention_statistics`].
 
     Example:
 
@@ -205,9 +204,6 @@ def read_attention(
     ```
     """
     statistics = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    for name in statistics:
-        if name not in STATISTICS:
-            raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {name!r}")
     asked = Statistics(statistics, **options)
     sums = asked == RECEIVED
     with read_passes(model, Reader(layers, sums, None if sums else asked.of_call, asked.of_maps)) as readings:
@@ -217,8 +213,6 @@ def read_attention(
 @contextmanager
 def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
     """[`read_attention`] of whatever a reader reads."""
-    if reader.layers is not None and (wrong := [layer for layer in reader.layers if layer < 0]):
-        raise ValueError(f"layers must be numbers from 0, got {wrong[0]}")
     modules = list(model.modules())
     reader.checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
     previous = use_received(model)

@@ -128,9 +128,8 @@ def attention_statistics(
         that do not count and at keys that are padding.
 
     Raises:
-        ValueError: `statistics` has an unknown name or asks for nothing; a band is not a whole number; `columns` is
-            not `(batch, sets, keys)`, or `places` not `(batch, keys)`; there are more queries than keys; or as in
-            [`received_attention`].
+        ValueError: `statistics` has an unknown name or asks for nothing; `columns` is not `(batch, sets, keys)`, or
+            `places` not `(batch, keys)`; there are more queries than keys; or as in [`received_attention`].
         RuntimeError: The result is differentiated twice.
 
     Example:
@@ -203,15 +202,11 @@ class Statistics(NamedTuple):
         unknown = [name for name in self.statistics if name not in STATISTICS]
         if unknown or not self.names:
             raise ValueError(f"statistics must be some of {', '.join(STATISTICS)}, got {tuple(unknown)}")
-        if not all(isinstance(band, int) for band in self.bands):
-            raise ValueError(f"bands must be whole numbers, got {tuple(self.bands)}")
         batch, queries, keys = query.shape[0], query.shape[2], key.shape[2]
         if queries > keys:
             raise ValueError(f"there must not be more queries than keys, got {queries} and {keys}")
-        if places is not None and (places.shape != (batch, keys) or places.is_floating_point()):
-            raise ValueError(
-                f"places must be whole numbers of {(batch, keys)}, got {places.dtype} {tuple(places.shape)}"
-            )
+        if places is not None and places.shape != (batch, keys):
+            raise ValueError(f"places must be {(batch, keys)}, got {tuple(places.shape)}")
         if columns is None:
             return self
         if columns.dim() != 3 or columns.shape[0] not in (1, batch) or columns.shape[2] != keys:

@@ -171,8 +171,8 @@ def test_mistakes():
         (FNetModel(FNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1)), {}, "FNetModel has no attention"),
         (parallel, {}, "DataParallel runs in threads"),
         (torch.compile(model, backend="eager"), {}, "is compiled"),
-        (model, {"statistics": ["sums"]}, "statistics must be some of received, .*got 'sums'"),
-        (model, {"layers": [-1]}, "layers must be numbers from 0, got -1"),
+        (model, {"statistics": ["sums"]}, "statistics must be some of received, .*got .'sums'"),
+        (model, {"layers": [-1]}, "there is no layer -1; the model has 0 to 2"),
         (model, {"layers": [3]}, "there is no layer 3; the model has 0 to 2"),
     ]:
         with pytest.raises((AttentionRefused, ValueError), match=message), read_attention(wrong, **options):
