@@ -44,8 +44,8 @@ class BiLSTMConfig(ScratchEncoderConfig):
             Id of the token of unknown words, [UNK].
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type, a size is below 1, `hidden_size` is
-            odd, or a dropout is not between 0 and 1; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type, `hidden_size` is odd, or
+            `word_dropout` is not between 0 and 1; the message names the field.
 
     Example:
 
@@ -64,6 +64,5 @@ class BiLSTMConfig(ScratchEncoderConfig):
 
     def validate_layers(self):
         """Part of the `@strict` validation, which runs on construction."""
-        self._check_sizes("num_hidden_layers")
         if self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, one half a direction, got {self.hidden_size}")

@@ -75,9 +75,9 @@ class MSTransformerConfig(ScratchEncoderConfig):
             Id of the token of unknown words, [UNK].
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
-            is below 1, a scale is not one of the three kinds, `num_attention_heads` does not divide `hidden_size`, a
-            dropout is not between 0 and 1, or `alpha` is not finite; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a scale
+            is not one of the three kinds, `num_attention_heads` does not divide `hidden_size`, or `word_dropout` is
+            not between 0 and 1; the message names the field.
 
     Example:
 
@@ -122,10 +122,6 @@ class MSTransformerConfig(ScratchEncoderConfig):
 
     def validate_layers(self):
         """Part of the `@strict` validation, which runs on construction."""
-        self._check_sizes("num_hidden_layers", "num_attention_heads", "max_position_embeddings")
-        self._check_rates("attention_probs_dropout_prob")
-        if self.intermediate_size < 0:
-            raise ValueError(f"intermediate_size must be 0 or more, got {self.intermediate_size}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads must divide hidden_size ({self.hidden_size}) into equal parts, "
@@ -143,4 +139,3 @@ class MSTransformerConfig(ScratchEncoderConfig):
                 valid = scale is None or scale >= 1
             if not valid:
                 raise ValueError(f'a scale must be a whole number of at least 1, "N/q" or None, got {scale!r}')
-        self.heads_per_scale  # noqa: B018  checks alpha

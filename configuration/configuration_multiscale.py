@@ -47,9 +47,9 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
             Dropout before the classifier. `None` is the dropout of the encoder's hidden states.
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, `scales`
-            holds a number below 1 or one number twice, `mask_temperature` is not positive and finite, `fusion_heads`
-            does not divide the encoder's `hidden_size`, or `fusion_layers` is negative; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options,
+            `mask_temperature` is not above 0, or `fusion_heads` does not divide the encoder's `hidden_size`; the
+            message names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

@@ -56,10 +56,9 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
             encoder's hidden states.
 
     Raises:
-        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options, a size
-            is below 1, `layer_mix` is above the number of layers, `none_weight` or `attention_scale` is not positive
-            and finite, `features="att"` is combined with `"biaffine"`, a learned ROOT or `layer_mix`, or `word_tags`
-            has another column or one without labels; the message names the field.
+        `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options,
+            `layer_mix` is above the number of layers, `features="att"` is combined with `"biaffine"`, a learned ROOT
+            or `layer_mix`, or `word_tags` has another column or one without labels; the message names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

@@ -30,9 +30,6 @@ def heads_per_scale(
     Returns:
         `list[list[int]]`: The number of heads of each scale, for each layer.
 
-    Raises:
-        ValueError: `alpha` is not finite.
-
     Example:
 
     ```python
@@ -40,8 +37,6 @@ def heads_per_scale(
     [[5, 2, 2, 1, 0], [4, 2, 2, 1, 1], [2, 2, 2, 2, 2]]
     ```
     """
-    if not math.isfinite(alpha):
-        raise ValueError(f"alpha must be a finite number, got {alpha}")
     layers = []
     for layer in range(1, num_layers + 1):
         fading = {"1/l": 1 / layer, "linear": (num_layers - layer) / max(num_layers - 1, 1)}

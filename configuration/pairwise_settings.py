@@ -32,12 +32,6 @@ class PairwiseSettings:
 
     def validate_pairs(self):
         """Part of the `@strict` validation, which runs on construction."""
-        for name in ("arc_size", "relation_size", "layer_mix"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("none_weight", "attention_scale"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         layers = getattr(self, "num_hidden_layers", None)
         if isinstance(layers, int) and self.layer_mix > layers:
             raise ValueError(f"layer_mix must be at most the encoder's {layers} layers, got {self.layer_mix}")

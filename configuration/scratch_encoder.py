@@ -29,19 +29,5 @@ class ScratchEncoderConfig(OwnFields, PreTrainedConfig):
 
     def validate_encoder(self):
         """Part of the `@strict` validation, which runs on construction."""
-        self._check_sizes("vocab_size", "hidden_size")
-        if self.embedding_size is not None and self.embedding_size < 1:
-            raise ValueError(f"embedding_size must be at least 1 or None, got {self.embedding_size}")
-        self._check_rates("hidden_dropout_prob", "classifier_dropout", "word_dropout")
-        if self.word_dropout and not 0 <= self.unk_token_id < self.vocab_size:
-            raise ValueError(f"unk_token_id must be one of the {self.vocab_size} tokens, got {self.unk_token_id}")
-
-    def _check_sizes(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-
-    def _check_rates(self, *names: str) -> None:
-        for name in names:
-            if not 0 <= (getattr(self, name) or 0) <= 1:
-                raise ValueError(f"{name} must be a rate between 0 and 1, got {getattr(self, name)}")
+        if not 0 <= self.word_dropout <= 1:
+            raise ValueError(f"word_dropout must be a rate between 0 and 1, got {self.word_dropout}")

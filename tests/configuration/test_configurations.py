@@ -83,39 +83,27 @@ CHANGED = {
 }
 # What is wrong, and what the message says is right.
 WRONG_FUSION = [
-    ({"scales": [3, 3]}, "scales must be different whole numbers of at least 1, got [3, 3]"),
-    ({"scales": (3, 0)}, "scales must be different whole numbers of at least 1, got [3, 0]"),
     ({"mask_mode": "soft"}, "'mask_mode' expected one of ('hard', 'ste', 'sigmoid', 'entmax', 'none'), got soft"),
-    ({"mask_temperature": 0.0}, "mask_temperature must be above 0 and finite, got 0.0"),
+    ({"mask_temperature": 0.0}, "mask_temperature must be above 0, got 0.0"),
     ({"fusion_heads": 7}, "fusion_heads must divide hidden_size (768) into equal parts, got 7"),
-    ({"fusion_layers": -1}, "fusion_layers must be 0 or more, got -1"),
 ]
 WRONG_PAIRS = [
     ({"scorer": "biaffine", "features": "att"}, 'scorer "biaffine", root "learned" and layer_mix need "emb"'),
     ({"root": "learned", "features": "att"}, 'need "emb" in features'),
     ({"layer_mix": 2, "features": "att"}, 'need "emb" in features'),
-    ({"arc_size": 0}, "arc_size must be at least 1, got 0"),
     ({"layer_mix": 13}, "layer_mix must be at most the encoder's 12 layers, got 13"),
-    ({"none_weight": 0}, "none_weight must be above 0 and finite, got 0"),
-    ({"attention_scale": float("inf")}, "attention_scale must be above 0 and finite, got inf"),
     ({"word_tags": {"pos": ["NOUN"]}}, "word_tags must name the labels of some of upos, xpos, feats, lemma, got pos"),
     ({"word_tags": {"upos": []}}, "got upos: []"),
 ]
 WRONG_SCRATCH = [
-    ({"hidden_size": 0}, "hidden_size must be at least 1, got 0"),
-    ({"embedding_size": 0}, "embedding_size must be at least 1 or None, got 0"),
-    ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob must be a rate between 0 and 1, got 1.5"),
-    ({"word_dropout": 0.1, "unk_token_id": 30000}, "unk_token_id must be one of the 30000 tokens, got 30000"),
-    ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1, got 0"),
+    ({"word_dropout": 10}, "word_dropout must be a rate between 0 and 1, got 10"),
 ]
 SCALE = 'a scale must be a whole number of at least 1, "N/q" or None, got '
 WRONG_WINDOWS = [
     ({"scales": ()}, "scales must have at least one entry, got none"),
     ({"scales": (3, 0)}, SCALE + "0"),
     ({"scales": ("N/0",)}, SCALE + "'N/0'"),
-    ({"alpha": float("inf")}, "alpha must be a finite number, got inf"),
     ({"num_attention_heads": 7}, "num_attention_heads must divide hidden_size (300) into equal parts, got 7"),
-    ({"intermediate_size": -1}, "intermediate_size must be 0 or more, got -1"),
 ]
 DECODER = [({"is_decoder": True}, "is_decoder must be False")]
 WRONG = {
