@@ -8,6 +8,7 @@ joins them whenever a model is saved: one file for the configuration, one for th
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import sys
@@ -17,16 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-_HUB_ARGUMENTS = (
-    "repo_id",
-    "commit_message",
-    "commit_description",
-    "private",
-    "token",
-    "revision",
-    "create_pr",
-    "tags",
-)
 _PACKAGE = Path(__file__).parents[1]
 _LINE = f"# {'-' * 117}\n"
 _HEADING = """\
@@ -185,14 +176,14 @@ class HubExportMixin:
                 save_directory, is_main_process, state_dict, push_to_hub, **kwargs
             )
 
-        hub_arguments = {name: kwargs.pop(name) for name in _HUB_ARGUMENTS if name in kwargs}
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         with self._exported_code(folder):
             super().save_pretrained(folder, state_dict=state_dict, **kwargs)  # type: ignore[misc]
         if push_to_hub:
-            hub_arguments.setdefault("repo_id", Path(save_directory).resolve().name)
-            self.push_to_hub(**hub_arguments)  # type: ignore[attr-defined]
+            push: Any = self.push_to_hub  # type: ignore[attr-defined]
+            own = {name: kwargs[name] for name in inspect.signature(push).parameters if name in kwargs}
+            push(**{"repo_id": folder.resolve().name, **own})
 
     @contextmanager
     def _exported_code(self, folder: Path) -> Iterator[None]:

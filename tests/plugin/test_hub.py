@@ -26,6 +26,14 @@ def test_a_push_carries_weights_and_code(by, tmp_path):
     assert b"from .configuration_multiscale_bert import " in files["modeling_multiscale_bert.py"]
 
 
+def test_a_push_has_files_of_the_size_that_was_given(tmp_path):
+    model, _ = tiny_relation_extractor()
+    with commits() as found:
+        model.save_pretrained(tmp_path / "relations", push_to_hub=True, max_shard_size="1KB")
+    (files,) = found["tester/relations"]
+    assert "model.safetensors.index.json" in files and "model.safetensors" not in files
+
+
 def test_the_trainer_pushes_the_code_with_the_model(tmp_path):
     model, tokenizer = tiny_relation_extractor()
     row = {"input_ids": [2, 21, 6, 22, 23, 7, 24, 3], "attention_mask": [1] * 8, "entity_starts": [1, 4], "labels": 0}
