@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import datasets
 from huggingface_hub import constants, get_session
+from transformers import pipeline
 from transformers.utils import logging
 
 from msattn.data.demo_corpus import DEMO_SENTENCE, write_demo
@@ -21,18 +21,6 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 # Sentences of SemEval-2010 Task 8 (LICENSE.txt in the folder).
 SENTENCES = Path(__file__).parent / "data" / "demo"
 FOLDER = Path("outputs/demo")
-# Runs in a separate process, to show that the saved model works on its own.
-USE = """
-import msattn
-from transformers import pipeline
-from transformers.utils import logging
-
-logging.set_verbosity_error()
-logging.disable_progress_bar()
-extract = pipeline("relation-extraction", model={model!r})
-best = extract({sentence!r})
-print(f"{{best['head']['text']}} -- {{best['label']}} ({{best['score']:.0%}}) -> {{best['tail']['text']}}")
-"""
 
 
 def run_demo(train: Callable[[Sequence[str]], None]) -> None:
@@ -50,9 +38,9 @@ def run_demo(train: Callable[[Sequence[str]], None]) -> None:
         train(arguments)
     scores = json.loads((model / "all_results.json").read_text(encoding="utf-8"))
     print(f"Score on {scores['test_samples']} test sentences: {scores['test_f1']:.1f} (official macro-F1, of 100).")
-    print(f"\n{DEMO_SENTENCE}", flush=True)
-    code = USE.format(model=str(model), sentence=DEMO_SENTENCE)
-    subprocess.run([sys.executable, "-c", code], check=True)
+    best: Any = pipeline("relation-extraction", model=str(model))(DEMO_SENTENCE)
+    print(f"\n{DEMO_SENTENCE}")
+    print(f"{best['head']['text']} -- {best['label']} ({best['score']:.0%}) -> {best['tail']['text']}")
     plot(["fused", str(model), "--text", DEMO_SENTENCE, "--output", str(picture)])
     print(f"\nWhat it attends to: {picture}. The model: {model}")
 
