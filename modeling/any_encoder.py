@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,8 +22,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from ..configuration.any_encoder_config import AnyEncoderConfig
 from ..configuration.max_tokens import first_position
-from .hub_export import HubExportMixin
-from .new_layers import check_new_layers
+from .new_layers import NewLayers
 from .real_tokens import positions
 
 # Fields of a configuration that say what a classifier answers.
@@ -62,7 +61,7 @@ def attends_causally(encoder: PreTrainedModel) -> bool:
     return family in MODEL_FOR_CAUSAL_LM_MAPPING and family not in MODEL_FOR_MASKED_LM_MAPPING
 
 
-class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
+class AnyEncoderPreTrainedModel(NewLayers, PreTrainedModel):
     """
     Loading and saving of models that hold an encoder of any family.
 
@@ -70,7 +69,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     weights, from under whatever head, and only the new layers are initialized. All arguments of
     [`~transformers.PreTrainedModel.from_pretrained`] work as for a stock model.
 
-    A family sets `config_class`, `base_model_prefix` and `_encoder_path`. Its base model calls `add_encoder` and
+    A family sets `config_class`, `base_model_prefix` and `_encoder_paths`. Its base model calls `add_encoder` and
     `encode`.
 
     Raises:
@@ -86,8 +85,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
     _no_split_modules: set[str] | list[str] | None = None
-    #: Where the encoder is in a model of the class: the beginning of its weights' names, without the last dot.
-    _encoder_path: ClassVar[str] = "encoder"
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
@@ -120,7 +117,7 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
                 )
             prefix = encoder_class(CONFIG_MAPPING[family]).base_model_prefix
             # A foreign head is mapped under the encoder, where nothing has its name, and so left out.
-            key_mapping = {**(key_mapping or {}), rf"^(?:{prefix}\.)?(.+)": rf"{cls._encoder_path}.\1"}
+            key_mapping = {**(key_mapping or {}), rf"^(?:{prefix}\.)?(.+)": rf"{cls._encoder_paths[0]}.\1"}
         loaded = super().from_pretrained(
             pretrained_model_name_or_path, *model_args, config=config, key_mapping=key_mapping, **kwargs
         )
@@ -128,17 +125,6 @@ class AnyEncoderPreTrainedModel(HubExportMixin, PreTrainedModel):
             model = loaded[0] if isinstance(loaded, tuple) else loaded
             model._weight_conversions = None  # otherwise saving would give the weights their foreign names back
         return loaded
-
-    def train(self, mode: bool = True):
-        """
-        As in [`torch.nn.Module`], and checks that adapters (PEFT) leave no random layer frozen.
-
-        Raises:
-            ValueError: A layer on top of a freshly wrapped encoder has no weight that is trained.
-        """
-        if mode and self._random_weights:
-            check_new_layers(self, self._encoder_path)
-        return super().train(mode)
 
     def post_init(self) -> None:
         super().post_init()

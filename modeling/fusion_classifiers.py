@@ -1,4 +1,4 @@
-"""Classifiers on fused hidden states, whatever encoder is below: pooling, a linear layer and the loss."""
+"""Fused hidden states, whatever encoder is below, and classifiers: pooling, a linear layer and the loss."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceCl
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
+from .attention import gives_attentions
 from .hub_export import HubExportMixin
 from .new_layers import classifier_dropout
+from .real_tokens import checked_mask
 
 
 @dataclass
@@ -35,6 +37,69 @@ class MultiScaleClassifierOutput(SequenceClassifierOutput):
     """The output of a classifier, with the `fusion_attentions` of a [`MultiScaleModelOutput`]."""
 
     fusion_attentions: tuple[torch.Tensor, ...] | None = None
+
+
+class FusedModel:
+    """An encoder, called by `encode`, and `fusion` on its states. A family derives from it first."""
+
+    config: Any
+    encode: Any
+    encoder: Any
+    fusion: Any
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[torch.Tensor, ...] | MultiScaleModelOutput:
+        r"""
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
+            token_type_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+                Numbers of the sentences; ignored if the encoder has none.
+            position_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
+                Counted from the first real token by default; ignored if the encoder has none.
+            output_attentions (`bool`, *optional*):
+                Return `fusion_attentions`, and `attentions` if the attention implementation of the encoder has them
+                (`"eager"`).
+
+        Returns:
+            `last_hidden_state` of shape `(batch, tokens, hidden_size)`, zero at padding; with `fusion_layers=0`, it is
+            the encoder's.
+
+        Raises:
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
+                `(batch, tokens)`.
+        """
+        checked_mask(input_ids, inputs_embeds, attention_mask)
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        outputs = self.encode(
+            input_ids,
+            attention_mask,
+            inputs_embeds,
+            position_ids,
+            token_type_ids,
+            output_attentions=output_attentions and gives_attentions(self.encoder.config._attn_implementation),
+            output_hidden_states=output_hidden_states,
+            **kwargs,
+        )
+        hidden_states, fusion_attentions = self.fusion(outputs.last_hidden_state, attention_mask, output_attentions)
+        return MultiScaleModelOutput(
+            last_hidden_state=hidden_states,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            fusion_attentions=fusion_attentions,
+        )
 
 
 class _FusionClassifier(HubExportMixin, PreTrainedModel):

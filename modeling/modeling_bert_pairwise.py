@@ -5,26 +5,19 @@ from __future__ import annotations
 from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
-from .hub_export import HubExportMixin
-from .new_layers import check_new_layers
+from .new_layers import NewLayers
 from .pairwise_parsing import PairwiseParsing
 from .pairwise_relations import PairwiseRelations
 from .real_tokens import positions
 
 
-class BertPairwisePreTrainedModel(HubExportMixin, BertPreTrainedModel):
+class BertPairwisePreTrainedModel(NewLayers, BertPreTrainedModel):
     """Loading and saving of the family."""
 
     config_class = BertPairwiseConfig
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
-    _encoder_name = "bert"
-
-    def train(self, mode: bool = True):
-        """As in [`PairwiseParser`]: raises `ValueError` if adapters (PEFT) leave a random layer frozen."""
-        if mode and self._random_weights:
-            check_new_layers(self, self._encoder_name)
-        return super().train(mode)
+    _encoder_paths = ("bert",)
 
     @staticmethod
     def _encoder_class(config: BertPairwiseConfig) -> type[BertModel]:

@@ -9,16 +9,14 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_multiscale import MultiScaleConfig
 from .any_encoder import AnyEncoderPreTrainedModel
-from .attention import gives_attentions
 from .fusion_classifiers import (
+    FusedModel,
     FusionForRelationExtraction,
     FusionForSequenceClassification,
     MultiScaleClassifierOutput,
-    MultiScaleModelOutput,
 )
 from .multiscale_fusion import FusionStack
 from .new_layers import classifier_dropout
-from .real_tokens import checked_mask
 
 
 class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
@@ -26,7 +24,7 @@ class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
 
     config_class = MultiScaleConfig
     base_model_prefix = "multiscale"
-    _encoder_path = "multiscale.encoder"
+    _encoder_paths = ("multiscale.encoder",)
     _no_split_modules = ["MultiScaleFusion"]
 
     @property
@@ -38,7 +36,7 @@ class MultiScalePreTrainedModel(AnyEncoderPreTrainedModel):
         self.base_model.fusion.freeze_unreachable()
 
 
-class MultiScaleModel(MultiScalePreTrainedModel):
+class MultiScaleModel(FusedModel, MultiScalePreTrainedModel):
     r"""
     An encoder of any family followed by `config.fusion_layers` layers of [`MultiScaleFusion`]; `last_hidden_state` is
     S of Eq. 19.
@@ -53,67 +51,13 @@ class MultiScaleModel(MultiScalePreTrainedModel):
     ```
     """
 
-    _encoder_path = "encoder"
+    _encoder_paths = ("encoder",)
 
     def __init__(self, config: MultiScaleConfig):
         super().__init__(config)
         self.add_encoder(config)
         self.fusion = FusionStack(config)
         self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, ...] | MultiScaleModelOutput:
-        r"""
-        Args:
-            attention_mask (`torch.Tensor` of shape `(batch, tokens)`, *optional*): 1 for real tokens, 0 for padding.
-            token_type_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-                Numbers of the sentences; ignored if the encoder has none.
-            position_ids (`torch.Tensor` of shape `(batch, tokens)`, *optional*):
-                Counted from the first real token by default; ignored if the encoder has none.
-            output_attentions (`bool`, *optional*):
-                Return `fusion_attentions`, and `attentions` if the attention implementation of the encoder has them
-                (`"eager"`).
-
-        Returns:
-            `last_hidden_state` of shape `(batch, tokens, hidden_size)`, zero at padding; with `fusion_layers=0`, it is
-            the encoder's.
-
-        Raises:
-            ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not
-                `(batch, tokens)`.
-        """
-        checked_mask(input_ids, inputs_embeds, attention_mask)
-        if output_attentions is None:
-            output_attentions = self.config.output_attentions
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        outputs = self.encode(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            position_ids,
-            token_type_ids,
-            output_attentions=output_attentions and gives_attentions(self.encoder.config._attn_implementation),
-            output_hidden_states=output_hidden_states,
-            **kwargs,
-        )
-        hidden_states, fusion_attentions = self.fusion(outputs.last_hidden_state, attention_mask, output_attentions)
-        return MultiScaleModelOutput(
-            last_hidden_state=hidden_states,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            fusion_attentions=fusion_attentions,
-        )
 
 
 class MultiScaleForRelationExtraction(MultiScalePreTrainedModel, FusionForRelationExtraction):

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 from transformers.utils import logging
+
+from .hub_export import HubExportMixin
 
 logger = logging.get_logger(__name__)
 
 # Parts of PEFT's modules that stay as they are on purpose.
 _KEPT = ("original_module", "base_layer")
+
+
+class NewLayers(HubExportMixin):
+    """A model with new layers on an encoder. Training checks that adapters (PEFT) leave none of them random."""
+
+    #: Where the encoder, or each of its parts, is in a model of the class.
+    _encoder_paths: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def train(self, mode: bool = True) -> Any:
+        """
+        Raises:
+            ValueError: A layer on top of a freshly wrapped encoder has no weight that is trained.
+        """
+        if mode and self._random_weights:
+            check_new_layers(self, *self._encoder_paths)
+        return super().train(mode)
 
 
 def classifier_dropout(config: Any) -> float:
@@ -33,7 +51,7 @@ def new_modules(model: nn.Module, *encoder_paths: str) -> list[str]:
     return list(found)
 
 
-def check_new_layers(model: nn.Module, *encoder_paths: str) -> None:
+def check_new_layers(model: Any, *encoder_paths: str) -> None:
     """
     Check that the random layers on top of an encoder are trained. Warns if only a part of one is.
 
@@ -44,9 +62,8 @@ def check_new_layers(model: nn.Module, *encoder_paths: str) -> None:
     Raises:
         ValueError: A random layer has no weight that requires a gradient.
     """
-    random: Any = model._random_weights
     layers = new_modules(model, *encoder_paths)
-    modules = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in random)]
+    modules = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in model._random_weights)]
     base = encoder_paths[0].rpartition(".")[0]
     names = [name.removeprefix(f"{base}.") for name in modules]
     advice = f"name {'it' if len(names) == 1 else 'them'} in the adapter's configuration, modules_to_save={names}"

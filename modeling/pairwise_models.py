@@ -32,7 +32,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
     _encoder_class: Any
     add_encoder: Any
     encode: Any
-    _encoder_name: ClassVar[str] = "encoder"
+    _encoder_paths: ClassVar[tuple[str, ...]]
     # The loss is a mean over the batch: with gradient accumulation, the Trainer has to divide it.
     accepts_loss_kwargs = False
 
@@ -109,7 +109,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
 
     @property
     def _encoder(self) -> PreTrainedModel:
-        return getattr(self, self._encoder_name)
+        return getattr(self, self._encoder_paths[0])
 
     @property
     def _gives_attentions(self) -> bool:

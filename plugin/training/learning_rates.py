@@ -97,9 +97,8 @@ def read_rate(given: str | float | None) -> str | float | None:
 
 def is_new(name: str, model: PreTrainedModel) -> bool:
     """Whether the parameter belongs to a new layer, not to the pre-trained encoder."""
-    encoder = getattr(model, "_encoder_path", model.base_model_prefix)
-    declared = tuple(f"{layer}." for layer in getattr(model, "new_layers", ()))
-    return not name.startswith(f"{encoder}.") or name.startswith(declared)
+    paths = getattr(model, "_encoder_paths", (model.base_model_prefix,))
+    return not name.startswith(tuple(f"{path}." for path in paths))
 
 
 def new_output_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:

@@ -51,10 +51,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         args (`TrainingArguments`): The training arguments. A `learning_rate` of `None` becomes [`encoder_rate`].
         guiding (`GuidingArguments`, *optional*): Attention guiding. Default: none.
         new_layers_learning_rate (`float` or `"auto"`, *optional*):
-            Learning rate of the new layers: all parameters outside the base model, and those of the sub-modules listed
-            in the `new_layers` attribute of the model class. Schedule and weight decay are shared with the other
-            parameters. `"auto"`: [`output_rate`] for the new output layers, and `args.learning_rate` for all else.
-            Default: `args.learning_rate`.
+            Learning rate of the new layers: all parameters outside the encoder. Schedule and weight decay are shared
+            with the other parameters. `"auto"`: [`output_rate`] for the new output layers, and `args.learning_rate`
+            for all else. Default: `args.learning_rate`.
         embedding_learning_rate (`float`, *optional*):
             Learning rate of the token embeddings; 0 freezes them. Default: `args.learning_rate`.
         **kwargs: Keyword arguments of [`Trainer`].

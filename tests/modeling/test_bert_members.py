@@ -203,5 +203,5 @@ def test_what_loading_must_not_thaw(tmp_path):
 def test_attention_mask_of_another_shape():
     inputs = batch("bert")
     inputs["attention_mask"] = inputs["attention_mask"][:, None, None]
-    with pytest.raises(ValueError, match=r"must be \(batch, tokens\), got the shape \(3, 1, 1, 9\)"):
+    with pytest.raises(ValueError, match=r"must be \(batch, tokens\) = \(3, 9\), got \(3, 1, 1, 9\)"):
         MultiScaleBertModel(MEMBERS[0].config)(**inputs)

@@ -55,7 +55,7 @@ def inputs_of(model_class):
 @every_model
 def test_new_modules_are_those_to_save(model_class, encoder):
     model = load(model_class, encoder)
-    assert [name.removeprefix("multiscale.") for name in new_modules(model, model._encoder_path)] == (
+    assert [name.removeprefix("multiscale.") for name in new_modules(model, *model._encoder_paths)] == (
         MODELS[model_class][2]
     )
 
@@ -66,10 +66,10 @@ def test_random_layers_are_not_left_frozen(model_class, encoder, caplog):
     with pytest.raises(ValueError, match=r"is new and random, and none of its weights is trained; .* modules_to_save"):
         model.train()
     model = load(model_class, encoder)
-    first = next(weight for name, weight in model.named_parameters() if not name.startswith(model._encoder_path))
+    first = next(weight for name, weight in model.named_parameters() if not name.startswith(model._encoder_paths))
     first.requires_grad_(False)
     with caplog.at_level("WARNING"):
-        check_new_layers(model, model._encoder_path)
+        check_new_layers(model, *model._encoder_paths)
     assert "is new and random, and is not trained" in caplog.text
     load(model_class, encoder).train()
 
