@@ -118,7 +118,5 @@ def text_row(
 ) -> dict[str, Any]:
     """A row with `text` or `tokens`, from entities by any key, and relations as the keys of both and the label."""
     numbers = {key: number for number, key in enumerate(entities)}
-    related: Any = relations and [
-        {"head": numbers[head], "tail": numbers[tail], "type": label} for head, tail, label in relations
-    ]
-    return {"id": name, **units, "entities": [*entities.values()], "relations": related}
+    rows = [{"head": numbers[head], "tail": numbers[tail], "type": label} for head, tail, label in relations or ()]
+    return {"id": name, **units, "entities": [*entities.values()], "relations": None if relations is None else rows}
