@@ -29,10 +29,12 @@ class FusionSettings:
 
     def validate_fusion(self):
         """Part of the `@strict` validation, which runs on construction."""
-        if self.mask_temperature <= 0:
+        if not self.mask_temperature > 0:  # nor NaN
             raise ValueError(f"mask_temperature must be above 0, got {self.mask_temperature}")
         width = self.hidden_size  # type: ignore[attr-defined]
         if self.fusion_heads < 1 or width % self.fusion_heads:
             raise ValueError(
                 f"fusion_heads must divide hidden_size ({width}) into equal parts, got {self.fusion_heads}"
             )
+        if self.fusion_layers < 0:
+            raise ValueError(f"fusion_layers must be 0 or more, got {self.fusion_layers}")

@@ -33,8 +33,10 @@ class PairwiseSettings:
     def validate_pairs(self):
         """Part of the `@strict` validation, which runs on construction."""
         layers = getattr(self, "num_hidden_layers", None)
-        if isinstance(layers, int) and self.layer_mix > layers:
-            raise ValueError(f"layer_mix must be at most the encoder's {layers} layers, got {self.layer_mix}")
+        if self.layer_mix < 1 or (isinstance(layers, int) and self.layer_mix > layers):
+            raise ValueError(f"layer_mix must be from 1 to the encoder's {layers} layers, got {self.layer_mix}")
+        if not self.none_weight > 0:
+            raise ValueError(f"none_weight must be above 0, got {self.none_weight}")
         if self.features == "att" and (self.scorer == "biaffine" or self.layer_mix > 1 or self.root == "learned"):
             raise ValueError('scorer "biaffine", root "learned" and layer_mix need "emb" in features')
         for name, labels in (self.word_tags or {}).items():

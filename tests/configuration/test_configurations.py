@@ -86,12 +86,15 @@ WRONG_FUSION = [
     ({"mask_mode": "soft"}, "'mask_mode' expected one of ('hard', 'ste', 'sigmoid', 'entmax', 'none'), got soft"),
     ({"mask_temperature": 0.0}, "mask_temperature must be above 0, got 0.0"),
     ({"fusion_heads": 7}, "fusion_heads must divide hidden_size (768) into equal parts, got 7"),
+    ({"fusion_layers": -1}, "fusion_layers must be 0 or more, got -1"),
 ]
 WRONG_PAIRS = [
     ({"scorer": "biaffine", "features": "att"}, 'scorer "biaffine", root "learned" and layer_mix need "emb"'),
     ({"root": "learned", "features": "att"}, 'need "emb" in features'),
     ({"layer_mix": 2, "features": "att"}, 'need "emb" in features'),
-    ({"layer_mix": 13}, "layer_mix must be at most the encoder's 12 layers, got 13"),
+    ({"layer_mix": 0}, "layer_mix must be from 1 to the encoder's 12 layers, got 0"),
+    ({"layer_mix": 13}, "layer_mix must be from 1 to the encoder's 12 layers, got 13"),
+    ({"none_weight": 0}, "none_weight must be above 0, got 0"),
     ({"word_tags": {"pos": ["NOUN"]}}, "word_tags must name the labels of some of upos, xpos, feats, lemma, got pos"),
     ({"word_tags": {"upos": []}}, "got upos: []"),
 ]
