@@ -167,9 +167,10 @@ class GuidingArguments:
         for name in ("guided_layers", "patterns", "pattern_heads", "dependency_files"):
             if isinstance(value := getattr(self, name), (int, float, str)):
                 setattr(self, name, [value])
-        refuse_below(self, mdg_weight=0, pdg_weight=0, pattern_weight=0, guide_every=1)
-        if not self.guiding_temperature > 0:
-            raise UserError(f"guiding_temperature must be a positive number, got {self.guiding_temperature!r}.")
+        refuse_below(self, mdg_weight=0, pdg_weight=0, pattern_weight=0)
+        for name, number in (("guide_every", self.guide_every), ("guiding_temperature", self.guiding_temperature)):
+            if not number > 0:
+                raise UserError(f"{name} must be a positive number, got {number!r}.")
         if (self.guiding != "recommended" or given or self.guided_layers) and not self.weights:
             logger.warning(
                 f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
