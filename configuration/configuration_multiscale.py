@@ -48,8 +48,8 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options,
-            `mask_temperature` is not above 0, `fusion_layers` is below 0, or `fusion_heads` does not divide the encoder's
-            `hidden_size`; the message names the field.
+            `mask_temperature` is not above 0, `fusion_layers` is below 0, or `fusion_heads` does not divide the
+            encoder's `hidden_size`; the message names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

@@ -57,8 +57,9 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
 
     Raises:
         `huggingface_hub.errors.StrictDataclassError`: A value has the wrong type or is not among the options,
-            `layer_mix` is not from 1 to the number of layers, `none_weight` is not above 0, `features="att"` is combined with `"biaffine"`, a learned ROOT
-            or `layer_mix`, or `word_tags` has another column or one without labels; the message names the field.
+            `layer_mix` is not from 1 to the number of layers, `none_weight` is not above 0, `features="att"` is
+            combined with `"biaffine"`, a learned ROOT or `layer_mix`, or `word_tags` has another column or one without
+            labels; the message names the field.
         ValueError: Transformers does not know the family of `encoder`, or it has layers of this package on top itself.
 
     Example:

@@ -348,10 +348,10 @@ def _windows_by_head(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
         raise ValueError(
             f"windows must be one a layer, {len(heads)} in all, or lists of one a head, {list(heads)}, got {windows}"
         )
-    rows = [[None if window is None else index(window) for window in row] for row in rows]
-    if any(window is not None and window < 0 for row in rows for window in row):
+    found = [[None if window is None else index(window) for window in row] for row in rows]
+    if any(window is not None and window < 0 for row in found for window in row):
         raise ValueError(f"windows must be at least 0 or None, got {windows}")
-    return rows
+    return found
 
 
 # A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody

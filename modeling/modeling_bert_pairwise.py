@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from transformers import BertModel, BertPreTrainedModel
 
 from ..configuration.configuration_bert_pairwise import BertPairwiseConfig
@@ -17,7 +19,7 @@ class BertPairwisePreTrainedModel(NewLayers, BertPreTrainedModel):
     config_class = BertPairwiseConfig
     # Heads of a pre-training checkpoint that are not used here.
     _keys_to_ignore_on_load_unexpected = [r"pooler\.", r"^cls\."]
-    _encoder_paths = ("bert",)
+    _encoder_paths: ClassVar[tuple[str, ...]] = ("bert",)
 
     @staticmethod
     def _encoder_class(config: BertPairwiseConfig) -> type[BertModel]:
