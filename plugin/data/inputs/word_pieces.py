@@ -101,7 +101,7 @@ def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
         words (`Sequence[str]`): The words.
     """
     owner_of_character: dict[int, int] = {}
-    for number, span in enumerate(_spans(words)):
+    for number, span in enumerate(_joined_spans(words)):
         owner_of_character.update(dict.fromkeys(range(*span), number))
     owners = token_words(encoding.offsets, owner_of_character)
     starts: dict[int, int] = {}
@@ -111,7 +111,7 @@ def pieces_of(encoding: EncodingFast, words: Sequence[str]) -> WordPieces:
     return WordPieces(encoding, owners, [starts[owner] for owner in sorted(starts)])
 
 
-def _spans(words: Sequence[str]) -> list[Span]:
+def _joined_spans(words: Sequence[str]) -> list[Span]:
     """The place of each word in `" ".join(words)`."""
     ends = accumulate(len(word) + 1 for word in words)
     return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
@@ -133,7 +133,7 @@ def _halves(
     cut = max_length is not None and len(pieces.encoding) > max_length
     if cut and len(words) > 1:
         middle = len(words) // 2
-        ends = [*accumulate(map(len, sentence_words(" ".join(words), _spans(words))))][:-1]
+        ends = [*accumulate(map(len, sentence_words(" ".join(words), _joined_spans(words))))][:-1]
         end = min(ends, key=lambda end: abs(end - middle), default=middle)
         yield from _halves(tokenizer, words[:end], max_length)
         yield from _halves(tokenizer, words[end:], max_length)
