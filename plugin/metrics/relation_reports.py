@@ -138,9 +138,14 @@ def _f1(answers: Sequence, references: Sequence, labels: Sequence[str], negative
 
 
 def relation_report(answers: Sequence[str], references: Sequence[str], negative: str | None) -> str:
-    """In percent: precision, recall and F1 of each label, and the micro-F1 without the label of no relation."""
+    """
+    In percent: precision, recall and F1 of each label, and the micro-F1 without the label of no relation or, for the
+    labels of SemEval-2010 Task 8, the official macro-F1.
+    """
     labels = sorted({*answers, *references})
     report = label_report(references, answers, labels, labels)
+    if set(labels) <= set(SEMEVAL_LABELS):
+        return f"{report}\nOfficial macro-F1: {score_semeval(answers, references)['f1']:.2f}\n"
     relations = [label for label in labels if label != negative]
     if negative is None or not relations:
         return f"{report}\nNo label stands for no relation.\n" if negative is None else report
