@@ -63,7 +63,8 @@ def text_rows(rows: Located) -> Iterator[tuple[str, Any]]:
         try:
             found = list(form(row, dropped))
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            problem = error if isinstance(error, ValueError) else f"there is {error!r}"
+            missing = isinstance(error, KeyError) and f"there is no {error.args[0]!r}"
+            problem = error if isinstance(error, ValueError) else missing or f"there is {error!r}"
             raise UserError(f"{where}: the row is not in the form of {tools}; {problem}.") from None
         several = len(found) > 1
         yield from ((f"{where}, text {at}" if several else where, each) for at, each in enumerate(found))
@@ -75,7 +76,7 @@ def _warn(dropped: Counter) -> None:
         logger.warning(f"{count} {what}.")
 
 
-def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
+def pair_rows(rows: Located, negatives: Negatives | None = None, inclusive: bool = False) -> Located:
     """
     Expands rows with several entities to rows of [`~msattn.data.relation_rows.relation_row`].
 
@@ -92,6 +93,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
     Args:
         rows (`Located`): Locations and rows.
         negatives (`Negatives`, *optional*): Also yield pairs without a relation.
+        inclusive (`bool`, *optional*, defaults to `False`): Whether the end of a span is the last one inside.
 
     Yields:
         `tuple[str, Any]`: The location, with the numbers of both entities, and the row.
@@ -118,7 +120,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None) -> Located:
         starts = [0, *accumulate(len(str(each)) + 1 for each in tokens)] if isinstance(tokens, list) else None
         name = row.get("id")
         for (head, tail), label in related:
-            nearest = _nearest(entities[head], entities[tail], starts)
+            nearest = _nearest(entities[head], entities[tail], starts, inclusive)
             if nearest is not None:
                 ids = {"id": None if name is None else f"{name}:{head}-{tail}", "label": label}
                 yield f"{where}, entities {head} and {tail}", {**text, **ids, "head": nearest[0], "tail": nearest[1]}
@@ -164,17 +166,20 @@ def _as_list(entity: Any) -> list:
     return entity if isinstance(entity, list) else [entity]
 
 
-def _nearest(heads: list[Mention], tails: list[Mention], starts: list[int] | None) -> tuple[Mention, Mention] | None:
+def _nearest(
+    heads: list[Mention], tails: list[Mention], starts: list[int] | None, inclusive: bool
+) -> tuple[Mention, Mention] | None:
     """The mentions of two entities that are nearest in characters; `None` if they share their only span."""
     pairs = [(head, tail) for head, tail in product(heads, tails) if _bounds(head) != _bounds(tail)]
     if len(pairs) < 2:
         return pairs[0] if pairs else None
-    return min(pairs, key=lambda pair: distance(*(_characters(mention, starts) for mention in pair)))
+    return min(pairs, key=lambda pair: distance(*(_characters(mention, starts, inclusive) for mention in pair)))
 
 
-def _characters(mention: Mention, starts: list[int] | None) -> tuple[int, int]:
+def _characters(mention: Mention, starts: list[int] | None, inclusive: bool) -> tuple[int, int]:
     try:
         start, end = map(whole, _bounds(mention))
+        end += inclusive
         return (start, end) if starts is None else (starts[start], starts[end] - 1)
     except (TypeError, ValueError, LookupError, OverflowError):
         return 0, 0  # whoever reads the span says what is wrong

@@ -153,7 +153,7 @@ def _by_rows(
     rows = iter(fewrel_rows(rows))
     first = list(islice(rows, 1))
     several = any(has_entities(row) for _, row in first)
-    rows = pair_rows(chain(first, rows), negatives)
+    rows = pair_rows(chain(first, rows), negatives, span_ends == "inclusive")
     examples = checked_rows(iter(rows), source, span_ends, multi_label)
     found = rows_to_dataset(_checked(examples, labels, label_names or {}), RELATION_FEATURES, source, "label")
     found = _with_all_labels(found) if multi_label else found

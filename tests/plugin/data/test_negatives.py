@@ -107,6 +107,14 @@ def test_the_nearest_mentions_are_those_of_the_pipeline(read):
     assert row["head"] == found.spans[found.pairs[0][0]] == [25, 28]
 
 
+def test_the_nearest_mentions_are_found_with_inclusive_ends(read):
+    tokens = ["Internationalization", "Bob", "said", "that", "he"]
+    entities = [[{"start": 0, "end": 0}, {"start": 4, "end": 4}], {"start": 1, "end": 1}]
+    relations = [{"head": 0, "tail": 1, "type": "x"}]
+    (row,) = read({"tokens": tokens, "entities": entities, "relations": relations}, span_ends="inclusive")
+    assert row["head"] == [0, 20]
+
+
 def test_relations_of_one_span_are_skipped_and_counted(read, caplog):
     entities = [*SPERT["entities"], {"type": "Org", "start": 0, "end": 1}]
     relations = [*SPERT["relations"], {"type": "Is", "head": 0, "tail": 3}]

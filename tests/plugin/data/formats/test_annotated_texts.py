@@ -136,13 +136,13 @@ def test_a_document_needs_no_name(write):
     [
         (
             {**DOCCANO, "relations": [{"from_id": 1, "to_id": 90, "type": "x"}]},
-            r"SpERT or doccano; there is KeyError\(1\)",
+            "SpERT or doccano; there is no 1",
         ),
         (
             {**LABEL_STUDIO, "annotations": [{"result": [{"type": "relation"}]}]},
-            "Label Studio; there is KeyError",
+            "Label Studio; there is no ",
         ),
-        ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "Prodigy; there is KeyError"),
+        ({**PRODIGY, "relations": [{"head": 1, "child": 2}]}, "Prodigy; there is no "),
         (
             {**DOCCANO, "entities": [{**each, "id": 1} for each in DOCCANO["entities"]]},
             "SpERT or doccano; two entities have the same id",
@@ -152,7 +152,7 @@ def test_a_document_needs_no_name(write):
             {**SCIERC, "relations": [[[0, 1, 6, 6, "x"]], []]},
             r"SciERC or CrossRE; \[6, 6\] is not in sentence 0, tokens 0 to 5",
         ),
-        ({"vertexSet": [], "labels": []}, "DocRED; there is KeyError"),
+        ({"vertexSet": [], "labels": []}, "DocRED; there is no "),
     ],
 )
 def test_other_forms_are_refused_by_name(write, row, message):
