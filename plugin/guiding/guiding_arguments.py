@@ -168,9 +168,12 @@ class GuidingArguments:
             if isinstance(value := getattr(self, name), (int, float, str)):
                 setattr(self, name, [value])
         refuse_below(self, mdg_weight=0, pdg_weight=0, pattern_weight=0)
-        for name, number in (("guide_every", self.guide_every), ("guiding_temperature", self.guiding_temperature)):
-            if not number > 0:
-                raise UserError(f"{name} must be a positive number, got {number!r}.")
+        if not isinstance(self.guide_every, int) or self.guide_every < 1:
+            raise UserError(f"guide_every must be a positive whole number, got {self.guide_every!r}.")
+        if not self.guiding_temperature > 0:
+            raise UserError(f"guiding_temperature must be a positive number, got {self.guiding_temperature!r}.")
+        if self.guided_layers == []:
+            raise UserError("guided_layers names no layer: leave it out for all layers.")
         if (self.guiding != "recommended" or given or self.guided_layers) and not self.weights:
             logger.warning(
                 f"guiding={self.guiding}: nothing is guided, as mdg_weight, pdg_weight and pattern_weight are 0."
@@ -189,8 +192,8 @@ class GuidingArguments:
         if patterns and not self.pattern_weight:
             logger.warning("no head is guided to a pattern, as pattern_weight is 0.")
         heads = self.pattern_heads or [1]
-        if len(heads) not in (1, len(patterns)) or min(heads) < 1:
-            raise UserError(f"pattern_heads must be a positive number, or one a pattern, got {heads}.")
+        if len(heads) not in (1, len(patterns)) or not all(isinstance(size, int) and size > 0 for size in heads):
+            raise UserError(f"pattern_heads must be a positive whole number, or one a pattern, got {heads}.")
 
     @property
     def weights(self) -> dict[str, float]:

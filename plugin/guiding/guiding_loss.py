@@ -97,8 +97,8 @@ def check_gradient(readings: Sequence[Reading]) -> None:
     if readings and not any(map(has_gradient, readings)):
         raise UserError(
             "the guided attention has no gradient: its layers are frozen, their gradient checkpointing is reentrant "
-            '(gradient_checkpointing_kwargs={"use_reentrant": false} is what works), or the loss runs the model '
-            "without gradients, as Cached losses do."
+            '(gradient_checkpointing_kwargs={"use_reentrant": false} is what works), or the loss runs the model, or '
+            "returns a pass of it, without gradients, as Cached losses do."
         )
 
 

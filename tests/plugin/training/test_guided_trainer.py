@@ -115,7 +115,7 @@ def test_presets_and_single_values():
     [
         ({"guiding": "papers"}, "guiding must be one of recommended, paper, official, got 'papers'"),
         ({"mdg_weight": -0.1}, "mdg_weight -0.1: give 0 or more"),
-        ({"guiding_kwargs": {"guide_every": 0}}, "^guide_every must be a positive number, got 0"),
+        ({"guiding_kwargs": {"guide_every": 0}}, "^guide_every must be a positive whole number, got 0"),
         ({"guiding_kwargs": "guide_every=2"}, "guiding_kwargs guide_every=2: expected a JSON object such as"),
         ({"guiding_kwargs": {"guiding_temperature": 0.0}}, "guiding_temperature must be a positive number"),
         ({"guiding_kwargs": {"guiding_axis": "rows"}}, "guiding_axis must be one of received, official"),
