@@ -122,7 +122,9 @@ class MSTransformerConfig(ScratchEncoderConfig):
 
     def validate_layers(self):
         """Part of the `@strict` validation, which runs on construction."""
-        if self.hidden_size % self.num_attention_heads:
+        if self.num_hidden_layers < 0:
+            raise ValueError(f"num_hidden_layers must be 0 or more, got {self.num_hidden_layers}")
+        if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads must divide hidden_size ({self.hidden_size}) into equal parts, "
                 f"got {self.num_attention_heads}"
