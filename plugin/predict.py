@@ -78,7 +78,10 @@ class PredictArguments:
     )
     device: str = field(default="cpu", metadata={"help": "Where the model runs, such as cuda:0."})
     lang: str | None = field(
-        default=None, metadata={"help": "Parser, tagger: language of the rules for words, such as en."}
+        default=None,
+        metadata={
+            "help": "Parser, tagger, --entities: language of the rules that split texts into words, such as en."
+        },
     )
     word_tokenizer: str | None = field(
         default=None,

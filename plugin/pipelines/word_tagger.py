@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -66,6 +67,7 @@ class WordTagger:
         language_of(lang)  # refuses those without rules
         if not tokenizer.is_fast:
             raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
+        tokenizer = copy(tokenizer)
         tokenizer.padding_side = "right"  # words are found from the left
         self.model, self.tokenizer = model, tokenizer
         self.split = partial(words_to_tag, word_tokenizer=word_tokenizer, lang=lang)
