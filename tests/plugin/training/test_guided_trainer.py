@@ -642,9 +642,11 @@ def test_words_alone_are_compared(tmp_path):
     assert logged(trainer)[0]["mdg_loss"] == pytest.approx(mdg_loss(vectors, kept).item(), rel=1e-4)
 
 
-def test_the_weights_of_mdg_decay(tmp_path):
-    guiding = GuidingArguments(mdg_weight=0.5, guiding_kwargs={"guiding_decay": "linear"})
+def test_the_weights_decay(tmp_path):
+    decay = {"guiding_decay": "linear"}
+    guiding = GuidingArguments(mdg_weight=0.5, patterns=["first"], pattern_weight=3.0, guiding_kwargs=decay)
     trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, guiding, max_steps=4)
     trainer.train()
     for line, part in zip(logged(trainer), (1, 0.75, 0.5, 0.25), strict=True):
-        assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * part * line["mdg_loss"], rel=1e-3)
+        guided = part * (0.5 * line["mdg_loss"] + 3 * line["pattern_loss"])
+        assert line["loss"] == pytest.approx(line["task_loss"] + guided, rel=1e-3)
