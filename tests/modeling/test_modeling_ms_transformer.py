@@ -37,6 +37,17 @@ class MSTransformerTester(ModelTester):
         outputs = [model(**inputs, output_attentions=True) for model in (eager, sdpa)]
         torch.testing.assert_close(outputs[0].attentions, outputs[1].attentions)
         torch.testing.assert_close(outputs[1][self.result], sdpa(**inputs)[self.result], **TOLERANCE)
+        gradients = [
+            torch.autograd.grad(self.loss(model, inputs), model.get_input_embeddings().weight)[0]
+            for model in (eager, sdpa)
+        ]
+        torch.testing.assert_close(*gradients, **TOLERANCE)
+
+    @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+    def test_dropout_of_attention(self, implementation):
+        model = self.build(implementation, attention_probs_dropout_prob=0.1).train()
+        inputs = self.inputs(model.config)
+        assert not torch.equal(*(model(**inputs)[self.result] for _ in range(2)))
 
     @pytest.mark.parametrize("positions", [None, "sinusoidal", "learned"])
     def test_left_padding_changes_nothing(self, positions):
