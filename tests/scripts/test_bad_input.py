@@ -154,12 +154,12 @@ def files_no_larger_than(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.parametrize("share", [0.5, 1.5])
-def test_a_full_disk_leaves_the_last_good_checkpoint(share, trained, demo, tmp_path_factory, complaint):
-    """With room for half a model the weights fail, with room for one and a half the optimizer's state does."""
+@pytest.mark.parametrize(("share", "strategy"), [(0.5, "steps"), (1.5, "steps"), (0.5, "no")])
+def test_a_full_disk_leaves_the_last_good_checkpoint(share, strategy, trained, demo, tmp_path_factory, complaint):
+    """The disk takes half a model, at a checkpoint or at the end, or the model without the optimizer's state."""
     good = shutil.copytree(trained, tmp_path_factory.mktemp("good") / "model")
     room = int(share * (trained / "model.safetensors").stat().st_size)
-    goes_on = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "resume_from_checkpoint": "last"}
+    goes_on = {"max_steps": 4, "save_strategy": strategy, "save_steps": 2, "resume_from_checkpoint": "last"}
     with files_no_larger_than(room), pytest.raises(Exception) as failed:
         run(arguments(demo, trained, "do_train", **goes_on))
     assert is_write_failure(failed.value)
