@@ -18,15 +18,24 @@ from run_re import RelationDataArguments
 @pytest.mark.parametrize(
     ("arguments", "name", "wrong", "least"),
     [
+        (DataArguments, "split_seed", -1, 0),
         (DataArguments, "train_fraction", math.nan, 0),
+        (DataArguments, "preprocessing_num_workers", -1, 0),
+        (DataArguments, "early_stopping_patience", 0, 1),
+        (DataArguments, "max_predict_samples", 0, 1),
         (RankingDataArguments, "max_train_samples", 0, 1),
         (RankingDataArguments, "train_negatives", -1, 0),
         (RelationDataArguments, "max_eval_samples", 0, 1),
         (RelationDataArguments, "negative_pairs", -1, 0),
         (ModelArguments, "embedding_learning_rate", -0.5, 0),
         (MaskedLMArguments, "mlm_epochs", -1, 0),
+        (MaskedLMArguments, "mlm_learning_rate", -1, 0),
         (ScratchArguments, "vocabulary_size", 4, 5),
+        (FineTuningArguments, "seed", -1, 0),
         (FineTuningArguments, "learning_rate", math.nan, 0),
+        (FineTuningArguments, "gradient_accumulation_steps", 0, 1),
+        (FineTuningArguments, "per_device_train_batch_size", 0, 1),
+        (FineTuningArguments, "per_device_eval_batch_size", 0, 1),
     ],
 )
 def test_a_number_that_is_too_small(arguments, name, wrong, least):
