@@ -322,18 +322,16 @@ def test_scale_aware_attention(tokens, method, windows, left, dtype, monkeypatch
     tensors = [torch.randn(3, 4, tokens, 64, generator=generator).to(dtype) for _ in range(3)]
     real = torch.arange(tokens) < torch.tensor([[tokens], [90], [1]])
     real = real.flip(-1) if left else real
-    own = isinstance(windows[0], list)
-    call = [
-        partial(
-            window_attention.window_attention,
-            windows=torch.tensor(windows).to(device) if own else windows,
-            real=real.to(device),
-            method=how,
-        )
-        for device, how in (("cpu", "dense"), (DEVICE, method))
-    ]
-    expected = with_gradients(call[0], tensors, torch.float64, "cpu")
-    found = with_gradients(call[1], tensors, dtype, DEVICE)
+
+    def attend(method: str | None, *states: torch.Tensor) -> torch.Tensor:
+        device = states[0].device
+        reach = torch.tensor(windows, device=device) if isinstance(windows[0], list) else windows
+        if method is None:
+            return scale_aware_attention(*states, reach, real.to(device))
+        return window_attention.window_attention(*states, reach, real=real.to(device), method=method).transpose(1, 2)
+
+    expected = with_gradients(partial(attend, "dense"), tensors, torch.float64, "cpu")
+    found = with_gradients(partial(attend, method), tensors, dtype, DEVICE)
     assert_close(found, expected, 1e-4 if dtype == torch.float32 else 3e-2)
 
 
