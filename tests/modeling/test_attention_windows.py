@@ -18,9 +18,7 @@ from transformers import (
 )
 
 from msattn import (
-    MultiScaleConfig,
     MultiScaleModel,
-    PairwiseConfig,
     PairwiseParser,
     read_attention,
     set_windows,
@@ -222,18 +220,15 @@ def test_a_classifier_and_a_shared_layer():
 
 
 @pytest.mark.parametrize(
-    ("model_class", "config", "words"),
+    ("model_class", "words"),
     [
-        (MultiScaleModel, MultiScaleConfig(encoder=tiny_encoder("bert")), {}),
+        (MultiScaleModel, {}),
         # It reads its encoder's attention, which windows change, and is saved with its reader.
-        (
-            PairwiseParser,
-            PairwiseConfig(encoder=tiny_encoder("bert"), num_labels=3),
-            {"word_index": torch.arange(max(LENGTHS)).expand(2, -1)},
-        ),
+        (PairwiseParser, {"word_index": torch.arange(max(LENGTHS)).expand(2, -1)}),
     ],
 )
-def test_windows_of_an_encoder_inside_of_our_models(model_class, config, words, tmp_path):
+def test_windows_of_an_encoder_inside_of_our_models(model_class, words, tmp_path):
+    config = model_class.config_class(encoder=tiny_encoder("bert"), num_labels=3)
     model, inputs = randomized(model_class(config)), inputs_of() | words
     without = model(**inputs)[0]
     expected = set_windows(model, WINDOWS, SPECIAL)(**inputs)[0]

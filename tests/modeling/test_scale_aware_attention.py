@@ -35,7 +35,7 @@ WINDOWS = [*STATIC, *(torch.tensor(windows) for windows in PER_SENTENCE)]
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_bands(monkeypatch):
     """Many blocks, the last of them not full, and windows that reach over several; those of up to 1 by products."""
     for name, size in {"QUERIES": 5, "MOST_QUERIES": 9, "LANES": 4, "NARROW": 2}.items():
         monkeypatch.setattr(attention_bands, name, size)
