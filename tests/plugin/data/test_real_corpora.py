@@ -1,4 +1,7 @@
-"""Every row of the public corpora, as version 0.2 read it. MSATTN_DATA names their folder."""
+"""
+Every row of the public corpora, as version 0.2 read it; mentions of Re-DocRED are the nearest in characters.
+MSATTN_DATA names their folder.
+"""
 
 from __future__ import annotations
 
