@@ -137,16 +137,18 @@ def _f1(answers: Sequence, references: Sequence, labels: Sequence[str], negative
     return 100 * score_relations(answers, references, negative)["f1"]
 
 
-def relation_report(answers: Sequence[str], references: Sequence[str], negative: str | None) -> str:
+def relation_report(
+    answers: Sequence[str], references: Sequence[str], labels: Sequence[str], negative: str | None
+) -> str:
     """
-    In percent: precision, recall and F1 of each label, and the micro-F1 without the label of no relation or, for the
-    labels of SemEval-2010 Task 8, the official macro-F1.
+    In percent: precision, recall and F1 of each label that occurs, and the micro-F1 without the label of no relation
+    or, for models with the labels of SemEval-2010 Task 8, the official macro-F1.
     """
-    labels = sorted({*answers, *references})
-    report = label_report(references, answers, labels, labels)
+    occurring = sorted({*answers, *references})
+    report = label_report(references, answers, occurring, occurring)
     if set(labels) <= set(SEMEVAL_LABELS):
         return f"{report}\nOfficial macro-F1: {score_semeval(answers, references)['f1']:.2f}\n"
-    relations = [label for label in labels if label != negative]
+    relations = [label for label in occurring if label != negative]
     if negative is None or not relations:
         return f"{report}\nNo label stands for no relation.\n" if negative is None else report
     f1 = score_relations(answers, references, negative)["f1"]

@@ -493,7 +493,7 @@ def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, ans
     if several:
         report = multi_label_report(given, references, labels)
     else:
-        report = relation_report(given, references, negative)
+        report = relation_report(given, references, labels, negative)
     scored = pairs.described(prefix, negative)
     Path(folder, f"{prefix}_report.txt").write_text(f"{scored}\n\n{report}", encoding="utf-8")
     print(f"{scored}\n{report}")

@@ -295,5 +295,14 @@ def test_no_label_stands_for_no_relation(caplog):
 
 def test_the_report_names_the_negative_label():
     answers, gold = ["born in", "none", "none", "works for"], ["born in", "born in", "none", "none"]
-    assert relation_report(answers, gold, "none").endswith("Micro-F1 without none, the label of no relation: 50.00\n")
-    assert relation_report(answers, gold, None).endswith("No label stands for no relation.\n")
+    labels, end = sorted({*answers, *gold}), "Micro-F1 without none, the label of no relation: 50.00\n"
+    assert relation_report(answers, gold, labels, "none").endswith(end)
+    assert relation_report(answers, gold, labels, None).endswith("No label stands for no relation.\n")
+
+
+def test_the_report_ends_with_the_score_of_the_labels():
+    """Where all labels that occur are those of SemEval, but the model has another one, the score is no official F1."""
+    answers, gold = ["Cause-Effect(e1,e2)", "Other"], ["Cause-Effect(e1,e2)", "Cause-Effect(e2,e1)"]
+    occurring = sorted({*answers, *gold})
+    assert "Official macro-F1" in relation_report(answers, gold, occurring, "Other")
+    assert "Micro-F1 without Other" in relation_report(answers, gold, [*occurring, "works for"], "Other")
