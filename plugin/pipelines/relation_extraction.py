@@ -82,13 +82,15 @@ class RelationExtractionPipeline(TextPipeline):
     - a spaCy `Doc` or `Span`, with its `ents`; offsets count from its start;
     - a plain text, if `entities=` gives a model that finds them.
 
-    The first three mark one pair, and give one relation. The others have any number of entities, and give a list of
-    relations. Entities may overlap. Models with entity markers read a copy of the text for each pair; pairwise models
-    score all pairs of a text in one pass. Each pair of a long text is read in a window around it.
+    The first three mark one pair and give one relation, or a list with `top_k` or a model of several relations a pair.
+    The others have any number of entities and give a list of relations. Entities may overlap. Models with entity
+    markers read a copy of the text for each pair; pairwise models score all pairs of a text in one pass. Each pair of
+    a long text is read in a window around it.
 
-    Defaults are what training saw (`config.trained_pairs`): windows as long as its texts, and heads before tails if
-    its related pairs had that order. Of several entities, pairs that do not fit into such a window have no relation.
-    `max_length` and `order` widen this. Checkpoints without `trained_pairs` pair all entities both ways.
+    Defaults are what training saw (`config.trained_pairs`): pairs of the types, order and distance of its related
+    pairs, in windows as long as its texts. Of several entities, pairs that do not fit into such a window have no
+    relation. `pairs`, `order`, `same_sentence` and `max_length` widen this. Checkpoints without `trained_pairs` pair
+    all entities both ways.
 
     Lists, datasets and generators of inputs work, too. With `batch_size`, texts of similar length are batched
     together; results have the order of the inputs.
@@ -180,9 +182,9 @@ class RelationExtractionPipeline(TextPipeline):
             merge (`bool`, *optional*, defaults to `False`):
                 Whether to keep only one direction between two entities: that of the most probable relation.
             top_k (`int`, *optional*, defaults to 1):
-                Number of relations a pair, best first; `None` for all. With another value than 1, one marked pair
-                gives a list that includes the negative label. Default for a model with several relations a pair: all
-                that reach their thresholds, also as a list.
+                Number of relations a pair, best first; `None` for all. Default for a model with several relations a
+                pair: all that reach their thresholds. With such a model, or if `top_k` is given, one marked pair gives
+                a list. That of other models also ranks the negative label, unless `top_k` is 1.
             threshold (`float`, *optional*):
                 Lowest probability of a relation. Default, if `top_k` is 1: that of the model
                 (`config.relation_thresholds`, `config.decision_threshold`); without one, a relation must be the most
