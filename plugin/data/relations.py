@@ -62,8 +62,8 @@ def read_relations(
             - `"jsonl"`: one JSON object per line, as in OpenNRE and Wiki80;
             - `"json"`: an array of such objects (TACRED, SpERT, CoNLL-04, DocRED, Label Studio), a single one, or a
               FewRel object of examples by relation;
-            - `"csv"`: with a header, the fields separated by commas or by semicolons;
-            - `"tsv"`: with a header, quotation marks being ordinary characters;
+            - `"csv"`: with a header, the fields separated by commas, semicolons, tabs or vertical bars;
+            - `"tsv"`: with a header; quotation marks are text, unless a field is quoted and has doubled ones inside;
             - `"brat"`: a folder of `.txt` and `.ann` files, or one `.ann` file;
             - `"parquet"`;
             - `"auto"`: guessed from the file extension and the first line.

@@ -35,9 +35,10 @@ def read_sentences(
     labelled: bool = False,
 ) -> Dataset:
     """
-    Reads a CSV, TSV (without quoting), JSON, JSON lines or Parquet file, or a file of SST-5, SNLI or MTL-16.
+    Reads a CSV, TSV, JSON, JSON lines or Parquet file, or a file of SST-5, SNLI or MTL-16.
 
-    Files of SST-5, SNLI and MTL-16 are recognized by their first line.
+    CSV is separated by commas, semicolons, tabs or vertical bars. In TSV, quotation marks are text, unless a field is
+    quoted and has doubled ones inside. Files of SST-5, SNLI and MTL-16 are recognized by their first line.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8.

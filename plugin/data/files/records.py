@@ -218,7 +218,7 @@ def tsv_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict[str, str]]]:
     """
     Reads the rows of a TSV file with a header; see [`csv_rows`].
 
-    Quotation marks are ordinary characters, but around a field that has doubled ones, as pandas and Excel write them.
+    Quotation marks are text, unless a field is quoted and has doubled ones inside, as pandas and Excel write them.
     """
     for where, row in csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE):
         yield where, {name: _unquoted(cell) for name, cell in row.items()}
