@@ -1,4 +1,4 @@
-"""Pictures of what models attend to and find; matplotlib is needed by those in `.png` and by none of the others."""
+"""Pictures of what models attend to and find; only `plot_attention_maps` and `plot_heads` need matplotlib."""
 
 from msattn.plots.arcs import arc_diagram
 from msattn.plots.doubt import Doubt, doubts, most_doubtful
