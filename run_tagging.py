@@ -50,26 +50,29 @@ logger = logging.get_logger(__name__)
 
 @dataclass
 class TaggingDataArguments(HubDataArguments):
-    """Tagging data: CoNLL columns, CoNLL-U, or a dataset on the Hub."""
+    """Tagging data: files, or a dataset on the Hub."""
 
     train_file: str | None = field(
         default=None,
         metadata={
             "help": "Training data: CoNLL-U (.conllu, .conllu.gz), one word per line with columns separated by tabs "
-            "or spaces, JSON lines (words and tags, or a text with spans), or CSV with a column Sentence #."
+            "or spaces, JSON lines or JSON (words and tags, or a text with spans), Parquet (words and tags), CSV with "
+            "a column Sentence #, or a folder of brat."
         },
     )
     word_column: str | None = field(
         default=None,
         metadata={
-            "help": "Column of the words: its number (default 1), or its name in a Hub dataset (default tokens)."
+            "help": "Column of the words: its number in CoNLL columns (default: 1), or its name in CSV (default: "
+            "word), JSON, Parquet or a Hub dataset (default: tokens)."
         },
     )
     tag_column: str | None = field(
         default=None,
         metadata={
-            "help": "Column of the tags: upos (default) or xpos for CoNLL-U, the number of the column (default: the "
-            "last), or its name in a Hub dataset (default: the only column of class labels, or ner_tags or tags)."
+            "help": "Column of the tags: upos (default) or xpos for CoNLL-U, its number in CoNLL columns (default: "
+            "the last), or its name in CSV (default: tag), JSON, Parquet or a Hub dataset (default: the only column "
+            "of class labels, or ner_tags or tags)."
         },
     )
     max_seq_length: int | None = field(

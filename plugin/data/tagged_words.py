@@ -1,4 +1,4 @@
-"""Reads sentences with a tag for every word from CoNLL columns, CoNLL-U or Hub datasets."""
+"""Reads sentences with a tag for every word from files or Hub datasets."""
 
 from __future__ import annotations
 
@@ -48,23 +48,27 @@ def read_tagged_words(
     path: str | os.PathLike, word_column: str | None = None, tag_column: str | None = None
 ) -> Dataset:
     """
-    Reads tagged sentences from CoNLL-U or CoNLL columns.
+    Reads tagged sentences from CoNLL-U, CoNLL columns, JSON, CSV, Parquet or brat.
 
     Files named `.conllu`, and `.conll` or `.conllx` with ten columns, are CoNLL-U, unless they have other columns or
     one is given by its number; names may end in `.gz`. All others have one word per line, columns separated by tabs or
     else spaces, and blank lines between sentences. Headings such as `word tag`, which may name the word column, and
     comments before a sentence such as `# text = ...` or MultiCoNER's `# id ...`, are left out. Of GermEval 2014, the
-    outer tags are read. JSON and JSON lines hold lists of words and tags, or words or texts with spans; a folder is
-    brat's; `.csv`, and columns with such a heading, have a word a row and a column that numbers the sentences.
+    outer tags are read. JSON and JSON lines hold lists of words and tags, or words or texts with spans; Parquet holds
+    lists of words and tags; a folder is brat's; `.csv`, and columns with such a heading, have a word a row and a
+    column that numbers the sentences.
 
     Args:
         path (`str` or `os.PathLike`): The file, in UTF-8, or a folder of brat.
         word_column (`str`, *optional*):
-            Number of the word column, from 1; not for CoNLL-U. Default: the one that a heading names, or the first.
+            Of CoNLL columns, the number of the word column, from 1. Default: the one that a heading names, or the
+            first. Of CSV (default: `word` or `token`), JSON and Parquet (default: `tokens` or `words`), its name. Not
+            for CoNLL-U.
         tag_column (`str`, *optional*):
             For CoNLL-U, `"upos"` (default) or `"xpos"`; multi-word tokens are skipped. For CoNLL columns, the number
-            of the tag column, from 1. Default: the last; with a single column, the words have no tags. If all tags
-            are `_`, the words have none; a single word of CoNLL-U with `_` has the tag `None`.
+            of the tag column, from 1. Default: the last; with a single column, the words have no tags. For CSV
+            (default: `tag`, `ner_tag`, `label` or `ner`), JSON and Parquet (default: as in [`to_tagged_words`]), its
+            name. If all tags are `_`, the words have none; a single word of CoNLL-U with `_` has the tag `None`.
 
     Returns:
         `datasets.Dataset`: `words`, and `tags` if the words are tagged.
