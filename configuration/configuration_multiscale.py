@@ -39,10 +39,10 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
         renormalize (`bool`, *optional*, defaults to `False`):
             Whether to scale every row of the masked attention (Eq. 17) back to a sum of 1.
         pooling (`str`, *optional*):
-            What the classifier reads: the `"mean"` or `"max"` over real tokens, the first real token (`"cls"`, not for
-            causal encoders), the `"last"` real token, the two start markers, concatenated (`"entity_start"`), or the
-            first token and both entities (`"r_bert"`; see [`MultiScaleForRelationExtraction`]). `None` is the default
-            of the model class.
+            What the classifier reads: the `"mean"` or `"max"` over real tokens, the first real token (`"cls"`), the
+            `"last"` real token, the two start markers, concatenated (`"entity_start"`), or the first token and both
+            entities (`"r_bert"`; see [`MultiScaleForRelationExtraction`]). `"cls"` and `"r_bert"` are refused for
+            causal encoders. `None` is the default of the model class.
         classifier_dropout (`float`, *optional*):
             Dropout before the classifier. `None` is the dropout of the encoder's hidden states.
 

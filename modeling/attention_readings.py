@@ -188,8 +188,8 @@ def read_attention(
         `list[Reading]`: The readings in the order of computation. It may be cleared between passes.
 
     Raises:
-        AttentionRefused: The model has no model of Transformers inside, or one without attention or whose attention
-            cannot be returned, or it is compiled or a `torch.nn.DataParallel`.
+        AttentionRefused: A `ValueError`. The model has no model of Transformers inside, or one without attention or
+            whose attention cannot be returned, or it is compiled or a `torch.nn.DataParallel`.
         ValueError: A layer is not in the model; after the block. During a pass: as in [`attention_statistics`].
 
     Example:

@@ -66,9 +66,9 @@ def set_windows(
 
     Raises:
         ValueError: A window is below 0, or there are not as many as layers or heads.
-        AttentionRefused: The model has no self-attention on the attention interface of Transformers and no adapter,
-            adds its masks to the scores itself, is one half of an encoder-decoder, or cannot hand the places of
-            special tokens to its layers.
+        AttentionRefused: A `ValueError`. The model has no self-attention on the attention interface of Transformers
+            and no adapter, adds its masks to the scores itself, is one half of an encoder-decoder, or cannot hand the
+            places of special tokens to its layers.
 
     Example:
 

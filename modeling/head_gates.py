@@ -34,8 +34,8 @@ def head_gates(model: nn.Module) -> Iterator[torch.Tensor]:
         fewer heads than others ignore the rest of their row. To set gates, fill it under `torch.no_grad()`.
 
     Raises:
-        AttentionRefused: The model has no layer on the attention interface, or is compiled, or the number of heads of
-            a layer is not the one that it names.
+        AttentionRefused: A `ValueError`. The model has no layer on the attention interface, or is compiled, or the
+            number of heads of a layer is not the one that it names.
 
     Example:
 

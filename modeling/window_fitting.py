@@ -69,7 +69,7 @@ def fit_windows(
     Raises:
         ValueError: `mass` is not above 0 and at most 1, a batch has no `input_ids`, or there is no token that is not
             special.
-        AttentionRefused: See [`set_windows`] and [`read_attention`].
+        AttentionRefused: A `ValueError`; see [`set_windows`] and [`read_attention`].
 
     Example:
 
