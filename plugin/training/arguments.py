@@ -26,7 +26,7 @@ class ModelArguments:
     )
     attn_implementation: str | None = field(
         default=None,
-        metadata={"help": "Attention implementation of the encoder: eager, sdpa, flash_attention_2, ..."},
+        metadata={"help": "Attention implementation of the encoder: eager, sdpa, msattn, flash_attention_2, ..."},
     )
     config_overrides: list[str] | None = field(
         default=None,
