@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from msattn.errors import UserError
+from msattn.guiding.guiding_arguments import USUAL, GuidingArguments
 from msattn.modeling.attention_call import AttentionCall
 from msattn.modeling.attention_patterns import POSITIONS, pattern_distances
 from msattn.modeling.attention_readings import Reading
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
-
-if TYPE_CHECKING:
-    from msattn.guiding.guiding_arguments import GuidingArguments
 
 # The statistic that `measure_patterns` reads.
 DISTANCES = "patterns"
@@ -39,7 +37,8 @@ def guiding_loss(
     Raises:
         UserError: Nothing was read, or nothing that has a gradient, unless under `torch.no_grad()`; `guided_layers`
             names a layer that was not read; the layers of a pass attend to different tokens; or the arguments ask for
-            what [`GuidedTrainer`] alone can do (`guiding_axis="official"`, `pattern_weight`).
+            what [`GuidedTrainer`] alone can do (`guiding_axis="official"`, `pattern_weight`, `pattern_heads`,
+            `guide_every`, `guiding_tokens`, `guiding_decay`).
 
     Example:
 
@@ -51,8 +50,9 @@ def guiding_loss(
     ```
     """
     weights = guiding.weights
-    if guiding.guiding_axis == "official" or "pattern_loss" in weights:
-        raise UserError("guiding_loss knows MDG and PDG of received attention only: use GuidedTrainer for the rest.")
+    for name, usual in {"guiding_axis": "received", "pattern_weight": 0, **USUAL}.items():
+        if (value := getattr(guiding, name)) != usual:
+            raise UserError(f"guiding_loss does not know {name}={value}: use GuidedTrainer.")
     if torch.is_grad_enabled():
         check_gradient(readings)
     terms = guiding_terms(guided_passes(readings, guiding), guiding)

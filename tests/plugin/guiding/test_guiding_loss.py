@@ -72,9 +72,22 @@ def test_guided_layers():
 def test_nothing_to_guide():
     with pytest.raises(UserError, match="no attention was read"):
         guiding_loss([], GuidingArguments(**BOTH))
-    with pytest.raises(UserError, match="guiding_loss knows MDG and PDG of received attention only"):
-        guiding_loss(readings(0, 2, 2, 5), GuidingArguments(guiding="official", **BOTH))
     with pytest.raises(UserError, match="attend to different tokens"):
         guiding_loss([readings(0, 1, 2, 5)[0], readings(0, 2, 2, 7)[1]], GuidingArguments(**BOTH))
     loss, terms = guiding_loss(readings(0, 2, 2, 5), GuidingArguments())
     assert loss == 0 and not terms
+
+
+@pytest.mark.parametrize(
+    ("given", "unknown"),
+    [
+        ({"guiding": "official"}, "guiding_axis=official"),
+        ({"patterns": ["next"], "pattern_weight": 1.0}, "pattern_weight=1.0"),
+        ({"guiding_kwargs": {"guiding_tokens": "words"}}, "guiding_tokens=words"),
+        ({"guiding_kwargs": {"guide_every": 4}}, "guide_every=4"),
+        ({"guiding_kwargs": {"guiding_decay": "linear"}}, "guiding_decay=linear"),
+    ],
+)
+def test_what_the_trainer_alone_can_do(given, unknown):
+    with pytest.raises(UserError, match=f"guiding_loss does not know {unknown}: use GuidedTrainer"):
+        guiding_loss(readings(0, 2, 2, 5), GuidingArguments(**BOTH, **given))
