@@ -44,12 +44,18 @@ def read_splits(
         `dict[str, Any]`: What `read` returned, by the prefix of its metrics: `"train"`, `"eval"` and `"test"`.
 
     Raises:
-        UserError: The run has nothing to do, or a split that it needs is missing.
+        UserError: The run has nothing to do, a split that it needs is missing, or a run that trains names validation
+            data and does not evaluate.
     """
     evaluates, percentage = args.do_eval, data_args.validation_split_percentage
     held_out = percentage is not None
     if not (args.do_train or evaluates or args.do_predict):
         raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
+    if args.do_train and not evaluates and (held_out or data_args.validation_file):
+        raise UserError(
+            "validation data are read with --do_eval (or --eval_strategy): give it, or leave out --validation_file "
+            "and --validation_split_percentage."
+        )
     if percentage is not None and not 0 < percentage < 100:
         raise UserError(f"--validation_split_percentage {percentage:g}: give a number between 0 and 100.")
     if args.do_train and data_args.early_stopping_patience is not None:
@@ -108,8 +114,6 @@ def hold_out_and_limit(
         data = {"eval": held, **{prefix.replace("eval", "dev"): each for prefix, each in data.items()}, "train": train}
     if not args.do_train:
         data.pop("train", None)
-    if not args.do_eval:  # --eval_strategy sets it, too
-        data = {prefix: each for prefix, each in data.items() if not prefix.startswith(("eval", "dev"))}
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
         # Texts that list entities stay whole. --negative_pairs could draw marked pairs that are left out.

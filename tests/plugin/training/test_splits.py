@@ -80,7 +80,6 @@ def test_a_part_without_examples(labels, share, part):
     "given, cut, read, used",
     [
         ({"do_train": True}, None, ["train"], ["train"]),
-        ({"do_train": True}, 10, ["train"], ["train"]),
         ({"do_train": True, "eval_strategy": "epoch"}, None, ["train", "eval"], ["eval", "train"]),
         ({"do_eval": True}, None, ["eval"], ["eval"]),
         ({"do_eval": True}, 10, ["train", "eval"], ["dev", "eval"]),
@@ -115,6 +114,12 @@ def test_what_is_missing(given, missing, tmp_path):
 def test_what_would_train_on_something_else_or_stop_late(wrong, tmp_path):
     with pytest.raises(UserError, match=f"--{[*wrong][0]}"):
         read_splits(lambda split: data(), DataArguments(**wrong), args(tmp_path, do_train=True, do_eval=True))
+
+
+@pytest.mark.parametrize("given", [{"validation_split_percentage": 10}, {"validation_file": "dev.txt"}])
+def test_validation_data_that_a_training_would_not_read(given, tmp_path):
+    with pytest.raises(UserError, match="validation data are read with --do_eval"):
+        read_splits(lambda split: data(), DataArguments(**given), args(tmp_path, do_train=True, do_predict=True))
 
 
 def test_limits(tmp_path):
