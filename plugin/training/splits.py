@@ -44,13 +44,15 @@ def read_splits(
         `dict[str, Any]`: What `read` returned, by the prefix of its metrics: `"train"`, `"eval"` and `"test"`.
 
     Raises:
-        UserError: The run has nothing to do, a split that it needs is missing, or a run that trains names validation
-            data and does not evaluate.
+        UserError: The run has nothing to do, a split that it needs is missing, a run that trains names validation data
+            and does not evaluate, or `--push_to_hub` is given to a run that does not train.
     """
     evaluates, percentage = args.do_eval, data_args.validation_split_percentage
     held_out = percentage is not None
     if not (args.do_train or evaluates or args.do_predict):
         raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
+    if args.push_to_hub and not args.do_train:
+        raise UserError("--push_to_hub pushes what a run trains: give --do_train, or push the folder by `hf upload`.")
     if args.do_train and not evaluates and (held_out or data_args.validation_file):
         raise UserError(
             "validation data are read with --do_eval (or --eval_strategy): give it, or leave out --validation_file "

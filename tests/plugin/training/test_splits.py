@@ -116,6 +116,11 @@ def test_what_would_train_on_something_else_or_stop_late(wrong, tmp_path):
         read_splits(lambda split: data(), DataArguments(**wrong), args(tmp_path, do_train=True, do_eval=True))
 
 
+def test_what_is_not_trained_is_not_pushed(tmp_path):
+    with pytest.raises(UserError, match="--push_to_hub pushes what a run trains"):
+        read_splits(lambda split: data(), DataArguments(), args(tmp_path, do_predict=True, push_to_hub=True))
+
+
 @pytest.mark.parametrize("given", [{"validation_split_percentage": 10}, {"validation_file": "dev.txt"}])
 def test_validation_data_that_a_training_would_not_read(given, tmp_path):
     with pytest.raises(UserError, match="validation data are read with --do_eval"):
