@@ -56,7 +56,7 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     """
     if not isinstance(row, Mapping):
         raise UserError(f"{where}: an example must be an object with named fields, not {type(row).__name__}.")
-    row = one_sequence({str(name).strip().casefold(): value for name, value in row.items()} | dict(row))
+    row = one_sequence(_with_plain_names(row))
     tokens, text = first_of(row, "token", "tokens"), first_of(row, "text", "sentence")
     if tokens is not None:
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
@@ -86,6 +86,17 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
         "tail_type": string_cell(tail_type, "tail type", where),
         "label": string_cell(first_of(row, "relation", "label"), "label", where),
     }
+
+
+def marks_entities(row: Mapping) -> bool:
+    """Whether a field of a row says where its head or its tail is."""
+    row = _with_plain_names(row)
+    return any(_entity(row, role, None, None, "")[0] is not None for role in TACRED_ROLES)
+
+
+def _with_plain_names(row: Mapping) -> dict[str, Any]:
+    """A row whose names of fields are also there without case and spaces around them."""
+    return {str(name).strip().casefold(): value for name, value in row.items()} | dict(row)
 
 
 def one_sequence(row: Mapping) -> Mapping:

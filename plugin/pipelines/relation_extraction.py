@@ -259,6 +259,10 @@ class RelationExtractionPipeline(TextPipeline):
         if same_sentence is not None:
             rules = replace(rules, sentences=0 if same_sentence else None)
         sentence = read_input(inputs, pairs, rules)
+        if entities is not None and text is None:
+            logger.warning_once(
+                "Inputs with entities of their own keep them: leave them out for the tagger (entities=) to find some."
+            )
         if not sentence.marked and not self.trained:
             logger.warning_once(
                 "The checkpoint does not say which pairs it was trained on (config.trained_pairs), so entities are "

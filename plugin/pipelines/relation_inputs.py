@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
-from msattn.data.relation_rows import NAMES, TAG, first_of, one_sequence, relation_row, string_cell
+from msattn.data.relation_rows import NAMES, TAG, first_of, marks_entities, one_sequence, relation_row, string_cell
 from msattn.data.spans import character_span, check_name, cuts_word, distance, name_places
 from msattn.errors import UserError, shown
 
@@ -89,7 +89,7 @@ def is_plain_text(inputs: Any) -> bool:
 
 def text_alone(inputs: Any) -> str | None:
     """The text of an input that says nothing of entities; `None` for others."""
-    if isinstance(inputs, Mapping) and inputs.keys() <= {"id", "text", "sentence", "label", "relation"}:
+    if isinstance(inputs, Mapping) and first_of(inputs, "entities", "pairs") is None and not marks_entities(inputs):
         inputs = first_of(inputs, "text", "sentence")
     return inputs if is_plain_text(inputs) else None
 

@@ -454,7 +454,7 @@ def test_a_tagger_finds_the_entities_of_objects(predict, checkpoints):
     tagger = str(checkpoints[0] / "tagger")
     text = "the dog wrote a book in the house ."
     plain = predict("relations", f"{text}\n", "--entities", tagger, "--threshold", "0", "--pairs", "all")
-    rows = f'{{"id": 7, "text": "{text}"}}\n'
+    rows = f'{{"id": 7, "text": "{text}", "source": "a book"}}\n'
     found = predict("relations", rows, "--entities", tagger, "--threshold", "0", "--pairs", "all")
     assert plain[0] and found == [{"id": 7, "relations": plain[0]}]
 

@@ -101,7 +101,8 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
     same([again], [triple])
 
 
-def test_a_tagger_finds_the_entities(extractor, monkeypatch):
+def test_a_tagger_finds_the_entities(extractor, monkeypatch, caplog):
+    logging.warning_once.cache_clear()
     expected = extractor(INPUT, threshold=0)
     same(extractor(TEXT, entities=lambda text: ENTITIES, threshold=0), expected)
     calls = []
@@ -116,7 +117,9 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch):
     assert calls == [("a/tagger", {"lang": "en"})]
     with pytest.raises(UserError, match="lang: give the name of a tagger as entities, too"):
         extractor(TEXT, lang="en")
+    assert "entities of their own" not in caplog.text
     assert "label" in extractor("A <e1>dog</e1> in a <e2>house</e2>.", entities="a/tagger")
+    assert "Inputs with entities of their own keep them" in caplog.text
 
 
 @pytest.mark.parametrize(
