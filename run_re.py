@@ -183,7 +183,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for prefix in sorted(data, key=lambda prefix: prefix != "train"):
             rows, window = data[prefix], {"max_length": max_length, "on_overflow": data_args.on_overflow}
             if prefix != "train" and trained and relations.lists_all_pairs(rows):
-                window = relations.pipeline_window(trained, max_length, pairwise)
+                asked = None if args.do_train else data_args.max_seq_length
+                window = relations.pipeline_window(trained, asked, max_length, pairwise)
             with args.main_process_first(desc=f"encoding {prefix}"):
                 # Some patterns of attention guiding need the words of the training data.
                 encoded[prefix] = encode(rows, words=guiding.needs_words and prefix == "train", **window)

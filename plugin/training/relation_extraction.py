@@ -343,17 +343,20 @@ def as_in_pipeline(
     return ScoredPairs(rows, every, references, asked & fits, True)
 
 
-def pipeline_window(trained: Mapping[str, Any], max_length: int | None, pairwise: bool) -> dict[str, Any]:
+def pipeline_window(
+    trained: Mapping[str, Any], asked: int | None, limit: int | None, pairwise: bool
+) -> dict[str, Any]:
     """
     The window of the pipeline, in which all pairs of a text are scored.
 
     Args:
         trained (`Mapping[str, Any]`): What training saw; see [`trained_pairs`].
-        max_length (`int` or `None`): The most tokens.
+        asked (`int` or `None`): The `max_length` of the pipeline.
+        limit (`int` or `None`): The most tokens.
         pairwise (`bool`): Whether the model reads no markers: then pairs share windows.
     """
     window = trained["max_length"]
-    return {"max_length": min(max_length or window, window), "on_overflow": "skip", "shared": pairwise}
+    return {"max_length": asked or min(limit or window, window), "on_overflow": "skip", "shared": pairwise}
 
 
 def trained_pairs(rows: Dataset, encoded: Dataset, negative: str | None) -> dict[str, Any]:

@@ -88,6 +88,20 @@ def test_from_entities_with_types_to_triples(run, files, tmp_path):
     assert again["test_f1"] == pytest.approx(metrics["test_f1"])
     assert again["test_ece"] == pytest.approx(metrics["test_ece"], abs=1e-3)
 
+    # A longer window is that of the pipeline's max_length.
+    words, apart = SENTENCE["tokens"], [ENTITIES[0], {"type": "EFFECT", "start": 24, "end": 25}]
+    far = {
+        "tokens": [*words[:3], *["the"] * 20, *words[3:]],
+        "entities": apart,
+        "relations": SENTENCE["relations"][:1],
+    }
+    given["test_file"] = tmp_path / "far.json"
+    given["test_file"].write_text(json.dumps([far]))
+    run("do_predict", **given, model_name_or_path=out, output_dir=tmp_path / "far", max_seq_length=60)
+    line = json.loads((tmp_path / "far" / "test_predictions.jsonl").read_text().splitlines()[0])
+    (found,) = extract(far, negative="keep", pairs=[(0, 1)], max_length=60)
+    assert (found["label"], found["score"]) == (line["prediction"], pytest.approx(line["probability"], abs=1e-5))
+
 
 @pytest.mark.parametrize("head", ["entity-start", "pairwise"])
 def test_several_relations_a_pair(run, files, tmp_path, head):
