@@ -218,6 +218,8 @@ def test_named_fields_of_json_lines(write):
         assert read_tagged_words(write([row] * count, "a.jsonl"), "form", "ner").to_list() == [ENTITY] * count
     with pytest.raises(UserError, match=":1: there is no field 'pos'; there are words, tags"):
         read_tagged_words(write([ENTITY], "a.jsonl"), tag_column="pos")
+    with pytest.raises(UserError, match=":1: there is no field 'forms'; there are words, tags"):
+        read_tagged_words(write([ENTITY], "a.jsonl"), word_column="forms")
 
 
 @pytest.mark.parametrize("row", ['{"text": "Sarah sleeps"}', '{"data": {"text": "Sarah sleeps"}, "annotations": []}'])
