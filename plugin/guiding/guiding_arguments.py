@@ -187,6 +187,8 @@ class GuidingArguments:
                 raise UserError(f"patterns are some of {', '.join(PATTERNS)}, not {pattern!r}.")
         if len(set(patterns)) < len(patterns):
             raise UserError(f"patterns names one twice: {', '.join(patterns)}.")
+        if self.dependency_files and "dependency" not in patterns:
+            raise UserError("dependency_files are for the pattern dependency: name it in patterns.")
         if self.pattern_weight and not patterns:
             raise UserError("pattern_weight needs patterns: name at least one.")
         if patterns and not self.pattern_weight:

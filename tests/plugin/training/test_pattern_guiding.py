@@ -72,9 +72,8 @@ def test_the_term_and_its_gradient(patterns, layers, heads, size, accumulated, t
     trees = tmp_path / "trees.conllu"  # each word depends on the one before
     words = [words for (words,) in data["words"]]
     trees.write_text("".join(with_tree(conllu_lines(each), range(len(each)), each) for each in words))
-    guiding = GuidingArguments(
-        patterns=patterns, pattern_weight=2.0, guided_layers=layers, dependency_files=[str(trees)]
-    )
+    files = [str(trees)] if "dependency" in patterns else None
+    guiding = GuidingArguments(patterns=patterns, pattern_weight=2.0, guided_layers=layers, dependency_files=files)
     model = build(tokenizer, attention="eager")
     term = expected(model, tokenizer, data, guiding, layers or range(2), heads)
     collator = DataCollatorWithPadding(tokenizer)
@@ -183,6 +182,7 @@ def test_heads():
         ({"patterns": ["last"]}, "first, next, prev, delim, period, pmi, .*, not 'last'"),
         ({"patterns": ["next", "next"]}, "names one twice"),
         ({"patterns": None}, "pattern_weight needs patterns"),
+        ({"dependency_files": "a.conllu"}, "dependency_files are for the pattern dependency"),
         ({"guiding_kwargs": {"pattern_heads": [0]}}, "pattern_heads must be a positive"),
         ({"guiding_kwargs": {"pattern_heads": [1, 2]}}, "or one a pattern"),
     ],

@@ -134,5 +134,6 @@ def test_the_record_is_plain_json(tmp_path):
     facts = json.loads((checkpoint(tmp_path, 5) / RECORD).read_text())
     assert facts["seed"] == 42 and facts["model_name_or_path"] == "bert" and "train_file" not in facts
     args, _ = run(tmp_path)
-    guided = RunRecord(args, ROWS, GuidingArguments(dependency_files=["a.conllu"]))  # the rows have no trees
+    guiding = GuidingArguments(patterns=["dependency"], pattern_weight=1.0, dependency_files=["a.conllu"])
+    guided = RunRecord(args, ROWS, guiding)  # the rows have no trees
     assert guided.facts["dependency_files"] == ["a.conllu"]
