@@ -76,6 +76,8 @@ class DependencyParsingPipeline(TextPipeline):
         lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         refuse_others("decode", decode, DECODERS)
+        if k is not None and decode not in (None, "mst"):
+            raise UserError(f"k: the best trees may have crossing arcs, as with mst; leave out decode={decode!r}.")
         language_of(lang)  # refuses those without rules
         reading = given(max_length=max_length, word_tokenizer=word_tokenizer, lang=lang)
         ranking = given(k=k, marginals=marginals, fixed=fixed)
@@ -129,8 +131,9 @@ class DependencyParsingPipeline(TextPipeline):
 
         Raises:
             UserError: The input is not a sentence or text; it is longer than the model reads, and one of `k`,
-                `marginals` and `fixed` is given; no tree has the fixed heads, or heads are fixed in a text of several
-                sentences; or `word_tokenizer` does not return the words of the text.
+                `marginals` and `fixed` is given; `k` is given with a `decode` other than `"mst"`; no tree has the
+                fixed heads, or heads are fixed in a text of several sentences; or `word_tokenizer` does not return the
+                words of the text.
         """
         if isinstance(inputs, (list, tuple)) and len(inputs) > 1 and all(_is_one_word(item) for item in inputs):
             logger.warning(
