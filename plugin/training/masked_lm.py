@@ -47,6 +47,8 @@ class MaskedLMArguments:
 
     def __post_init__(self) -> None:
         refuse_below(self, mlm_epochs=0, mlm_learning_rate=0)
+        if not self.mlm_epochs and self.mlm_learning_rate != MaskedLMArguments.mlm_learning_rate:
+            raise UserError("--mlm_learning_rate is for --mlm_epochs: give the number of epochs, too.")
 
 
 def train_masked_lm(
@@ -94,6 +96,7 @@ def train_masked_lm(
         train_dataset=dataset,
         processing_class=tokenizer,
         data_collator=DataCollatorForLanguageModeling(tokenizer),
+        embedding_learning_rate=model_args.embedding_learning_rate,
     )
     # The loss of a batch without a masked token is NaN, with a gradient of zero.
     own.logging_nan_inf_filter = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,7 @@ from run_re import RelationDataArguments
         (RelationDataArguments, "negative_pairs", -1, 0),
         (ModelArguments, "embedding_learning_rate", -0.5, 0),
         (MaskedLMArguments, "mlm_epochs", -1, 0),
-        (MaskedLMArguments, "mlm_learning_rate", -1, 0),
+        (partial(MaskedLMArguments, mlm_epochs=1), "mlm_learning_rate", -1, 0),
         (ScratchArguments, "vocabulary_size", 4, 5),
         (FineTuningArguments, "seed", -1, 0),
         (FineTuningArguments, "learning_rate", math.nan, 0),
