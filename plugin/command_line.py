@@ -113,7 +113,7 @@ def parse_arguments(
         content = _argument_file(argv[0])
         # A single value goes through the command line's parser, which reads 5e-5 and checks the choices.
         parser.set_defaults(**{name: value for name, value in content.items() if isinstance(value, (list, dict))})
-        argv = [f"--{name}={value}" for name, value in content.items() if isinstance(value, (str, int, float))]
+        argv = [f"--{name}={value}" for name, value in content.items() if not isinstance(value, list | dict | None)]
         argv += [f"--{name}" for name in content if name not in names]
     with user_mistakes():
         *parsed, unknown = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)

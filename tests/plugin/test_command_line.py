@@ -44,6 +44,11 @@ def test_file(suffix, tmp_path):
     assert model == ModelArguments([3, 5]) and run == RunArguments(1e-3, True, ["a", "b"])
 
 
+def test_a_date_in_a_file_is_text(tmp_path):
+    (tmp_path / "arguments.yaml").write_text("report: 2025-11-29")
+    assert parse_arguments(BOTH, [str(tmp_path / "arguments.yaml")])[1].report == "2025-11-29"
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [
