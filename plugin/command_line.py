@@ -106,8 +106,6 @@ def parse_arguments(
     # No abbreviations: they turn typing errors into other arguments.
     description = getattr(sys.modules["__main__"], "__doc__", None)
     parser = ArgumentParser(list(dataclass_types), prog=prog, allow_abbrev=False, description=description)
-    if any(issubclass(each, TrainingArguments) for each in dataclass_types):
-        parser.set_defaults(logging_steps=0.1)  # the loss ten times a run; the default of Transformers is 500 steps
     names = [field.name for each in dataclass_types for field in fields(each) if field.init]
     if len(argv) == 1 and argv[0].endswith((".json", ".yaml", ".yml")):
         content = _argument_file(argv[0])

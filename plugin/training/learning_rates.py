@@ -28,7 +28,7 @@ ERRORS = ("mse", "ece", "false_positives")
 
 @dataclass
 class FineTuningArguments(TrainingArguments):
-    """Those of Transformers, with a learning rate that depends on the encoder, and with warm-up."""
+    """Those of Transformers, with a learning rate that depends on the encoder, with warm-up and ten logs a run."""
 
     learning_rate: float | None = field(
         default=None,
@@ -40,6 +40,7 @@ class FineTuningArguments(TrainingArguments):
     # Transformers' flag needs a value.
     disable_tqdm: bool = field(default=False, metadata={"help": "Print lines in place of progress bars."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps of warm-up, or their share of all steps."})
+    logging_steps: float = field(default=0.1, metadata={"help": "Steps between logs, or their share of all steps."})
 
     def __post_init__(self) -> None:
         refuse_below(self, seed=0, learning_rate=0, gradient_accumulation_steps=1)

@@ -70,9 +70,9 @@ def test_columns_are_removed():
 
 
 def test_checkpoints_are_saved_where_the_best_is_looked_for():
-    given = {"eval_strategy": "steps", "load_best_model_at_end": True, "logging_steps": 0.1, "use_cpu": True}
+    given = {"eval_strategy": "steps", "load_best_model_at_end": True, "use_cpu": True}
     args = FineTuningArguments(**given)
-    assert args.save_steps == args.eval_steps == 0.1
+    assert args.save_steps == args.eval_steps == args.logging_steps == 0.1
     assert FineTuningArguments(**given, eval_steps=20, save_steps=40).save_steps == 40
 
 
