@@ -33,7 +33,7 @@ def draw_errors(args: argparse.Namespace) -> None:
 
 def draw_trees(args: argparse.Namespace) -> None:
     """the dependency trees of a text (.svg)"""
-    plots.arc_diagram(load_pipeline("dependency-parsing", args.model)(args.text), args.output)
+    plots.arc_diagram(load_pipeline("dependency-parsing", args.model)(args.text, lang=args.lang), args.output)
 
 
 def draw_relations(args: argparse.Namespace) -> None:
@@ -64,6 +64,7 @@ MODEL = {"help": "a local folder or a name on the Hub"}
 MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
 TYPES = {"nargs": 2, "metavar": ("E1", "E2"), "help": "types of the entities, if the model's markers name them"}
+LANG = {"help": "language of the rules that split raw text, such as en"}
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
@@ -72,7 +73,7 @@ KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str,
         draw_errors,
         {"model": {**MODEL, "nargs": "?"}, "--file": {"required": True, "help": "test_predictions.jsonl"}},
     ),
-    "trees": (draw_trees, {"model": MODEL, "--text": TEXT}),
+    "trees": (draw_trees, {"model": MODEL, "--text": TEXT, "--lang": LANG}),
     "relations": (draw_relations, {"model": MODEL, "--text": TEXT, "--types": TYPES}),
     "maps": (draw_maps, {"model": MODELS, "--text": {**TEXT, "nargs": "+"}, "--layer": PLACE, "--head": PLACE}),
     "heads": (draw_heads, {"model": MODELS, "--file": {"required": True, "help": "sentences, or a table of them"}}),
@@ -105,7 +106,7 @@ def doubt(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--by", choices=["probability", "loss"], default="probability", help="of the tree, or errors")
     parser.add_argument("--sure", type=float, default=0.95, help="fill in arcs at least so probable (default: 0.95)")
     parser.add_argument("--similarity", type=float, default=0.5, help="most words that two sentences share, 0 to 1")
-    parser.add_argument("--lang", help="language of the rules that split raw text, such as en")
+    parser.add_argument("--lang", **LANG)
     parser.add_argument("--word_tokenizer", help="splits raw text in their place: spacy:fr, stanza:fr, udpipe:FILE")
     args = vars(parser.parse_args(argv))
     with user_mistakes():

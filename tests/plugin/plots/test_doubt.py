@@ -110,6 +110,8 @@ def test_sentences_of_a_text(parser, tmp_path):
     assert names == {"# sent_id = 1-1", "# sent_id = 1-2", "# sent_id = 3-1"}
     assert "# text = The dog doesn't sleep." in text
     assert ["The", "dog", "does", "n't", "sleep", "."] in read_treebank(tmp_path / "out.conllu")["words"][:]
+    plot(["trees", parser, "--text", "It doesn't.", "--lang", "en", "--output", str(tmp_path / "out.svg")])
+    assert ">does<" in (tmp_path / "out.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
