@@ -48,7 +48,7 @@ logger = logging.get_logger(__name__)
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
 SPLITTING = ("lang", "word_tokenizer")
-RELATION_OPTIONS = (*SPLITTING, "entities", "threshold", "pairs", "order", "same_sentence", "merge", "negative")
+RELATION_OPTIONS = (*SPLITTING, *"entities threshold pairs order same_sentence max_length merge negative".split())
 BINARY = (".parquet", ".arrow")
 TABLES = (".csv", ".tsv", *BINARY)
 COLUMNS = (".conll", ".bio", ".iob")
@@ -104,6 +104,10 @@ class PredictArguments:
     same_sentence: bool | None = field(
         default=None,
         metadata={"help": "Relations: pairs within sentences only, or of any. Default: as in training.", **FLAG},
+    )
+    max_length: int | None = field(
+        default=None,
+        metadata={"help": "Relations: tokens of the window around a pair. Default: as in training."},
     )
     merge: bool | None = field(
         default=None,

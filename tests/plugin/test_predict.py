@@ -94,6 +94,8 @@ def test_options_and_ids_of_relations(predict, checkpoints):
     assert one["id"] == 7 and one["label"] == extract(marked)["label"]
     (merged,) = predict("relations", content, *options, "--pairs", "all", "--merge", "--same_sentence")
     assert len(merged["relations"]) == 1
+    (narrow,) = predict("relations", content, *options, "--pairs", "all", "--max_length", "5")
+    assert all("error" in pair for pair in narrow["relations"])
     with pytest.raises(UserError, match="--pairs PET: give types as HEAD:TAIL"):
         predict("relations", content, "--pairs", "PET")
 
