@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import with_tree
 from msattn.data.inputs.word_labels import learn_labels
+from msattn.data.inputs.word_rules import LANGUAGES
 from msattn.data.treebanks import read_treebank
 from msattn.errors import UserError
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature
@@ -279,7 +281,8 @@ def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
         "test": data_args.test_file,
     }
     source = _file_names(data_args.train_file)
-    language = re.match("([a-z]{2,3})_[a-z0-9]+-ud-", source)  # of a treebank of Universal Dependencies
+    treebank = re.match("([a-z]{2,3})_[a-z0-9]+-ud-", source)  # of Universal Dependencies
+    language = treebank[1] if treebank else None
     return ModelCardFacts(
         task_type="dependency-parsing",
         dataset_name=source,
@@ -288,11 +291,11 @@ def parsing_card(config: PreTrainedConfig, data_args: Any) -> ModelCardFacts:
         metrics=METRIC_NAMES,
         description=f"A dependency parser: {FEATURES[config.features]}."
         + (f" It also tags {', '.join(config.word_tags)}." if config.word_tags else ""),
-        usage=_usage,
+        usage=partial(_usage, language=language),
         tags=["dependency-parsing", *(["pairwise-attention"] if "att" in config.features else [])],
         config_fields=(*PARSER_FIELDS, *ANSWER_FIELDS),
         carries_pipeline=True,
-        language=language[1] if language else None,
+        language=language,
     )
 
 
@@ -308,8 +311,9 @@ def _known_relations(heads: Sequence[int], relations: Sequence[str]) -> list[str
     return [name for head, name in zip(heads, relations, strict=True) if head >= 0 and name != "_"]
 
 
-def _usage(name: str) -> str:
-    return f'''parse = pipeline("dependency-parsing", model="{name}", trust_remote_code=True)
+def _usage(name: str, language: str | None) -> str:
+    lang = f', lang="{language}"' if language in LANGUAGES else ""
+    return f'''parse = pipeline("dependency-parsing", model="{name}"{lang}, trust_remote_code=True)
 for sentence in parse("Dogs sleep. Cats eat mice."):
     for word in sentence:
         print(word["word"], word["head"], word["relation"])'''

@@ -4,11 +4,14 @@ import ast
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import ModelCard
 from transformers import TrainingArguments
 
+from msattn.training.arguments import DataArguments
+from msattn.training.dependency_parsing import parsing_card
 from msattn.training.model_card import ModelCardFacts, markdown_text, write_model_card
 from msattn.training.trainer import FineTuningTrainer
 from tests.tiny_models import tiny_relation_extractor
@@ -43,6 +46,13 @@ def card_of(folder, facts, results=RESULTS, base="", **args) -> ModelCard:
     ]
     folder.mkdir(exist_ok=True)
     return ModelCard.load(write_model_card(trainer, facts, results))
+
+
+@pytest.mark.parametrize(("code", "lang"), [("en", ', lang="en"'), ("cs", "")])
+def test_a_parser_splits_by_the_rules_of_its_language(code, lang):
+    files = DataArguments(train_file=f"{code}_pdt-ud-train.conllu")
+    facts = parsing_card(SimpleNamespace(features="emb", word_tags=None), files)
+    assert f'model="a/parser"{lang}, trust' in facts.usage("a/parser") and facts.language == code
 
 
 def test_results_are_a_model_index(tmp_path, facts):
