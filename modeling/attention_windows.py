@@ -236,15 +236,30 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
         config._attn_implementation = "banded"
     if config._attn_implementation in HONOURING:
         if is_outside(type(module)):
-            raise AttentionRefused(
-                f"{type(module).__name__} computes its softmax itself and would ignore attn_implementation="
-                f"{config._attn_implementation!r}: leave it out; msattn.read_attention reads any model."
-            )
+            if type(module).__module__.startswith("transformers"):
+                raise _ignored(module)
+            # What is in the file of a class of one's own does not tell what is in the model.
+            module.post_init = partial(_post_init, module)
         adapt(module)
         if submodule is not None:
             adapt_layers(submodule, config)
     if has_windows(config):
         _keep_windows(module)
+
+
+def _post_init(model: Any) -> None:
+    """That of a class which may compute its softmax itself; models inside have been judged on their own."""
+    del model.post_init
+    if inner_models(model) == [model] and not any(map(is_attention_layer, model.modules())):
+        raise _ignored(model)
+    model.post_init()
+
+
+def _ignored(model: Any) -> AttentionRefused:
+    return AttentionRefused(
+        f"{type(model).__name__} computes its softmax itself and would ignore attn_implementation="
+        f"{model.config._attn_implementation!r}: leave it out; msattn.read_attention reads any model."
+    )
 
 
 def _keep_windows(model: PreTrainedModel) -> None:

@@ -6,10 +6,14 @@ from copy import deepcopy
 
 import pytest
 import torch
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
+    BertConfig,
+    BertModel,
+    BertPreTrainedModel,
     DebertaConfig,
     DebertaV2Config,
     MPNetConfig,
@@ -50,6 +54,18 @@ OUTSIDE = {
 REAL = (torch.arange(9) < torch.tensor([[9], [5]])).long()
 IDS = torch.randint(5, 40, REAL.shape, generator=torch.Generator().manual_seed(0)) * REAL
 BATCH = {"input_ids": IDS, "attention_mask": REAL}
+
+
+class AttentionPooling(nn.Module):
+    """To Transformers, a file with such a class is off its attention interface."""
+
+
+class OfOnesOwn(BertPreTrainedModel):
+    def __init__(self, config: PreTrainedConfig, parts: list[nn.Module]):
+        super().__init__(config)
+        self.pooling = AttentionPooling()
+        self.parts = nn.ModuleList(parts)
+        self.post_init()
 
 
 def build(config: PreTrainedConfig, auto: type = AutoModel, **options) -> PreTrainedModel:
@@ -159,6 +175,15 @@ def test_names_of_ours_reach_the_layers(name):
 def test_names_of_ours_are_refused_elsewhere(name, implementation):
     with pytest.raises(AttentionRefused, match=f"computes its softmax itself.*'{implementation}': leave it out"):
         AutoModel.from_config(OUTSIDE[name], attn_implementation=implementation)
+
+
+def test_classes_of_ones_own_are_judged_by_their_layers():
+    config = BertConfig(**SIZES, attn_implementation="received")
+    bert = BertModel(config)
+    for parts in ([bert], [bert.encoder]):
+        OfOnesOwn(config, parts)
+    with pytest.raises(AttentionRefused, match="OfOnesOwn computes its softmax itself"):
+        OfOnesOwn(config, [nn.MultiheadAttention(16, 2)])
 
 
 @pytest.mark.parametrize("name", ADAPTED)
