@@ -14,7 +14,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from copy import copy
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -178,12 +179,18 @@ class HubExportMixin:
 
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
+        weights = copy(state_dict)  # saving empties it
         with self._exported_code(folder):
             super().save_pretrained(folder, state_dict=state_dict, **kwargs)  # type: ignore[misc]
         if push_to_hub:
             push: Any = self.push_to_hub  # type: ignore[attr-defined]
-            own = {name: kwargs[name] for name in inspect.signature(push).parameters if name in kwargs}
-            push(**{"repo_id": folder.resolve().name, **own})
+            own = {name: kwargs.pop(name) for name in inspect.signature(push).parameters if name in kwargs}
+            # It saves the model again, with the size of files as its only argument.
+            vars(self)["save_pretrained"] = partial(self.save_pretrained, state_dict=weights, **kwargs)
+            try:
+                push(**{"repo_id": folder.resolve().name, **own})
+            finally:
+                del vars(self)["save_pretrained"]
 
     @contextmanager
     def _exported_code(self, folder: Path) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
@@ -32,6 +33,15 @@ def test_a_push_has_files_of_the_size_that_was_given(tmp_path):
         model.save_pretrained(tmp_path / "relations", push_to_hub=True, max_shard_size="1KB")
     (files,) = found["tester/relations"]
     assert "model.safetensors.index.json" in files and "model.safetensors" not in files
+
+
+def test_a_push_carries_the_weights_that_were_saved(tmp_path):
+    model, _ = tiny_relation_extractor()
+    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    with commits() as found:
+        model.save_pretrained(tmp_path / "relations", state_dict=weights, push_to_hub=True, variant="zero")
+    (files,) = found["tester/relations"]
+    assert files["model.zero.safetensors"] == (tmp_path / "relations/model.zero.safetensors").read_bytes()
 
 
 def test_the_trainer_pushes_the_code_with_the_model(tmp_path):
