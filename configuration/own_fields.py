@@ -3,6 +3,9 @@
 from dataclasses import fields
 from typing import Any
 
+# What is fitted to the labels of a classifier.
+OF_LABELS = ("calibration_temperature", "decision_threshold", "relation_thresholds", "negative_label")
+
 
 class OwnFields:
     """
@@ -10,6 +13,8 @@ class OwnFields:
     So are the fields that change answers: the labels, the temperature and the threshold. The pipelines that a
     checkpoint brings along (`custom_pipelines`) are hidden where this package is installed: `pipeline` would ask for
     `trust_remote_code=True` otherwise, although the package has the same pipelines.
+
+    Where `from_pretrained` is given other labels, what was fitted to those of the checkpoint is `None`.
     """
 
     def __post_init__(self, **kwargs):
@@ -47,4 +52,11 @@ class OwnFields:
         base = next(one for one in cls.__mro__ if one.__module__.startswith("transformers."))
         new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}  # type: ignore[arg-type]
         own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
+        default = {0: "LABEL_0", 1: "LABEL_1"}  # not stored
+        stored, given = (
+            {int(number): label for number, label in (labels or default).items()}
+            for labels in (config_dict.get("id2label"), kwargs.get("id2label") or config_dict.get("id2label"))
+        )
+        if given != stored or (kwargs.get("num_labels") or len(stored)) != len(stored):
+            own |= {name: None for name in OF_LABELS if name in config_dict}
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
