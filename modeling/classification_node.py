@@ -20,6 +20,7 @@ def classification_node(hidden_states: torch.Tensor, attention_mask: torch.Tenso
     """
     if attention_mask is None:
         attention_mask = hidden_states.new_ones(hidden_states.shape[:2])
+    attention_mask = attention_mask.to(hidden_states.device)
     first = first_token(attention_mask)
     others = (attention_mask.bool() & ~first).unsqueeze(-1)
     node = hidden_states.masked_fill(~first.unsqueeze(-1), 0).sum(dim=1)

@@ -169,10 +169,11 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if self.crf is not None:
-            attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
+            # The last layer may be on another device than the inputs.
+            attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask).to(logits.device)
             if labels is not None:
-                tags = kwargs.get("num_items_in_batch")
-                tags = (labels != -100).sum().clamp_min(1) if tags is None else tags
+                labels, tags = labels.to(logits.device), kwargs.get("num_items_in_batch")
+                tags = (labels != -100).sum().clamp_min(1) if tags is None else torch.as_tensor(tags).to(logits.device)
                 loss = crf_loss(self.crf, logits, labels, attention_mask).sum() / tags
             if not self.training:
                 logits = best_sequence_scores(self.crf, logits, attention_mask)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
+from transformers.modeling_outputs import BaseModelOutput
 
 from msattn import (
     BiLSTMForSequenceClassification,
@@ -113,6 +114,24 @@ class TestSentencePairs:
             found = classifier([{"text": pair[0], "text_pair": pair[1]}], top_k=None)[0]
             scores = {row["label"]: row["score"] for row in found}
             torch.testing.assert_close(torch.tensor([scores["LABEL_0"], scores["LABEL_1"]]), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("model_class", [BiLSTMForSequenceClassification, BiLSTMForTokenClassification])
+def test_the_head_is_on_another_device(model_class, monkeypatch):
+    # The real one looks at values.
+    monkeypatch.setattr(
+        "torchcrf.CRF.forward", lambda crf, logits, tags, real, reduction: logits[:, 0, 0] * tags[:, 0]
+    )
+    model = Classifier(model_class).build(crf=True).train().to("meta")
+    base = Classifier(type(model.base_model)).build()
+    base.register_forward_hook(lambda _, args, out: BaseModelOutput(out.last_hidden_state.to("meta")))
+    setattr(model, model.base_model_prefix, base)
+    ids = torch.ones(2, 5, dtype=torch.long)
+    labels = ids if model_class is BiLSTMForTokenClassification else ids[:, 0]
+    for count in (None, ids.sum()):
+        outputs = model(ids, ids, labels=labels, num_items_in_batch=count)
+        assert outputs.loss.device == outputs.logits.device == torch.device("meta")
+    model.eval()(ids, ids)
 
 
 @pytest.mark.parametrize("crf", [False, True])
