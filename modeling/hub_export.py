@@ -214,12 +214,19 @@ class HubExportMixin:
         for name, text in sources.items():
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
+        # Transformers fetches no pipeline with a model from the Hub: it stays there.
+        there = {
+            task: {**entry, "impl": impl if "--" in (impl := entry["impl"]) else f"{config.name_or_path}--{impl}"}
+            for task, entry in vars(config).get("custom_pipelines", {}).items()
+            if task in self._hub_pipelines
+        }
         entries: dict[str, dict] = {
             "auto_map": {
                 auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
                 for auto_class, target in loaded.items()
             },
-            "custom_pipelines": {
+            "custom_pipelines": there
+            | {
                 task: {"impl": f"{name}.{pipeline}", "pt": [auto_class], "type": "text"}
                 for task, (name, _, pipeline, auto_class) in pipelines.items()
             },

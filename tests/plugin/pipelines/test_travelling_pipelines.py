@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import sys
 
 import pytest
@@ -25,17 +26,22 @@ from tests.light_site import run_code
 from tests.tiny_models import LABELS, SIZES, labelled, saved_model, tiny_parser, tiny_relation_extractor
 
 WIDE = {**SIZES, "num_hidden_layers": 2, "initializer_range": 0.5}
-# The checkpoint is saved once more.
+# The checkpoint is saved once more, and so is the model alone, from the Hub.
 STRANGER = """
 import json, sys
+import transformers
 from transformers import pipeline
 
-task, folder, again, *inputs = sys.argv[1:]
+task, folder, again, model, *inputs = sys.argv[1:]
 inputs, options = map(json.loads, inputs)
 first = pipeline(task, model=folder, trust_remote_code=True)
 first.save_pretrained(again)
 second = pipeline(task, model=again, trust_remote_code=True)
-print(json.dumps([run(inputs, **options) for run in (first, second)]))
+config = transformers.AutoConfig.from_pretrained("tester/model", trust_remote_code=True)
+auto_class = getattr(transformers, config.custom_pipelines[task]["pt"][0])
+auto_class.from_pretrained("tester/model", trust_remote_code=True).save_pretrained(model)
+third = pipeline(task, model=model, tokenizer=folder, trust_remote_code=True)
+print(json.dumps([run(inputs, **options) for run in (first, second, third)]))
 """
 PARSING, RELATIONS = "dependency-parsing", "relation-extraction"
 
@@ -118,7 +124,11 @@ def test_the_pipeline_runs_without_msattn(saved, light_site, tmp_path):
     task, folder = saved
     inputs, options = CALLS[task]
     expected = json.loads(json.dumps(pipeline(task, model=str(folder))(inputs, **options)))
-    arguments = [task, folder, tmp_path / "again", json.dumps(inputs), json.dumps(options)]
-    printed = run_code(STRANGER, *arguments, packages=[light_site], HF_HOME=str(tmp_path / "home"))
-    first, second = json.loads(printed)
-    assert first == second == expected and expected
+    arguments = [task, folder, tmp_path / "again", tmp_path / "model", json.dumps(inputs), json.dumps(options)]
+    commit, cached = "0" * 40, tmp_path / "home/hub/models--tester--model"
+    shutil.copytree(folder, cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(commit)
+    offline = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    answers = json.loads(run_code(STRANGER, *arguments, packages=[light_site], **offline))
+    assert answers == [expected] * 3 and expected
