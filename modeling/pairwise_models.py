@@ -86,7 +86,7 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
         **kwargs: Any,
     ) -> tuple[Any, torch.Tensor]:
         """The output of the encoder, and the hidden states that the scores read."""
-        kwargs["output_hidden_states"] = output_hidden_states or self.mix is not None
+        kwargs["output_hidden_states"] = output_hidden_states if self.mix is None else True
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.freeze_encoder):
             outputs = self.encode(input_ids, attention_mask, inputs_embeds, **kwargs)
         if self.mix is None:

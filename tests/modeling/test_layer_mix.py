@@ -34,6 +34,7 @@ def test_scores_read_the_mix(model_class, options, features, tmp_path):
     inputs = INPUTS[model_class]("modernbert")
     outputs = model(**inputs, output_hidden_states=True)
     assert model(**inputs).hidden_states is None
+    torch.testing.assert_close(model(**inputs, output_hidden_states=[0])[1], outputs[1])
     *_, first, _ = outputs.hidden_states
     last = model.encoder(inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
     mixed = []
