@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from copy import copy
 from itertools import islice
 from types import NoneType
 from typing import Any
@@ -46,6 +47,7 @@ class TextPipeline(ChunkPipeline):
         if random := getattr(self.model, "_random_weights", ()):
             raise missing_weights(self.model.name_or_path, random)
         # Positions of words and entities are counted from the left.
+        self.tokenizer = copy(self.tokenizer)
         self.tokenizer.padding_side = "right"
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:

@@ -73,6 +73,13 @@ def test_texts(parse):
     assert parse("A dog sleeps.", fixed={1: 3})[0][0]["head"] == 3
 
 
+def test_the_tokenizer_pads_as_before():
+    model, tokenizer = tiny_parser()
+    tokenizer.padding_side = "left"
+    run = pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
+    assert (tokenizer.padding_side, run.tokenizer.padding_side) == ("left", "right")
+
+
 def test_languages_and_tokenizers(parse):
     def words(*given, **options):
         return [[word["word"] for word in sentence] for sentence in parse(*given, **options)]
