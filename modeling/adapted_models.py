@@ -13,7 +13,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta_v2
 from transformers.models.mpnet import modeling_mpnet as mpnet
 from transformers.models.t5.modeling_t5 import eager_attention_forward  # it takes a position bias
 
-from .attention_call import AttentionRefused
+from .attention_call import refuse_rows
 
 
 class OnTheInterface:
@@ -155,8 +155,7 @@ class DebertaV2Model(deberta_v2.DebertaV2Model):
 
     @wraps(deberta_v2.DebertaV2Model.forward)
     def forward(self, *args, **kwargs):
-        if kwargs.get("rows") is not None:
-            raise AttentionRefused(f"{type(self).__name__} hands no keyword arguments on to its layers, such as rows.")
+        refuse_rows(self, kwargs)
         return super().forward(*args, **kwargs)
 
 

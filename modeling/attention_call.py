@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -215,6 +215,17 @@ class AttentionCall(NamedTuple):
             if not _can_look_at(blind) or blind.any():
                 output = output * ~blind
         return output.transpose(1, 2).contiguous()
+
+
+def refuse_rows(model: nn.Module, keywords: Mapping[str, Any]) -> None:
+    """
+    For models that take any keyword arguments, and hand none on.
+
+    Raises:
+        AttentionRefused: `rows` is among them.
+    """
+    if keywords.get("rows") is not None:
+        raise AttentionRefused(f"{type(model).__name__} hands no keyword arguments on to its layers, such as rows.")
 
 
 def is_causal_layer(module: nn.Module, is_causal: bool | None = None) -> bool:

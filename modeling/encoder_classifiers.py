@@ -89,6 +89,7 @@ class EncoderForSequenceClassification(HubExportMixin, PreTrainedModel):
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
             return_dict=True,
+            **kwargs,
         )
         node = classification_node(outputs.last_hidden_state, attention_mask)
         if self.config.sentence_pairs:
@@ -165,6 +166,7 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
             return_dict=True,
+            **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None

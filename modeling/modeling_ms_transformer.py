@@ -16,7 +16,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 
 from ..configuration.configuration_ms_transformer import MSTransformerConfig
 from .attention import read_layer
-from .attention_call import AttentionCall
+from .attention_call import AttentionCall, refuse_rows
 from .encoder_classifiers import EncoderForSequenceClassification, EncoderForTokenClassification
 from .hub_export import HubExportMixin
 from .real_tokens import ask_once, checked_mask, first_token
@@ -52,7 +52,8 @@ class MSTransformerAttention(nn.Module):
             output_attentions (`bool`): Return the weights as well.
 
         Returns:
-            The output `(batch, tokens, hidden_size)`, and the weights `(batch, heads, tokens, tokens)` or `None`.
+            The output `(batch, tokens, hidden_size)`, and the weights `(batch, heads, tokens, tokens)`, their sums
+            over the queries under `"received"`, or `None`.
         """
         query, key, value = (
             layer(states).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -61,7 +62,10 @@ class MSTransformerAttention(nn.Module):
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
         mask = partial(self._mask, query, windows, attention_mask)
         read_layer(self, query, key, mask)
-        if output_attentions or self.config._attn_implementation == "eager":
+        if output_attentions and self.config._attn_implementation == "received":
+            weights = AttentionCall.of(query, key, mask()).sums()
+            heads = self._heads(query, key, value, windows, attention_mask, dropout)
+        elif output_attentions or self.config._attn_implementation == "eager":
             maps, _ = AttentionCall.of(query, key, mask()).scores.weights()
             weights = maps.masked_fill(~attention_mask[:, None, :, None], 0)
             dropped = nn.functional.dropout(weights, dropout).to(value.dtype)
@@ -165,6 +169,9 @@ class MSTransformerModel(MSTransformerPreTrainedModel):
     ```
     """
 
+    #: Its layers take no keyword arguments.
+    drops_keywords = True
+
     def __init__(self, config: MSTransformerConfig):
         super().__init__(config)
         self.embeddings = WordEmbeddings(config, config.position_embeddings)
@@ -191,12 +198,15 @@ class MSTransformerModel(MSTransformerPreTrainedModel):
             inputs_embeds (`torch.Tensor` of shape `(batch, tokens, embedding_size)`, *optional*): Word vectors.
             output_attentions (`bool`, *optional*):
                 Return the attention weights of every layer, `(batch, heads, tokens, tokens)`. They are then computed
-                in full, which takes memory in the square of the tokens.
+                in full, which takes memory in the square of the tokens. Under the attention implementation
+                `"received"`, they are the column sums, `(batch, heads, tokens)`.
 
         Raises:
+            AttentionRefused: `rows` is given.
             ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, `attention_mask` is not
                 `(batch, tokens)`, or there are more tokens than learned positions.
         """
+        refuse_rows(self, kwargs)
         attention_mask = checked_mask(input_ids, inputs_embeds, attention_mask)
         output_attentions = self.config.output_attentions if output_attentions is None else output_attentions
         if output_hidden_states is None:

@@ -12,6 +12,7 @@ from msattn import (
     MSTransformerModel,
     scale_aware_attention,
 )
+from msattn.modeling.attention_call import AttentionRefused
 from msattn.modeling.modeling_ms_transformer import layer_windows
 from tests.common import SCRATCH, TOLERANCE, ClassificationTester, CompiledLikeASibling, ModelTester, TaggingTester
 
@@ -42,6 +43,16 @@ class MSTransformerTester(ModelTester):
             for model in (eager, sdpa)
         ]
         torch.testing.assert_close(*gradients, **TOLERANCE)
+
+    def test_received(self):
+        eager, received = (self.build(one, cls_global=True) for one in ("eager", "received"))
+        inputs = self.inputs(eager.config)
+        self.assert_same(eager, received, inputs)
+        outputs = [model(**inputs, output_attentions=True) for model in (eager, received)]
+        sums = [maps.sum(dim=-2) for maps in outputs[0].attentions]
+        torch.testing.assert_close(list(outputs[1].attentions), sums, **TOLERANCE)
+        with pytest.raises(AttentionRefused, match="hands no keyword arguments on to its layers, such as rows"):
+            received(**inputs, rows=inputs["input_ids"][:, :1])
 
     @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
     def test_dropout_of_attention(self, implementation):
