@@ -192,9 +192,10 @@ class PairwiseScores(nn.Module):
         The module is called and its weight never read: an adapter or a quantized layer may stand in its place.
         """
         features = 2 * self.num_layers * self.num_heads
-        units = torch.eye(features + 1, features, dtype=dtype, device=device)  # the last row is zero
+        # The last row is zero. With ones, the bias would take the digits of half precision from the weight.
+        units = 256 * torch.eye(features + 1, features, dtype=dtype, device=device)
         outputs = self.attention(units)  # type: ignore[misc]
-        weight = (outputs[:-1] - outputs[-1]) * self.attention_scale
+        weight = (outputs[:-1] - outputs[-1]) * (self.attention_scale / 256)
         weight = weight.view(2, self.num_layers, self.num_heads, self.num_outputs)
         return weight.permute(1, 0, 3, 2), outputs[-1]
 

@@ -173,6 +173,15 @@ def test_in_bfloat16_and_under_autocast():
         assert (found - expected).abs().mean() < 0.02 * expected.std()
 
 
+def test_a_large_bias_in_bfloat16():
+    layer, (states, maps) = scores("att", torch.float32), encoded(torch.float32)
+    nn.init.normal_(layer.attention.weight, std=0.05)
+    nn.init.constant_(layer.attention.bias, 6)
+    expected = layer(states, maps, WORD_INDEX)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(layer(states, maps, WORD_INDEX), expected, rtol=0, atol=0.005)
+
+
 def test_maps_that_are_not_there():
     with pytest.raises(ValueError, match="maps of 3 layers, got 0; an encoder returns them with output_att"):
         scores()(encoded()[0], (), WORD_INDEX)
