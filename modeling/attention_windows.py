@@ -239,7 +239,7 @@ def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
             if type(module).__module__.startswith("transformers"):
                 raise _ignored(module)
             # What is in the file of a class of one's own does not tell what is in the model.
-            module.post_init = partial(_post_init, module)
+            vars(module)["post_init"] = partial(_post_init, module)
         adapt(module)
         if submodule is not None:
             adapt_layers(submodule, config)

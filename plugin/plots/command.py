@@ -64,7 +64,7 @@ MODEL = {"help": "a local folder or a name on the Hub"}
 MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
 TYPES = {"nargs": 2, "metavar": ("E1", "E2"), "help": "types of the entities, if the model's markers name them"}
-LANG = {"help": "language of the rules that split raw text, such as en"}
+LANG: dict[str, Any] = {"help": "language of the rules that split raw text, such as en"}
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
