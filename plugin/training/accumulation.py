@@ -45,8 +45,9 @@ class AccumulationMixin(_Trainer):
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
         batches, items = super().get_batch_samples(*args)
         self._examples = sum(batch_rows(batch) for batch in batches)
-        self._labels = sum(self._labelled(batch) for batch in batches)
-        return batches, items
+        self._labels = torch.as_tensor(sum(self._labelled(batch) for batch in batches)).clamp_min(1)
+        # A model may divide by it.
+        return batches, items if items is None else torch.as_tensor(items).clamp_min(1)
 
     def compute_loss(
         self,
@@ -61,10 +62,12 @@ class AccumulationMixin(_Trainer):
         labels = self._labelled(inputs)
         # Outputs that nobody asked for may cost a Trainer a second pass, as TRL's.
         result = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if divisor == 1 or self._examples is None:
-            return result
-        scale = divisor * labels / self._labels
-        return (result[0] * scale, result[1]) if return_outputs else result * scale
+        loss, *outputs = result if return_outputs else (result,)
+        if isinstance(labels, torch.Tensor):  # the mean over no labels is NaN
+            loss = torch.where(labels.to(loss.device) > 0, loss, loss.nan_to_num())
+        if divisor != 1 and self._examples is not None:
+            loss = loss * (divisor * labels / self._labels)
+        return (loss, *outputs) if return_outputs else loss
 
     def share(self, inputs: dict[str, Any]) -> float:
         """The fraction of the training step's examples that is in this batch."""
@@ -85,7 +88,7 @@ class AccumulationMixin(_Trainer):
         labels = batch.get(self.label_names[0]) if self.label_names else None
         if not isinstance(labels, torch.Tensor) or labels.is_floating_point():
             return batch_rows(batch)
-        return (labels != NO_LABEL).sum().clamp_min(1)
+        return (labels != NO_LABEL).sum()
 
     def _look_at_the_loss(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int
@@ -104,7 +107,9 @@ class AccumulationMixin(_Trainer):
                 super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items).mean()  # over GPUs
                 for items in (num_items_in_batch, 2 * num_items_in_batch)
             )
-        if few.isfinite() and few != 0:  # a batch without labels is inconclusive
+        # All processes decide alike; batches without labels are inconclusive.
+        few, many = self.accelerator.gather(torch.stack([few, many])[None]).nan_to_num(0, 0, 0).sum(dim=0)
+        if few != 0:
             self.model_accepts_loss_kwargs = not torch.equal(few, many)
             self._knows_the_loss = True
 

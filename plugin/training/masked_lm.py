@@ -98,8 +98,6 @@ def train_masked_lm(
         data_collator=DataCollatorForLanguageModeling(tokenizer),
         embedding_learning_rate=model_args.embedding_learning_rate,
     )
-    # The loss of a batch without a masked token is NaN, with a gradient of zero.
-    own.logging_nan_inf_filter = True
     trainer.train()
     trainer.save_model()
     if args.should_save:

@@ -154,7 +154,7 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         self._weights = []
         output = super().evaluation_loop(*args, **kwargs)
         if self._weights and (name := f"{kwargs.get('metric_key_prefix', 'eval')}_loss") in output.metrics:
-            output.metrics[name] /= torch.cat(self._weights).mean().item()
+            output.metrics[name] = (output.metrics[name] / torch.cat(self._weights).mean()).item()
         return output
 
     def compute_loss(
@@ -218,15 +218,13 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         As in [`Trainer`].
 
         Raises:
-            UserError: The training loss is NaN or infinite, or a weight where such losses are filtered.
+            UserError: The training loss is NaN or infinite.
         """
         super().log(logs, *args, **kwargs)
         for name in ("loss", "train_loss"):
             value = logs.get(name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise UserError(self._diverged(f"the loss is {value}"))
-        if self.args.logging_nan_inf_filter and "loss" in logs:  # which hides a loss that is NaN
-            self._check_weights()
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import datasets
 import pytest
@@ -16,6 +17,7 @@ from msattn.training import splits, tagging
 
 SCRIPT = run_tagging
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "wrote": "VERB", "in": "ADP", ".": "PUNCT"}
+UNTAGGED = "\n1\tdog" + 8 * "\t_" + "\n\n"
 SENTENCES = ["the dog wrote a cats .", "a cats in the dog", "dog wrote \u200d .", "in the cats ."]
 STEPS = {"max_steps": 150, "learning_rate": 1e-2, "per_device_train_batch_size": 16}
 
@@ -45,12 +47,11 @@ def conll(sentences: list[str]) -> str:
 
 def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys):
     train = write(conllu(SENTENCES * 4), "train.conllu")
-    untagged = "\n1\tdog" + 8 * "\t_" + "\n\n"
-    files = {"train_file": train, "validation_file": write(conllu(SENTENCES * 4) + untagged, "dev.conllu")}
+    files = {"train_file": train, "validation_file": write(conllu(SENTENCES * 4) + UNTAGGED, "dev.conllu")}
     files["test_file"] = write("the\ncats\n\ndog\n", "test.txt")
     results = run("do_train", "do_eval", "do_predict", **files, **STEPS)
     assert results["eval_accuracy"] == 100 and "eval_f1" not in results and "test_accuracy" not in results
-    assert (results["train_samples"], results["test_samples"]) == (16, 2)
+    assert (results["train_samples"], results["test_samples"]) == (16, 2) and math.isfinite(results["eval_loss"])
 
     out = tmp_path / "out"
     rows = (out / "eval_predictions.conll").read_text().split("\n\n")
@@ -69,6 +70,11 @@ def test_parts_of_speech_are_learned_saved_and_used(run, write, tmp_path, capsys
     assert [token["entity"] for token in tag("the dog wrote")] == ["DET", "NOUN", "VERB"]
     again = run("do_eval", model_name_or_path=out, validation_file=train, output_dir=tmp_path / "again")
     assert again["eval_accuracy"] == 100
+
+
+def test_sentences_without_tags_do_not_stop_the_training(run, write):
+    train = write(conllu(SENTENCES[:1]) + UNTAGGED, "train.conllu")
+    assert run("do_train", train_file=train, per_device_train_batch_size=1, logging_steps=1)["train_loss"] > 0
 
 
 @pytest.mark.parametrize(
