@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -102,11 +103,14 @@ class AccumulationMixin(_Trainer):
         alone = self.args.gradient_accumulation_steps == self.args.world_size == 1 and self.args.n_gpu <= 1
         if self._knows_the_loss or alone or not self.model_accepts_loss_kwargs or self.compute_loss_func is not None:
             return
+        recorded = copy.deepcopy(getattr(self, "_metrics", None))  # TRL's trainers count each pass
         with torch.no_grad(), evaluating(model):
             few, many = (
                 super(AccumulationMixin, self).compute_loss(model, dict(inputs), False, items).mean()  # over GPUs
                 for items in (num_items_in_batch, 2 * num_items_in_batch)
             )
+        if recorded is not None:
+            self._metrics = recorded
         # All processes decide alike; batches without labels are inconclusive.
         few, many = self.accelerator.gather(torch.stack([few, many])[None]).nan_to_num(0, 0, 0).sum(dim=0)
         if few != 0:

@@ -80,9 +80,10 @@ def test_trl(tmp_path):
     batch = tokenizer([f"{text}{tokenizer.eos_token}" for text in RIGHT], padding=True, return_tensors="pt")
     batch.pop("token_type_ids", None)
     term = mdg_of(model, batch)
+    batches = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     trainer = Guided(
         model,
-        package.SFTConfig(str(tmp_path), **ONE_STEP, max_length=32),
+        package.SFTConfig(str(tmp_path), **{**ONE_STEP, **batches}, max_length=32),
         train_dataset=Dataset.from_dict({"text": RIGHT}),
         processing_class=tokenizer,
         guiding=GUIDING,
@@ -91,6 +92,7 @@ def test_trl(tmp_path):
     (line,) = logged(trainer)
     assert line["mdg_loss"] == pytest.approx(term.item(), rel=1e-3)
     assert line["loss"] == pytest.approx(line["task_loss"] + 0.5 * line["mdg_loss"], rel=1e-3)
+    assert not trainer._metrics["eval"]
 
 
 def test_peft():
