@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,8 +46,9 @@ class AccumulationMixin(_Trainer):
 
     def get_batch_samples(self, *args: Any) -> tuple[list, torch.Tensor | int | None]:
         batches, items = super().get_batch_samples(*args)
-        self._examples = sum(batch_rows(batch) for batch in batches)
-        self._labels = torch.as_tensor(sum(self._labelled(batch) for batch in batches)).clamp_min(1)
+        if all(isinstance(batch, Mapping) for batch in batches):  # not the prompts of TRL's GRPOTrainer
+            self._examples = sum(batch_rows(batch) for batch in batches)
+            self._labels = torch.as_tensor(sum(self._labelled(batch) for batch in batches)).clamp_min(1)
         # A model may divide by it.
         return batches, items if items is None else torch.as_tensor(items).clamp_min(1)
 

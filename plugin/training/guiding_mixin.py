@@ -146,7 +146,8 @@ class GuidingMixin(AccumulationMixin):
             self._signature_columns = [*self._signature_columns, *WORD_COLUMNS]
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        inputs = {name: value for name, value in inputs.items() if name != "pattern_targets"}
+        if isinstance(inputs, Mapping):  # not the prompts of TRL's GRPOTrainer
+            inputs = {name: value for name, value in inputs.items() if name != "pattern_targets"}
         return super().prediction_step(model, inputs, *args, **kwargs)
 
     def compute_loss(

@@ -274,6 +274,13 @@ def test_a_mean_over_tokens_accumulates(kind, family, classes, tmp_path):
             assert log[name] == pytest.approx(losses[0][1][name], rel=1e-4)
 
 
+def test_batches_of_prompts(tmp_path):
+    """TRL's GRPOTrainer has them."""
+    trainer = trainer_of(build(FAMILIES["bert"]), tmp_path, gradient_accumulation_steps=2)
+    trainer.get_batch_samples(iter([[{"prompt": "a"}, {"prompt": "b"}]] * 2), 2, trainer.args.device)
+    assert trainer.share({"prompt_ids": torch.ones(2, 4)}) == 1 / 2
+
+
 class TwoReplicas(torch.nn.Module):
     """As `torch.nn.DataParallel` on two GPUs: a loss for each half of the batch."""
 
