@@ -214,7 +214,10 @@ def read_attention(
 def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
     """[`read_attention`] of whatever a reader reads."""
     modules = list(model.modules())
-    reader.checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in modules)
+    reader.checkpointed = any(
+        getattr(module, "gradient_checkpointing", False) or hasattr(module, "_checkpoint_wrapped_module")  # FSDP's own
+        for module in modules
+    )
     previous = use_received(model)
     hooks = []
     for one in inner_models(model):
