@@ -125,11 +125,11 @@ def word_sources(
     wanted = [name for name in patterns if name in WORD_PATTERNS]
     if not wanted:
         return {}
-    missing = set(WORD_COLUMNS).difference(getattr(dataset, "column_names", ()))
+    missing = set(WORD_COLUMNS).difference(getattr(dataset, "column_names", None) or ())
     if missing:
         raise UserError(
             f"the pattern {wanted[0]} needs {' and '.join(sorted(missing))} in the training data: encode them with "
-            "words=True."
+            "words=True; a stream also has to know its columns: map(..., features=...)."
         )
     sources: dict[str, Source] = {}
     for name in wanted:

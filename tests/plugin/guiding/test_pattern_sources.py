@@ -246,6 +246,8 @@ def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
         UserError, match="pmi needs word_ids and words in the training data: encode them with words=True"
     ):
         word_sources(["first", "pmi"], dataset.remove_columns(["words", "word_ids"]), tokenizer, embeddings)
+    with pytest.raises(UserError, match="a stream also has to know its columns"):
+        word_sources(["pmi"], dataset.to_iterable_dataset().map(dict), tokenizer, embeddings)
     with pytest.raises(UserError, match="name CoNLL-U files"):
         word_sources(["dependency"], dataset, tokenizer, embeddings)
     with pytest.raises(UserError, match="trees.conllu: no sentence of the training data is in there"):
