@@ -181,9 +181,18 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         As in [`Trainer`], but without a draw from the random numbers of the training.
 
         A run that resumes from a checkpoint of an epoch's last step does not repeat the evaluation after it.
+
+        Raises:
+            UserError: `--metric_for_best_model` is none of the scores in a training.
         """
         with torch.random.fork_rng(devices=[]):  # a DataLoader draws on the CPU
-            return super().evaluate(*args, **kwargs)
+            metrics = super().evaluate(*args, **kwargs)
+        name = self.args.metric_for_best_model
+        whole = self.is_in_train and "metric_key_prefix" not in kwargs  # not one of several sets
+        if whole and name and f"eval_{name.removeprefix('eval_')}" not in metrics:
+            found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith((*UNSEEN, "epoch")))
+            raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.")
+        return metrics
 
     def predict(self, test_dataset: Dataset, *args: Any, **kwargs: Any) -> PredictionOutput:
         """As in [`Trainer`]. The predictions are in dataset order, although the batches are sorted by length."""
@@ -254,20 +263,6 @@ class FineTuningTrainer(GuidingMixin, Trainer):
         super()._save_checkpoint(*args, **kwargs)
         if terminated:  # Transformers does not tell callbacks of it
             self.callback_handler.on_save(self.args, self.state, self.control)
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """
-        As in [`Trainer`].
-
-        Raises:
-            UserError: `--metric_for_best_model` is none of the scores.
-        """
-        try:
-            return super()._determine_best_metric(metrics, trial)
-        except KeyError:
-            name = self.args.metric_for_best_model
-            found = ", ".join(each.removeprefix("eval_") for each in metrics if not each.endswith((*UNSEEN, "epoch")))
-            raise UserError(f"--metric_for_best_model {name}: there is no such score; there are {found}.") from None
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """As in [`Trainer`], with the code that the configuration names."""

@@ -170,7 +170,8 @@ def broken_trainer(tmp_path, **options):
     options = {"report_to": "none", "disable_tqdm": True, "per_device_train_batch_size": 2, **options}
     args = TrainingArguments(str(tmp_path), use_cpu=True, **options)
     data = Dataset.from_dict({**rows, **starts})
-    return FineTuningTrainer(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
+    collator = DataCollatorWithPadding(tokenizer)
+    return FineTuningTrainer(model, args, train_dataset=data, eval_dataset=data, data_collator=collator)
 
 
 def test_pairs_of_a_text_keep_their_order_if_asked(tmp_path):
@@ -216,12 +217,14 @@ def test_an_address_is_no_name_of_a_repository(tmp_path):
 
 
 def test_a_score_that_is_not_there_chooses_no_checkpoint(tmp_path):
-    trainer, scores = broken_trainer(tmp_path), {"eval_loss": 0.5, "eval_f1": 80.0, "eval_runtime": 1.0, "epoch": 1.0}
-    trainer.args.metric_for_best_model = "f2"
+    options = {"eval_strategy": "steps", "eval_steps": 1, "max_steps": 1, "lr_scheduler_type": "reduce_lr_on_plateau"}
+    trainer = broken_trainer(tmp_path, **options, metric_for_best_model="f2")
+    trainer.compute_metrics = lambda prediction: {"f1": 80.0}
     with pytest.raises(UserError, match="^--metric_for_best_model f2: there is no such score; there are loss, f1.$"):
-        trainer._determine_best_metric(scores, None)
-    trainer.args.metric_for_best_model, trainer.args.greater_is_better = "f1", True
-    assert trainer._determine_best_metric(scores, None) and trainer.state.best_metric == 80
+        trainer.train()
+    trainer.args.metric_for_best_model = "eval_f1"
+    trainer.train()
+    assert trainer.state.best_metric == 80
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
