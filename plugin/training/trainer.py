@@ -261,8 +261,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             self._terminated = self.state.global_step
         self._date_checkpoints()
         super()._save_checkpoint(*args, **kwargs)
-        if terminated:  # Transformers does not tell callbacks of it
+        if terminated:  # Transformers does not tell callbacks of it, and with a limit of 1 would delete it
             self.callback_handler.on_save(self.args, self.state, self.control)
+            self.args.save_total_limit = None
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """As in [`Trainer`], with the code that the configuration names."""

@@ -256,7 +256,8 @@ def test_a_weight_that_is_not_finite_is_not_saved(tmp_path):
 
 def test_a_signal_ends_the_run_with_a_checkpoint(tmp_path):
     """SIGTERM itself is handled by Transformers, some seconds later."""
-    trainer = broken_trainer(tmp_path, max_steps=8, save_steps=4, enable_jit_checkpoint=True)
+    best = {"eval_strategy": "steps", "eval_steps": 4, "load_best_model_at_end": True, "save_total_limit": 1}
+    trainer = broken_trainer(tmp_path, max_steps=8, save_steps=4, enable_jit_checkpoint=True, **best)
     record = RunRecord(trainer.args, trainer.train_dataset)
     trainer.add_callback(record)
     jit = next(one for one in trainer.callback_handler.callbacks if type(one).__name__ == "JITCheckpointCallback")
