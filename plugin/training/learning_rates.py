@@ -55,6 +55,16 @@ class FineTuningArguments(TrainingArguments):
         super().__post_init__()
         if self.do_train and (self.fp16_full_eval or self.bf16_full_eval):
             raise UserError("--bf16_full_eval and --fp16_full_eval round the weights to be saved; train with --bf16.")
+        if self.deepspeed_plugin and {"optimizer", "scheduler"} & self.deepspeed_plugin.deepspeed_config.keys():
+            raise UserError(
+                "the DeepSpeed configuration names an optimizer or a scheduler, which have one learning rate for all "
+                "layers: leave both out, and give --optim and --lr_scheduler_type."
+            )
+        optim = self.optim.value
+        if optim.endswith("layerwise") or "lomo" in optim:
+            raise UserError(f"--optim {optim} has one learning rate for all layers: take another one.")
+        if optim.startswith("schedule_free"):
+            raise UserError(f"--optim {optim} saves other weights than those that are scored: take another one.")
         if not self.remove_unused_columns:
             raise UserError("--remove_unused_columns False gives the model columns that it cannot take: leave it out.")
         if self.prediction_loss_only or self.batch_eval_metrics or not self.eval_do_concat_batches:

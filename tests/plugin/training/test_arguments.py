@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from transformers import TrainingArguments
 
 from msattn import UserError
 from msattn.training.arguments import DataArguments, ModelArguments
@@ -67,6 +69,24 @@ def test_answers_are_kept(flag):
 def test_columns_are_removed():
     with pytest.raises(UserError, match="--remove_unused_columns False gives the model columns"):
         FineTuningArguments(use_cpu=True, remove_unused_columns=False)
+
+
+@pytest.mark.parametrize("optim", ["galore_adamw_layerwise", "adalomo", "schedule_free_adamw"])
+def test_optimizers_that_do_not_fit(optim):
+    with pytest.raises(UserError, match=f"^--optim {optim} .*: take another one.$"):
+        FineTuningArguments(optim=optim, use_cpu=True)
+
+
+def test_optimizers_of_deepspeed(monkeypatch):
+    check = TrainingArguments.__post_init__
+
+    def configured(self):
+        check(self)
+        self.deepspeed_plugin = SimpleNamespace(deepspeed_config={"scheduler": {"type": "WarmupLR"}})
+
+    monkeypatch.setattr(TrainingArguments, "__post_init__", configured)
+    with pytest.raises(UserError, match="the DeepSpeed configuration names an optimizer or a scheduler"):
+        FineTuningArguments(use_cpu=True)
 
 
 def test_checkpoints_are_saved_where_the_best_is_looked_for():
