@@ -114,10 +114,7 @@ class ParsingTrainer(FineTuningTrainer):
             yield ParsedBatch(rows, parses.stacked().astype(np.float32), _scored(outputs, inputs), loss, weight)
 
     def _evaluated_model(self) -> torch.nn.Module:
-        """The model that is being trained, or one that is whole in each process."""
-        model = self.model
-        if not self.accelerator._models:
-            model = self.accelerator.prepare_model(model, evaluation_mode=True)
+        model = super()._evaluated_model()
         if not self.is_in_train and (self.args.fp16_full_eval or self.args.bf16_full_eval):
             model = model.to(dtype=torch.float16 if self.args.fp16_full_eval else torch.bfloat16)
         return model.eval()

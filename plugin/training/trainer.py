@@ -101,8 +101,9 @@ class FineTuningTrainer(GuidingMixin, Trainer):
             ignored.parent.mkdir(parents=True, exist_ok=True)
             ignored.write_text("*_predictions.*\nmlm/\n", encoding="utf-8")
         plugin = getattr(self.accelerator.state, "fsdp_plugin", None)
-        if plugin is not None and plugin.transformer_cls_names_to_wrap is None:
-            plugin.transformer_cls_names_to_wrap = _blocks(self.model)
+        # The Trainers of a run share the plugin: the last one names its blocks.
+        if plugin is not None and plugin.transformer_cls_names_to_wrap in (None, getattr(plugin, "own_blocks", None)):
+            plugin.transformer_cls_names_to_wrap = plugin.own_blocks = _blocks(self.model)
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
         fresh = self.optimizer is None
@@ -152,10 +153,18 @@ class FineTuningTrainer(GuidingMixin, Trainer):
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """As in [`Trainer`], but the loss is the mean over all words or pairs that are scored, not over batches."""
         self._weights = []
+        if self.accelerator.is_fsdp2:  # which prepares no model without its optimizer
+            self.model = self._evaluated_model()
         output = super().evaluation_loop(*args, **kwargs)
         if self._weights and (name := f"{kwargs.get('metric_key_prefix', 'eval')}_loss") in output.metrics:
             output.metrics[name] = (output.metrics[name] / torch.cat(self._weights).mean()).item()
         return output
+
+    def _evaluated_model(self) -> Any:
+        """The model that is being trained, or one that is whole in each process."""
+        if self.accelerator._models:
+            return self.model
+        return self.accelerator.prepare_model(self.model, device_placement=True, evaluation_mode=True)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

@@ -216,6 +216,15 @@ def test_fsdp2_shards_and_saves_a_whole_checkpoint(one_process, no_dropout, fsdp
 
 
 @pytest.mark.slow
+def test_fsdp2_predicts_without_training(one_process, no_dropout, fsdp2_on_cpu, tmp_path):
+    trained = {"model_name_or_path": one_process, "train_file": None, "max_train_samples": None}
+    given = {**options(no_dropout), **trained, "head": None}
+    launch(fsdp2_on_cpu, arguments(no_dropout, tmp_path / "out", "do_predict", **given))
+    predictions = "test_predictions.tsv"
+    assert (tmp_path / "out" / predictions).read_text() == (one_process / predictions).read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "head", "blocks"),
     [

@@ -5,6 +5,8 @@ import os
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType
 from datasets import Dataset
 from transformers import (
     BertConfig,
@@ -209,6 +211,13 @@ def test_checkpoints_from_before_a_clock_was_set_back_make_room(tmp_path):
     trainer.add_callback(SetBack())
     trainer.train()
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-8", "checkpoint-12"}
+
+
+def test_fsdp_predicts_with_a_whole_model_on_the_device(tmp_path, monkeypatch):
+    trainer = broken_trainer(tmp_path)
+    monkeypatch.setattr(Accelerator, "distributed_type", DistributedType.FSDP)
+    monkeypatch.setattr(Accelerator, "device", torch.device("meta"))
+    assert trainer._evaluated_model().device.type == "meta"
 
 
 def test_an_address_is_no_name_of_a_repository(tmp_path):
