@@ -47,7 +47,7 @@ class TextPipeline(ChunkPipeline):
         if random := getattr(self.model, "_random_weights", ()):
             raise missing_weights(self.model.name_or_path, random)
         # Positions of words and entities are counted from the left.
-        self.tokenizer = copy(self.tokenizer)
+        self.tokenizer = copy(self.tokenizer)  # type: ignore[has-type]
         self.tokenizer.padding_side = "right"
 
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
