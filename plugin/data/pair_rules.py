@@ -10,7 +10,7 @@ from typing import Any
 
 from msattn.data.inputs.word_rules import sentence_words, word_spans
 
-# The share of related pairs that a rule has to keep.
+# The share of related pairs that `sentences` has to keep.
 COVERED = 0.99
 
 # A pair of entities: the spans of head and tail, and their types.
@@ -67,7 +67,7 @@ class PairRules:
             if None not in types:
                 tails[str(head_type)].add(str(tail_type))
         return cls(
-            reversed_pairs >= (1 - COVERED) * len(of_relations),
+            100 * reversed_pairs >= len(of_relations),
             apart[min(int(COVERED * len(apart)), len(apart) - 1)],
             None if None in types else {of: sorted(tails[of]) for of in sorted(tails)},
         )

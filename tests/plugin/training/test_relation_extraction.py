@@ -199,6 +199,8 @@ def test_rules_are_learned_from_pairs_with_a_relation():
     assert not rules.keeps(text, (ann, rome, None, None)) and rules.keeps(text, (ann, bob, "PER", "ORG"))
     far = PairRules.learned([text] * 2, pairs[1:3], [True, True])
     assert far == PairRules(both_orders=True, sentences=1, types={"LOC": [], "PER": ["LOC", "PER"]})
+    assert PairRules.learned([text] * 100, [*pairs[:1] * 99, pairs[1]], [True] * 100).both_orders  # 1 %
+    assert not PairRules.learned([text] * 101, [*pairs[:1] * 100, pairs[1]], [True] * 101).both_orders
     assert PairRules.learned([text], pairs[:1], [False]) == PairRules()
     assert PairRules.of(asdict(far)) == far and PairRules.of(None) == PairRules()
 
