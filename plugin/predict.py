@@ -48,7 +48,17 @@ logger = logging.get_logger(__name__)
 # Inputs that are read ahead of the answers, in batches.
 LOOKAHEAD = 16
 SPLITTING = ("lang", "word_tokenizer")
-RELATION_OPTIONS = (*SPLITTING, *"entities threshold pairs order same_sentence max_length merge negative".split())
+RELATION_OPTIONS = (
+    *SPLITTING,
+    "entities",
+    "threshold",
+    "pairs",
+    "order",
+    "same_sentence",
+    "max_length",
+    "merge",
+    "negative",
+)
 BINARY = (".parquet", ".arrow")
 TABLES = (".csv", ".tsv", *BINARY)
 COLUMNS = (".conll", ".bio", ".iob")
