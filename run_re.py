@@ -48,6 +48,15 @@ from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.length_samplers import longest_first
 from msattn.training.model_card import write_model_card
+from msattn.training.relation_scoring import (
+    ScoredPairs,
+    as_in_pipeline,
+    pipeline_window,
+    trained_pairs,
+    untrained_pairs,
+    write_relation_predictions,
+)
+from msattn.training.relation_splits import lists_all_pairs, read_relation_data
 from msattn.training.resuming import record_and_resume
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
@@ -159,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # ask for. "eval" is held out of "train" if asked, and the validation file is then "dev".
         ours = config.model_type in COMPOSED_FAMILIES  # the head of any other checkpoint is left out
         several = data_args.multi_label or (ours and config.problem_type == MULTI_LABEL)
-        data, labels, negative, types = relations.read_relation_data(data_args, args, config, several)
+        data, labels, negative, types = read_relation_data(data_args, args, config, several)
 
         # Markers around the entities; pairwise attention reads the text without.
         max_length = max_tokens(data_args.max_seq_length, tokenizer, config)
@@ -182,9 +191,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         encoded, trained = {}, getattr(config, "trained_pairs", None)
         for prefix in sorted(data, key=lambda prefix: prefix != "train"):
             rows, window = data[prefix], {"max_length": max_length, "on_overflow": data_args.on_overflow}
-            if prefix != "train" and trained and relations.lists_all_pairs(rows):
+            if prefix != "train" and trained and lists_all_pairs(rows):
                 asked = None if args.do_train else data_args.max_seq_length
-                window = relations.pipeline_window(trained, asked, max_length, pairwise)
+                window = pipeline_window(trained, asked, max_length, pairwise)
             with args.main_process_first(desc=f"encoding {prefix}"):
                 # Some patterns of attention guiding need the words of the training data.
                 encoded[prefix] = encode(rows, words=guiding.needs_words and prefix == "train", **window)
@@ -192,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 raise UserError(f"{prefix}: the entities of none of the {len(rows)} examples fit in --max_seq_length.")
             warn_of_unknown(prefix, encoded[prefix], tokenizer)
             if prefix == "train":
-                trained = relations.trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
+                trained = trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
 
         # Model and Trainer.
         set_seed(args.seed)
@@ -221,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             # Checkpoints are compared by their answers: those of the pipeline, with thresholds of their own.
             answers = RelationAnswers.of(model.config, labels, negative)
             rows = encoded["eval"].select(longest_first(encoded["eval"]))  # as in an evaluation
-            pairs = relations.as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
+            pairs = as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
             fitted = copy.copy(model.config)
             vars(fitted).update(pairs.fitted(answers))
             return pairs.metrics("eval", RelationAnswers.of(fitted, labels, negative))
@@ -253,9 +262,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     # are too good; `uncalibrated_f1` is without both.
     results: dict[str, float] = {}
 
-    def predicted(prefix: str, answers: RelationAnswers) -> tuple[dict[str, float], relations.ScoredPairs]:
+    def predicted(prefix: str, answers: RelationAnswers) -> tuple[dict[str, float], ScoredPairs]:
         output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
-        pairs = relations.as_in_pipeline(data[prefix], encoded[prefix], output.predictions, trained, answers)
+        pairs = as_in_pipeline(data[prefix], encoded[prefix], output.predictions, trained, answers)
         return output.metrics | pairs.metrics(prefix, answers), pairs
 
     if args.do_train:
@@ -275,13 +284,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         scores |= {f"{prefix}_samples": len(pairs.examples)}
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
-            random = relations.untrained_pairs(data, prefix, data_args.split_seed)
+            random = untrained_pairs(data, prefix, data_args.split_seed)
             if random is not None and len(fitting := encode(random, max_length=max_length, on_overflow="skip")):
                 output = trainer.predict(fitting)
                 scores[f"{prefix}_false_positive_rate"] = answers.related(output.predictions)
         results |= trainer.record(prefix, scores)
         if trainer.is_world_process_zero():
-            relations.write_relation_predictions(args.output_dir, prefix, pairs, answers)
+            write_relation_predictions(args.output_dir, prefix, pairs, answers)
 
     if args.do_train and trainer.is_world_process_zero():
         facts = relations.relation_card(model.config, data_args, labels, negative)

@@ -16,17 +16,16 @@ from msattn.data.relations import ALL_PAIRS, labels_in, read_relations
 from msattn.errors import UserError
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, relation_report
-from msattn.training.relation_extraction import (
+from msattn.training.relation_extraction import relation_card
+from msattn.training.relation_labels import choose_negative
+from msattn.training.relation_scoring import (
     ScoredPairs,
     as_in_pipeline,
-    choose_negative,
-    hold_out_texts,
-    read_relation_data,
-    relation_card,
     trained_pairs,
     untrained_pairs,
     write_relation_predictions,
 )
+from msattn.training.relation_splits import hold_out_texts, read_relation_data
 from run_re import RelationDataArguments
 
 LABELS = ["born in", "none", "works for"]
