@@ -30,6 +30,7 @@ from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseFo
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.data.inputs import entity_markers
+from msattn.data.relations import lists_all_pairs
 from msattn.demo import run_demo
 from msattn.errors import UserError, refuse_below
 from msattn.metrics.relation_reports import MULTI_LABEL, RelationAnswers
@@ -56,7 +57,7 @@ from msattn.training.relation_scoring import (
     untrained_pairs,
     write_relation_predictions,
 )
-from msattn.training.relation_splits import lists_all_pairs, read_relation_data
+from msattn.training.relation_splits import read_relation_data
 from msattn.training.resuming import record_and_resume
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer

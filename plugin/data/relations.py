@@ -33,7 +33,8 @@ RELATION_FEATURES = Features(
     }
 )
 
-# What the description of a dataset says whose texts list their entities, and whose rows are all pairs of these.
+# The description of a dataset whose texts list their entities, which `lists_entities` and `lists_all_pairs` read.
+# Selections of rows keep it.
 LISTED, ALL_PAIRS = "All entities of a text are listed.", "All pairs of the entities of a text are listed."
 
 
@@ -139,6 +140,16 @@ def labels_in(rows: Dataset) -> set[str]:
     """The labels of a dataset, also those of pairs with several."""
     several = chain.from_iterable(rows["labels"]) if "labels" in rows.column_names else ()
     return {*rows.unique("label"), *several} - {None}
+
+
+def lists_entities(rows: Dataset) -> bool:
+    """Whether the texts list their entities: rows are pairs of these, and not those that the data mark."""
+    return rows.info.description in (LISTED, ALL_PAIRS)
+
+
+def lists_all_pairs(rows: Dataset) -> bool:
+    """Whether the texts list their entities, and rows are all ordered pairs of these."""
+    return rows.info.description == ALL_PAIRS
 
 
 def _by_rows(

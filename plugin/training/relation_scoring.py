@@ -14,10 +14,10 @@ from transformers import EvalPrediction
 
 from msattn.data.negatives import DRAWN, random_pairs
 from msattn.data.pair_rules import PairRules
+from msattn.data.relations import lists_all_pairs
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, relation_report
-from msattn.training.relation_splits import lists_all_pairs
 
 # The logit of a certain answer: that of pairs that the pipeline does not ask for.
 SURE = 30.0

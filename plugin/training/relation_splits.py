@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from msattn.data.negative_label import find_negative_label
 from msattn.data.negatives import Negatives, capped, with_entity_pairs
-from msattn.data.relations import ALL_PAIRS, LISTED, labels_in, read_relations, to_relations
+from msattn.data.relations import labels_in, lists_all_pairs, lists_entities, read_relations, to_relations
 from msattn.errors import UserError
 from msattn.training.relation_labels import (
     NO_RELATION,
@@ -55,7 +55,8 @@ def read_relation_data(
     if negative is not None and args.should_log:
         print(f"The label {negative!r} stands for no relation.")
     drawn = pairs_without_relation(data_args, config, labels, draws=True)
-    lists = data_args.negative_pairs is None and any(rows.info.description == LISTED for rows in found.values())
+    some_pairs = any(lists_entities(rows) and not lists_all_pairs(rows) for rows in found.values())
+    lists = data_args.negative_pairs is None and some_pairs
     all_related = data_args.negative_label == "" or (lists and getattr(config, "negative_label", None) == "")
     if drawn is None and data_args.label_file and (data_args.negative_pairs or lists) and not all_related:
         raise UserError(
@@ -143,7 +144,7 @@ def with_drawn_pairs(rows: Dataset, negatives: Negatives | None) -> Dataset:
         rows (`datasets.Dataset`): The rows.
         negatives (`Negatives`, *optional*): The number of pairs.
     """
-    if not negatives or not negatives.pairs or rows.info.description or rows[0]["label"] is None:
+    if not negatives or not negatives.pairs or lists_entities(rows) or rows[0]["label"] is None:
         return rows
     return with_entity_pairs(rows, negatives)
 
@@ -167,11 +168,6 @@ def hold_out_texts(train: Dataset, data_args: Any, negatives: Negatives | None) 
     parts = held_out(texts, data_args.validation_split_percentage, data_args.split_seed, first)
     kept, held = (train.select([row for text in part["text"] for row in rows[text]]) for part in parts)
     return capped(kept, negatives) if negatives and lists_all_pairs(kept) else kept, held
-
-
-def lists_all_pairs(rows: Dataset) -> bool:
-    """Whether rows are all ordered pairs of the entities that each text lists, and not those that the data mark."""
-    return rows.info.description == ALL_PAIRS
 
 
 def without_labels(rows: Dataset) -> Dataset:

@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from msattn.data.files.text_lines import files_in
-from msattn.data.relations import ALL_PAIRS, LISTED
+from msattn.data.relations import lists_all_pairs, lists_entities
 from msattn.errors import UserError
 from msattn.training.arguments import DataArguments, HubDataArguments
 
@@ -119,7 +119,7 @@ def hold_out_and_limit(
     data = {prefix: _limited(prefix, each, data_args) for prefix, each in data.items()}
     if data_args.train_fraction is not None and "train" in data:
         # Texts that list entities stay whole. --negative_pairs could draw marked pairs that are left out.
-        listed = isinstance(data["train"], Dataset) and data["train"].info.description in (LISTED, ALL_PAIRS)
+        listed = isinstance(data["train"], Dataset) and lists_entities(data["train"])
         whole_texts = listed or bool(getattr(data_args, "negative_pairs", None))
         data["train"] = part_of(data["train"], data_args.train_fraction, data_args.split_seed, whole_texts)
     if args.should_log:
@@ -246,7 +246,7 @@ def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
     )
     if most is None or most >= len(data):
         return data
-    if isinstance(data, Dataset) and data.info.description == ALL_PAIRS:  # no text with some of its pairs
+    if isinstance(data, Dataset) and lists_all_pairs(data):  # no text with some of its pairs
         texts = data["text"][:]
         most = next((row for row in range(most, 0, -1) if texts[row] != texts[row - 1]), most)
     return data.select(range(most))
