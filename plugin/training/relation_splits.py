@@ -55,10 +55,10 @@ def read_relation_data(
     if negative is not None and args.should_log:
         print(f"The label {negative!r} stands for no relation.")
     drawn = pairs_without_relation(data_args, config, labels, draws=True)
-    some_pairs = any(lists_entities(rows) and not lists_all_pairs(rows) for rows in found.values())
-    lists = data_args.negative_pairs is None and some_pairs
-    all_related = data_args.negative_label == "" or (lists and getattr(config, "negative_label", None) == "")
-    if drawn is None and data_args.label_file and (data_args.negative_pairs or lists) and not all_related:
+    needed = data_args.negative_pairs
+    if needed is None and getattr(config, "negative_label", None) != "":
+        needed = any(lists_entities(rows) and not lists_all_pairs(rows) for rows in found.values())
+    if needed and drawn is None and data_args.label_file and data_args.negative_label != "":
         raise UserError(
             f"{data_args.label_file}: pairs without a relation need a label; add {NO_RELATION!r}, or give "
             '--negative_label "" if all pairs have a relation.'
