@@ -8,7 +8,6 @@ package `msattn` is the folder `plugin/`, and `msattn.modeling` the folder `mode
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,7 +49,6 @@ from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.length_samplers import longest_first
 from msattn.training.model_card import write_model_card
 from msattn.training.relation_scoring import (
-    ScoredPairs,
     as_in_pipeline,
     pipeline_window,
     trained_pairs,
@@ -189,20 +187,29 @@ def main(argv: Sequence[str] | None = None) -> None:
                 **options,
             )
 
-        encoded, trained = {}, getattr(config, "trained_pairs", None)
-        for prefix in sorted(data, key=lambda prefix: prefix != "train"):
-            rows, window = data[prefix], {"max_length": max_length, "on_overflow": data_args.on_overflow}
-            if prefix != "train" and trained and lists_all_pairs(rows):
-                asked = None if args.do_train else data_args.max_seq_length
-                window = pipeline_window(trained, asked, max_length, pairwise)
+        def encode_split(prefix: str, window: dict[str, Any]) -> Dataset:
+            rows = data[prefix]
             with args.main_process_first(desc=f"encoding {prefix}"):
                 # Some patterns of attention guiding need the words of the training data.
-                encoded[prefix] = encode(rows, words=guiding.needs_words and prefix == "train", **window)
-            if not len(encoded[prefix]):
+                found = encode(rows, words=guiding.needs_words and prefix == "train", **window)
+            if not len(found):
                 raise UserError(f"{prefix}: the entities of none of the {len(rows)} examples fit in --max_seq_length.")
-            warn_of_unknown(prefix, encoded[prefix], tokenizer)
-            if prefix == "train":
-                trained = trained_pairs(rows.select(encoded[prefix]["row"]), encoded[prefix], negative)
+            warn_of_unknown(prefix, found, tokenizer)
+            return found
+
+        # The training data come first: they give the window of the pipeline, in which all pairs of a text are scored.
+        window = {"max_length": max_length, "on_overflow": data_args.on_overflow}
+        encoded, trained = {}, getattr(config, "trained_pairs", None)
+        if args.do_train:
+            encoded["train"] = encode_split("train", window)
+            trained = trained_pairs(data["train"].select(encoded["train"]["row"]), encoded["train"], negative)
+        asked = None if args.do_train else data_args.max_seq_length
+        scored = [prefix for prefix in data if prefix != "train"]
+        for prefix in scored:
+            if trained and lists_all_pairs(data[prefix]):
+                encoded[prefix] = encode_split(prefix, pipeline_window(trained, asked, max_length, pairwise))
+            else:
+                encoded[prefix] = encode_split(prefix, window)
 
         # Model and Trainer.
         set_seed(args.seed)
@@ -225,18 +232,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             if several:
                 start_at_rates(model, relations.label_rates(encoded["train"]))
 
-        def metrics(prediction: EvalPrediction) -> dict[str, float]:
-            if not trainer.is_in_train:
-                return {}  # `predicted` scores them as the pipeline answers
-            # Checkpoints are compared by their answers: those of the pipeline, with thresholds of their own.
-            answers = RelationAnswers.of(model.config, labels, negative)
-            rows = encoded["eval"].select(longest_first(encoded["eval"]))  # as in an evaluation
-            pairs = as_in_pipeline(data["eval"], rows, prediction.predictions, trained, answers)
-            fitted = copy.copy(model.config)
-            vars(fitted).update(pairs.fitted(answers))
-            return pairs.metrics("eval", RelationAnswers.of(fitted, labels, negative))
+        plain = RelationAnswers(labels, negative, several)  # without temperature and thresholds
 
-        scored = [prefix for prefix in encoded if prefix != "train"]
+        def metrics(prediction: EvalPrediction) -> dict[str, float]:
+            # Checkpoints are compared by their answers: those of the pipeline, with thresholds of their own.
+            rows = encoded["eval"].select(longest_first(encoded["eval"]))  # as in an evaluation
+            pairs = as_in_pipeline(data["eval"], rows, prediction.predictions, trained, plain)
+            return pairs.metrics("eval", plain.fitted(pairs.fit(plain)))
+
         multiple = 8 if args.fp16 or args.bf16 else None
         collator = DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple)
         if pairwise:
@@ -250,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             eval_dataset=encoded.get("eval"),
             processing_class=tokenizer,
             data_collator=collator,
-            compute_metrics=metrics,
+            compute_metrics=metrics if args.do_train else None,
             callbacks=data_args.callbacks,
             guiding=guiding,
             new_layers_learning_rate=model_args.new_layers_learning_rate,
@@ -262,27 +265,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Training. The validation data then fit the temperature and the threshold of the answers, so that their own scores
     # are too good; `uncalibrated_f1` is without both.
     results: dict[str, float] = {}
-
-    def predicted(prefix: str, answers: RelationAnswers) -> tuple[dict[str, float], ScoredPairs]:
-        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
-        pairs = as_in_pipeline(data[prefix], encoded[prefix], output.predictions, trained, answers)
-        return output.metrics | pairs.metrics(prefix, answers), pairs
-
     if args.do_train:
         output = trainer.train(resume_from_checkpoint=checkpoint)
-        if trainer.eval_dataset is not None:
-            _, pairs = predicted("eval", RelationAnswers.of(model.config, labels, negative))
-            vars(model.config).update(pairs.fitted(RelationAnswers.of(model.config, labels, negative)))
+        trainer.compute_metrics = None  # the scores below are those of the final answers
+        if "eval" in encoded:
+            logits = trainer.predict(encoded["eval"], metric_key_prefix="eval").predictions
+            pairs = as_in_pipeline(data["eval"], encoded["eval"], logits, trained, plain)
+            vars(model.config).update(pairs.fit(plain))
         trainer.save_model()
         trainer.save_state()
         results |= trainer.record("train", {**output.metrics, "train_samples": len(encoded["train"])})
 
     # Scores and predictions.
-    answers = RelationAnswers.of(model.config, labels, negative)
-
+    answers = plain.fitted(vars(model.config))
     for prefix in scored:
-        scores, pairs = predicted(prefix, answers)
-        scores |= {f"{prefix}_samples": len(pairs.examples)}
+        output = trainer.predict(encoded[prefix], metric_key_prefix=prefix)
+        pairs = as_in_pipeline(data[prefix], encoded[prefix], output.predictions, trained, answers)
+        scores = output.metrics | pairs.metrics(prefix, answers) | {f"{prefix}_samples": len(pairs.examples)}
         if negative is not None:
             # How often it sees a relation between random words, in sentences that it was not trained on.
             random = untrained_pairs(data, prefix, data_args.split_seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ MULTI_LABEL = "multi_label_classification"
 @dataclass(frozen=True)
 class RelationAnswers:
     """
-    Turns logits into answers, as a configuration says.
+    Turns logits into answers.
 
     Args:
         labels (`Sequence[str]`): The labels in the order of their ids.
@@ -46,16 +46,13 @@ class RelationAnswers:
     threshold: float | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, config: Any, labels: Sequence[str], negative: str | None) -> RelationAnswers:
-        """Those of a configuration."""
-        return cls(
-            labels,
-            negative,
-            getattr(config, "problem_type", None) == MULTI_LABEL,
-            getattr(config, "calibration_temperature", None) or 1.0,
-            getattr(config, "decision_threshold", None),
-            getattr(config, "relation_thresholds", None) or {},
+    def fitted(self, fields: Mapping[str, Any]) -> RelationAnswers:
+        """With the temperature and the thresholds among the fields of a configuration."""
+        return replace(
+            self,
+            temperature=fields.get("calibration_temperature") or 1.0,
+            threshold=fields.get("decision_threshold"),
+            thresholds=fields.get("relation_thresholds") or {},
         )
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ class ScoredPairs(NamedTuple):
         scores = answers.metrics(EvalPrediction(predictions=self.logits, label_ids=self.references))
         return {f"{prefix}_{name}": score for name, score in scores.items()}
 
-    def fitted(self, answers: RelationAnswers) -> dict[str, Any]:
+    def fit(self, answers: RelationAnswers) -> dict[str, Any]:
         """The fields of [`~msattn.metrics.calibration.fit_relation_answers`], of the pairs that are asked for."""
         asked, unasked = self.references[self.asked], self.references[~self.asked]
         return fit_relation_answers(self.logits[self.asked], asked, answers.labels, answers.negative, unasked)
