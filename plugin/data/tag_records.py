@@ -61,8 +61,8 @@ def tag_records(rows: Located, word_column: str | None, tag_column: str | None) 
         tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
 
     Raises:
-        UserError: A row has neither, or not the column that is given, or spans lie outside of the text, or on other
-            words than they name.
+        UserError: A row has neither, or words not in the column that is given, or spans lie outside of the text, or on
+            other words than they name.
     """
     seen = _Spans()
     for where, row in text_rows(_uniform(rows, word_column, tag_column)):
@@ -77,7 +77,7 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
             row = {"text": row[0], **row[1]}
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row has to be an object with words and tags, not {shown(row)}.")
-        if word_column and word_column not in row:
+        if word_column and word_column not in row and not row.keys().isdisjoint(WORDS):
             raise UserError(f"{where}: there is no field {word_column!r}; there are {', '.join(row)}.")
         words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
         tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)

@@ -220,6 +220,8 @@ def test_named_fields_of_json_lines(write):
         read_tagged_words(write([ENTITY], "a.jsonl"), tag_column="pos")
     with pytest.raises(UserError, match=":1: there is no field 'forms'; there are words, tags"):
         read_tagged_words(write([ENTITY], "a.jsonl"), word_column="forms")
+    spans = {"text": "Sarah sleeps", "entities": [[0, 5, "PER"]]}  # a file of columns may stand beside it
+    assert read_tagged_words(write([spans], "a.jsonl"), word_column="2").to_list() == [ENTITY]
 
 
 @pytest.mark.parametrize("row", ['{"text": "Sarah sleeps"}', '{"data": {"text": "Sarah sleeps"}, "annotations": []}'])
