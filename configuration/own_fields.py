@@ -3,8 +3,14 @@
 from dataclasses import fields
 from typing import Any
 
-# What is fitted to the labels of a classifier.
-OF_LABELS = ("calibration_temperature", "decision_threshold", "relation_thresholds", "negative_label")
+# What a training finds for the labels of a classifier.
+OF_LABELS = (
+    "negative_label",
+    "calibration_temperature",
+    "decision_threshold",
+    "relation_thresholds",
+    "trained_pairs",
+)
 
 
 class OwnFields:

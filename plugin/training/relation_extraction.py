@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedConfig
 
+from msattn.configuration.own_fields import OF_LABELS
 from msattn.errors import UserError
 from msattn.metrics import SEMEVAL_LABELS
 from msattn.training.fusion import fusion_card_fields
@@ -22,7 +23,7 @@ HEADS = ("multiscale", "cls", "entity-start", "r-bert", "plain-attention", "pair
 # Configuration fields that a model card lists.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
 FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thresholds")
-ANSWER_FIELDS = ("problem_type", "negative_label", *FITTED_FIELDS, "trained_pairs")
+ANSWER_FIELDS = ("problem_type", *OF_LABELS)
 # Configuration fields that a training sets, and the flags for them.
 SET_FIELDS = {
     **dict.fromkeys(ANSWER_FIELDS, ""),
