@@ -134,12 +134,15 @@ class HubExportMixin:
     # The weights that the checkpoint lacked, or had in another size, until training starts. Our pipelines refuse a
     # model that has some.
     _random_weights: tuple[str, ...] = ()
+    # Whether the model was loaded from a repository of the Hub, and not from a folder.
+    _from_hub = False
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)  # type: ignore[misc]
         resized = {name for name, *_ in info["mismatched_keys"]}
         model._random_weights = tuple(sorted({*info["missing_keys"], *resized}))
+        model._from_hub = not os.path.isdir(model.name_or_path)
         model._after_loading()
         return (model, info) if output_loading_info else model
 
@@ -179,7 +182,7 @@ class HubExportMixin:
 
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        weights = copy(state_dict)  # saving empties it
+        weights = copy(state_dict) if push_to_hub else None  # saving empties it
         with self._exported_code(folder):
             super().save_pretrained(folder, state_dict=state_dict, **kwargs)  # type: ignore[misc]
         if push_to_hub:
@@ -215,10 +218,12 @@ class HubExportMixin:
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
         # Transformers fetches no pipeline with a model from the Hub: it stays there.
+        origin = f"{config.name_or_path}--" if self._from_hub else ""
         there = {
-            task: {**entry, "impl": impl if "--" in (impl := entry["impl"]) else f"{config.name_or_path}--{impl}"}
+            task: {**entry, "impl": impl}
             for task, entry in vars(config).get("custom_pipelines", {}).items()
-            if task in self._hub_pipelines
+            if "--" in (impl := entry["impl"] if "--" in entry["impl"] else origin + entry["impl"])
+            and task in self._hub_pipelines
         }
         entries: dict[str, dict] = {
             "auto_map": {
