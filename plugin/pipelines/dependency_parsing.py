@@ -76,8 +76,6 @@ class DependencyParsingPipeline(TextPipeline):
         lang: str | None = None,
     ) -> tuple[dict, dict, dict]:
         refuse_others("decode", decode, DECODERS)
-        if k is not None and decode not in (None, "mst"):
-            raise UserError(f"k: the best trees may have crossing arcs, as with mst; leave out decode={decode!r}.")
         language_of(lang)  # refuses those without rules
         reading = given(max_length=max_length, word_tokenizer=word_tokenizer, lang=lang)
         ranking = given(k=k, marginals=marginals, fixed=fixed)
@@ -200,6 +198,8 @@ class DependencyParsingPipeline(TextPipeline):
         marginals: bool = False,
         fixed: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
+        if k is not None and decode not in (None, "mst"):
+            raise UserError(f"k: the best trees may have crossing arcs, as with mst; leave out decode={decode!r}.")
         decode, temperature = decode or decoder_of(self.model.config), temperature_of(self.model.config)
         if k is None and not marginals and fixed is None:
             _, parses = parse_batch(self.model, model_inputs, decode, temperature)

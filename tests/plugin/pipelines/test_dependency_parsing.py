@@ -89,8 +89,9 @@ def test_languages_and_tokenizers(parse):
     assert words("a dog . A  cat ", word_tokenizer=str.split) == [["a", "dog", "."], ["A", "cat"]]
     with pytest.raises(UserError, match="decode is one of .*, not 'best'"):
         parse("dog", decode="best")
+    projective = pipeline("dependency-parsing", model=parse.model, tokenizer=parse.tokenizer, decode="eisner")
     with pytest.raises(UserError, match="k: the best trees may have crossing arcs"):
-        parse("dog", decode="eisner", k=3)
+        projective("dog", k=3)
     with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
         parse("dog", lang="xx")
     with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
