@@ -67,7 +67,7 @@ class PairRules:
             if None not in types:
                 tails[str(head_type)].add(str(tail_type))
         return cls(
-            100 * reversed_pairs >= len(of_relations),
+            100 * reversed_pairs >= len(of_relations),  # 1 %
             apart[min(int(COVERED * len(apart)), len(apart) - 1)],
             None if None in types else {of: sorted(tails[of]) for of in sorted(tails)},
         )

@@ -88,8 +88,8 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     }
 
 
-def marks_entities(row: Mapping) -> bool:
-    """Whether a field of a row says where its head or its tail is."""
+def marks_pair(row: Mapping) -> bool:
+    """Returns true if a field of a row says where its head or its tail is."""
     row = _with_plain_names(row)
     return any(_entity(row, role, None, None, "")[0] is not None for role in TACRED_ROLES)
 

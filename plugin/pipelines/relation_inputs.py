@@ -13,13 +13,15 @@ from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
-from msattn.data.relation_rows import NAMES, TAG, first_of, marks_entities, one_sequence, relation_row, string_cell
+from msattn.data.relation_rows import NAMES, TAG, first_of, marks_pair, one_sequence, relation_row, string_cell
 from msattn.data.spans import character_span, check_name, cuts_word, distance, name_places
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
 
 WHERE = "the input"
+# Fields that list entities, here or in annotation tools.
+ENTITIES = {"entities", "spans", "annotations", "pairs"}
 
 
 @dataclass
@@ -89,7 +91,7 @@ def is_plain_text(inputs: Any) -> bool:
 
 def text_alone(inputs: Any) -> str | None:
     """The text of an input that says nothing of entities; `None` for others."""
-    if isinstance(inputs, Mapping) and first_of(inputs, "entities", "pairs") is None and not marks_entities(inputs):
+    if isinstance(inputs, Mapping) and ENTITIES.isdisjoint(inputs) and not marks_pair(inputs):
         inputs = first_of(inputs, "text", "sentence")
     return inputs if is_plain_text(inputs) else None
 
