@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 from transformers import EvalPrediction
+from transformers.utils import logging
 
 from msattn.data.negatives import DRAWN, random_pairs
 from msattn.data.pair_rules import PairRules
@@ -18,6 +19,8 @@ from msattn.data.relations import lists_all_pairs
 from msattn.metrics.calibration import fit_relation_answers
 from msattn.metrics.multi_label import multi_label_report
 from msattn.metrics.relation_reports import RelationAnswers, relation_report
+
+logger = logging.get_logger(__name__)
 
 # The logit of a certain answer: that of pairs that the pipeline does not ask for.
 SURE = 30.0
@@ -55,6 +58,11 @@ def pipeline_window(
         pairwise (`bool`): Whether the model reads no markers: then pairs share windows.
     """
     window = trained["max_length"]
+    if asked and asked > window:
+        logger.warning(
+            f"--max_seq_length {asked}: more pairs fit than in the window of the training, {window} tokens, so expect "
+            "more wrong relations."
+        )
     return {"max_length": asked or min(limit or window, window), "on_overflow": "skip", "shared": pairwise}
 
 
