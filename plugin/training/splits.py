@@ -44,7 +44,7 @@ def read_splits(
         `dict[str, Any]`: What `read` returned, by the prefix of its metrics: `"train"`, `"eval"` and `"test"`.
 
     Raises:
-        UserError: The run has nothing to do, a split that it needs is missing, a run that trains names validation data
+        UserError: The run has nothing to do, a split that it needs is missing, a run that trains holds out examples
             and does not evaluate, or `--push_to_hub` is given to a run that does not train.
     """
     evaluates, percentage = args.do_eval, data_args.validation_split_percentage
@@ -53,11 +53,11 @@ def read_splits(
         raise UserError("there is nothing to do: give at least one of --do_train, --do_eval and --do_predict.")
     if args.push_to_hub and not args.do_train:
         raise UserError("--push_to_hub pushes what a run trains: give --do_train, or push the folder by `hf upload`.")
-    if args.do_train and not evaluates and (held_out or data_args.validation_file):
-        raise UserError(
-            "validation data are read with --do_eval (or --eval_strategy): give it, or leave out --validation_file "
-            "and --validation_split_percentage."
-        )
+    if args.do_train and not evaluates:
+        if held_out:
+            raise UserError("--validation_split_percentage needs --do_eval (or --eval_strategy) beside --do_train.")
+        if data_args.validation_file:
+            logger.warning("--validation_file is not read without --do_eval (or --eval_strategy).")
     if percentage is not None and not 0 < percentage < 100:
         raise UserError(f"--validation_split_percentage {percentage:g}: give a number between 0 and 100.")
     if args.do_train and data_args.early_stopping_patience is not None:

@@ -121,10 +121,12 @@ def test_what_is_not_trained_is_not_pushed(tmp_path):
         read_splits(lambda split: data(), DataArguments(), args(tmp_path, do_predict=True, push_to_hub=True))
 
 
-@pytest.mark.parametrize("given", [{"validation_split_percentage": 10}, {"validation_file": "dev.txt"}])
-def test_validation_data_that_a_training_would_not_read(given, tmp_path):
-    with pytest.raises(UserError, match="validation data are read with --do_eval"):
-        read_splits(lambda split: data(), DataArguments(**given), args(tmp_path, do_train=True, do_predict=True))
+def test_validation_data_that_a_training_would_not_read(tmp_path, caplog):
+    run = args(tmp_path, do_train=True)
+    with pytest.raises(UserError, match="--validation_split_percentage needs --do_eval"):
+        read_splits(lambda split: data(), DataArguments(validation_split_percentage=10), run)
+    assert [*read_splits(lambda split: data(), DataArguments(validation_file="dev.txt"), run)] == ["train"]
+    assert "--validation_file is not read" in caplog.text
 
 
 def test_limits(tmp_path):
