@@ -58,11 +58,12 @@ class OwnFields:
         base = next(one for one in cls.__mro__ if one.__module__.startswith("transformers."))
         new = {field.name for field in fields(cls)} - {field.name for field in fields(base)}  # type: ignore[arg-type]
         own = {name: kwargs.pop(name) for name in new & kwargs.keys()}
-        default = {0: "LABEL_0", 1: "LABEL_1"}  # not stored
-        stored, given = (
-            {int(number): label for number, label in (labels or default).items()}
-            for labels in (config_dict.get("id2label"), kwargs.get("id2label") or config_dict.get("id2label"))
-        )
+        stored = _by_number(config_dict.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"})  # the default is not stored
+        given = _by_number(kwargs.get("id2label") or stored)
         if given != stored or (kwargs.get("num_labels") or len(stored)) != len(stored):
             own |= {name: None for name in OF_LABELS if name in config_dict}
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
+
+
+def _by_number(labels: dict) -> dict[int, str]:
+    return {int(number): label for number, label in labels.items()}
