@@ -218,13 +218,13 @@ class HubExportMixin:
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
         # Transformers fetches no pipeline with a model from the Hub: it stays there.
-        origin = f"{config.name_or_path}--" if self._from_hub else ""
-        there = {
-            task: {**entry, "impl": impl}
-            for task, entry in vars(config).get("custom_pipelines", {}).items()
-            if "--" in (impl := entry["impl"] if "--" in entry["impl"] else origin + entry["impl"])
-            and task in self._hub_pipelines
-        }
+        there = {}
+        for task, entry in vars(config).get("custom_pipelines", {}).items():
+            impl = entry["impl"]
+            if self._from_hub and "--" not in impl:
+                impl = f"{config.name_or_path}--{impl}"
+            if task in self._hub_pipelines and "--" in impl:
+                there[task] = {**entry, "impl": impl}
         entries: dict[str, dict] = {
             "auto_map": {
                 auto_class: f"{target.__module__.rpartition('.')[2]}.{target.__name__}"
