@@ -48,6 +48,7 @@ from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments, start_at_rates
 from msattn.training.length_samplers import longest_first
 from msattn.training.model_card import write_model_card
+from msattn.training.relation_labels import label_rates
 from msattn.training.relation_scoring import (
     as_in_pipeline,
     pipeline_window,
@@ -230,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             vars(model.config).update(dict.fromkeys(relations.FITTED_FIELDS))
             model.config.trained_pairs = trained
             if several:
-                start_at_rates(model, relations.label_rates(encoded["train"]))
+                start_at_rates(model, label_rates(encoded["train"]))
 
         plain = RelationAnswers(labels, negative, several)  # without temperature and thresholds
 

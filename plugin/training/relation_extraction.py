@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
-from datasets import Dataset
 from transformers import PreTrainedConfig
 
 from msattn.configuration.own_fields import OF_LABELS
@@ -44,12 +41,6 @@ def choose_markers(given: str | None, config: PreTrainedConfig, pairwise: bool, 
     if not training and given is not None and given != (stored or "plain"):
         raise UserError(f"--entity_markers {given}: the model has been trained with {stored or 'plain'} ones.")
     return "plain" if pairwise else given or stored or "plain"
-
-
-def label_rates(encoded: Dataset) -> torch.Tensor:
-    """The share of pairs that have each label, from the column `labels` of 0.0 and 1.0; never 0 or 1."""
-    has = np.asarray(encoded["labels"][:])
-    return torch.tensor((has.sum(axis=0) + 0.5) / (len(has) + 1))
 
 
 def relation_card(config: Any, data_args: Any, labels: Sequence[str], negative: str | None) -> ModelCardFacts:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from datasets import Dataset
 from transformers import PreTrainedConfig
 from transformers.utils import logging
 
@@ -124,3 +127,9 @@ def pairs_without_relation(
     if label is None and not given:
         label = find_negative_label(labels or ())
     return None if label is None else Negatives(count if draws else None, label, data_args.split_seed, count or 0)
+
+
+def label_rates(encoded: Dataset) -> torch.Tensor:
+    """The share of pairs that have each label, from the column `labels` of 0.0 and 1.0; never 0 or 1."""
+    has = np.asarray(encoded["labels"][:])
+    return torch.tensor((has.sum(axis=0) + 0.5) / (len(has) + 1))
