@@ -213,7 +213,7 @@ def _merged(entities: Sequence) -> list[Any]:
         last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
         if follows and (prefix not in tuple("BSU") or last["end"] == entity["start"]):
-            last.update(end=entity["end"], index=entity["index"])
+            last.update(end=entity["end"], index=entity["index"], word=None)
         else:
             merged.append({**entity, "entity": name})
     return merged

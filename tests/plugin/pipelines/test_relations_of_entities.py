@@ -96,6 +96,12 @@ def test_outputs_of_taggers_and_of_the_pipeline_itself(extractor):
     pieces = [("B-PER", 2, 4, 8), ("I-PER", 3, 8, 10), ("B-WORK", 5, 19, 23), ("B-LOC", 8, 31, 36)]
     raw = [{"entity": tag, "index": index, "start": start, "end": end} for tag, index, start, end in pieces]
     same(extractor({"text": TEXT, "entities": raw}, threshold=0), expected)
+    words = [
+        {"entity": tag, "index": index, "word": word, "start": start, "end": start + len(word)}
+        for tag, index, word, start in (("B-WORK", 4, "a", 17), ("I-WORK", 5, "book", 19), ("B-LOC", 8, "house", 31))
+    ]
+    found = extractor({"text": TEXT, "entities": words}, threshold=0)
+    assert {one["head"]["text"] for one in found} == {"a book", "house"}
     triple = expected[0]
     again = extractor({"text": TEXT, **triple}, threshold=0)
     same([again], [triple])
