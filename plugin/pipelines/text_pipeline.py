@@ -71,6 +71,7 @@ class TextPipeline(ChunkPipeline):
         forward_params: dict,
         postprocess_params: dict,
     ) -> Iterator:
+        check_batch_size(batch_size)
         items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
         # Without batches, an input is answered before the next one is read.
         while block := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):
@@ -91,6 +92,12 @@ class TextPipeline(ChunkPipeline):
         if max_length is not None and not 0 < max_length <= most:
             raise UserError(f"max_length={max_length}: the checkpoint reads 1 to {most} tokens.")
         return max_length or most
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises `UserError` if a batch would have no room."""
+    if batch_size < 1:
+        raise UserError(f"batch_size is a whole number from 1 on, not {batch_size!r}.")
 
 
 def refuse_others(name: str, value: Any, choices: Sequence[Any]) -> None:

@@ -24,6 +24,7 @@ from msattn.data.inputs.raw_text import words_to_tag
 from msattn.data.inputs.word_pieces import inputs_of, sentence_parts
 from msattn.data.inputs.word_rules import language_of
 from msattn.errors import UserError, missing_weights
+from msattn.pipelines.text_pipeline import check_batch_size
 
 logger = logging.get_logger(__name__)
 
@@ -100,7 +101,11 @@ class WordTagger:
         Args:
             sentences (`Sequence[Sequence[str]]`): The words of each sentence.
             batch_size (`int`, *optional*, defaults to 32): Sentences, or parts of them, in a batch.
+
+        Raises:
+            UserError: `batch_size` is below 1.
         """
+        check_batch_size(batch_size)
         tags: list[list[tuple[str, float]]] = [[] for _ in sentences]
         parts_of = enumerate(sentence_parts(self.tokenizer, sentences, self.limit))
         parts = ((number, *part) for number, parts in parts_of for part in parts)

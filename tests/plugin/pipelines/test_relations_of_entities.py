@@ -413,6 +413,7 @@ def test_many_pairs_come_in_blocks(extractor, monkeypatch):
         ({"threshold": 1.5}, "from 0 to 1, not 1.5"),
         ({"negative": "hide"}, "negative is one of keep, drop, not 'hide'"),
         ({"on_error": "ignore"}, "on_error is one of raise, skip, return, not 'ignore'"),
+        ({"batch_size": 0}, "batch_size is a whole number from 1 on, not 0"),
     ],
 )
 def test_arguments_that_would_answer_wrongly_are_refused(extractor, options, message):

@@ -105,6 +105,11 @@ def test_padding_moves_no_word():
     assert [[tag for tag, _ in tags] for tags in found] == [["O", "O", "B-LOC"], ["B-LOC"]]
 
 
+def test_a_batch_without_room_is_refused():
+    with pytest.raises(UserError, match="batch_size is a whole number from 1 on, not 0"):
+        tagger(unigram())([["Rome"]], batch_size=0)
+
+
 def test_tags_without_a_prefix_are_entities_of_one_type():
     tokenizer = word_level()
     tags = {"Rome": "LOC", "New": "LOC", "York": "LOC", "Ann": "PER"}
