@@ -39,6 +39,7 @@ class TextPipeline(ChunkPipeline):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self.model.eval()  # a training leaves its model with dropout
         self.parameters = frozenset(inspect.signature(self.model.forward).parameters)  # which can be pickled
         if not self.parameters & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__

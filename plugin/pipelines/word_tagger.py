@@ -70,7 +70,7 @@ class WordTagger:
             raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
         tokenizer = copy(tokenizer)
         tokenizer.padding_side = "right"  # words are found from the left
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer = model.eval(), tokenizer  # a training leaves its model with dropout
         self.split = partial(words_to_tag, word_tokenizer=word_tokenizer, lang=lang)
         self.collator = DataCollatorWithPadding(tokenizer)
         self.limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
@@ -91,7 +91,7 @@ class WordTagger:
         model, info = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
         if missing := sorted(info["missing_keys"]):
             raise missing_weights(name, missing)
-        return cls(model.eval().to(device), AutoTokenizer.from_pretrained(name), **splitting)
+        return cls(model.to(device), AutoTokenizer.from_pretrained(name), **splitting)
 
     def __call__(self, sentences: Sequence[Sequence[str]], batch_size: int = 32) -> list[list[tuple[str, float]]]:
         """

@@ -111,6 +111,11 @@ def test_batches_change_neither_results_nor_order(extractor, mixed, read, batch_
     assert extractor([]) == extractor(()) == []
 
 
+def test_a_model_that_was_trained_answers_without_dropout(extractor):
+    model, tokenizer = tiny_relation_extractor(scales=[3, 5])
+    same([RelationExtractionPipeline(model=model.train(), tokenizer=tokenizer)(ROW)], [extractor(ROW)])
+
+
 def test_a_pipeline_can_be_pickled(extractor):
     same(pickle.loads(pickle.dumps(extractor))([MARKED]), extractor([MARKED]))  # as spaCy does for its processes
 

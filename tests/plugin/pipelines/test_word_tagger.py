@@ -8,12 +8,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import one_hot
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
 
 from msattn.data.inputs.word_pieces import sentence_parts
 from msattn.errors import UserError
 from msattn.pipelines.word_tagger import WordTagger
-from tests.tiny_models import labelled, saved_encoder
+from tests.tiny_models import SIZES, labelled, saved_encoder
 
 LABELS = ("O", "B-LOC", "I-LOC")
 
@@ -26,6 +26,9 @@ class Gazetteer:
     def __init__(self, tokenizer, tags, *labels):
         self.tokenizer, self.tags = tokenizer, tags
         self.config = BertConfig(**labelled(*(labels or LABELS)))
+
+    def eval(self):
+        return self
 
     def __call__(self, input_ids, **others):
         pieces = [self.tokenizer.convert_ids_to_tokens(row) for row in input_ids.tolist()]
@@ -115,6 +118,11 @@ def test_tags_without_a_prefix_are_entities_of_one_type():
     tags = {"Rome": "LOC", "New": "LOC", "York": "LOC", "Ann": "PER"}
     found = WordTagger(Gazetteer(tokenizer, tags, "O", "LOC", "PER"), tokenizer).entities("New York in Ann Rome")
     assert [(one["text"], one["label"]) for one in found] == [("New York", "LOC"), ("Ann", "PER"), ("Rome", "LOC")]
+
+
+def test_a_model_that_was_trained_tags_without_dropout():
+    model = BertForTokenClassification(BertConfig(**SIZES)).train()
+    assert not WordTagger(model, word_level()).model.training
 
 
 def test_an_encoder_finds_nothing_at_random(tmp_path):
