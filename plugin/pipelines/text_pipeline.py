@@ -40,7 +40,8 @@ class TextPipeline(ChunkPipeline):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.model.eval()  # a training leaves its model with dropout
-        self.parameters = frozenset(inspect.signature(self.model.forward).parameters)  # which can be pickled
+        model = getattr(self.model, "_orig_mod", self.model)  # of a compiled one
+        self.parameters = frozenset(inspect.signature(model.forward).parameters)  # which can be pickled
         if not self.parameters & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__
             merge = "; save model.merge_and_unload() and load that" * hasattr(self.model, "merge_and_unload")

@@ -49,6 +49,11 @@ def test_words(parse):
     assert all(0 < word["score"] <= 1 for word in result)
 
 
+def test_a_compiled_model_is_taken(parse):
+    compiled = torch.compile(parse.model, backend="eager")
+    assert pipeline("dependency-parsing", model=compiled, tokenizer=parse.tokenizer).parameters == parse.parameters
+
+
 TEXT = "The dog's taxi-cat, in  a house.\nDogs sleep: 3.5 | 1,000! \n\n नमस्ते"
 TEXT_WORDS = [
     ["The", "dog's", "taxi", "-", "cat", ",", "in", "a", "house", "."],
