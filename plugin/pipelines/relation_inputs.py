@@ -78,7 +78,8 @@ def read_input(inputs: Any, pairs: Sequence | str | None = None, rules: PairRule
         inputs = {"text": inputs.text, "entities": entities}
     inputs = one_sequence(inputs) if isinstance(inputs, Mapping) else inputs
     if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
-        return _several(inputs, inputs.get("pairs", pairs), rules or PairRules())
+        own = inputs.get("pairs")
+        return _several(inputs, pairs if own is None else own, rules or PairRules())
     if pairs not in (None, "all"):
         raise UserError('the input marks one pair; pairs= needs {"text": ..., "entities": [...]}.')
     return _marked_pair(inputs)

@@ -143,6 +143,7 @@ def test_chosen_pairs(extractor, pairs, expected):
         (head["start"], tail["start"]) for head, tail in expected
     ]
     assert extractor({**INPUT, "pairs": pairs}, threshold=0) == found
+    assert extractor({**INPUT, "pairs": None}, pairs=pairs, threshold=0) == found
 
 
 @pytest.mark.parametrize("entities", [[], ENTITIES[:1], [ENTITIES[0], ENTITIES[0]]])
