@@ -165,9 +165,9 @@ class RelationExtractionPipeline(TextPipeline):
 
         Args:
             inputs (`Any`): One input or many; see [`RelationExtractionPipeline`].
-            entities (`str` or `Pipeline`, *optional*):
-                A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, or a
-                pipeline.
+            entities (`str`, `Pipeline` or `WordTagger`, *optional*):
+                A token-classification model that finds the entities of plain texts: a folder, a name on the Hub, a
+                pipeline or a [`WordTagger`].
             word_tokenizer, lang (*optional*):
                 What splits texts for the model that `entities` names; see [`WordTagger`].
             pairs (`Sequence` or `str`, *optional*):
@@ -299,6 +299,10 @@ class RelationExtractionPipeline(TextPipeline):
             if splitting:
                 raise UserError(f"{' and '.join(splitting)}: give the name of a tagger as entities, too.")
             return _to_the_end(entities)
+        if isinstance(entities, (list, tuple)):
+            raise UserError(
+                'entities= is a model that finds them; give your own beside the text: {"text": ..., "entities": ...}.'
+            )
         key = (entities, *splitting.items())
         if key not in self._taggers:
             self._taggers[key] = WordTagger.from_pretrained(entities, self.device, **splitting).entities
@@ -539,7 +543,9 @@ class RelationExtractionPipeline(TextPipeline):
 
 
 def _to_the_end(tagger: Any) -> Any:
-    """A tagger that reads long texts to their end: token-classification pipelines cut them otherwise."""
+    """What finds the entities of a text, and reads it to its end: token-classification pipelines cut long texts."""
+    if isinstance(tagger, WordTagger):
+        return tagger.entities
     if not (isinstance(tagger, TokenClassificationPipeline) and tagger.tokenizer.is_fast):
         return tagger
     # Without aggregation, its tokens are numbered window by window: they could not be joined.

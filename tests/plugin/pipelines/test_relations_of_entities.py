@@ -319,6 +319,8 @@ def test_a_tagger_reads_to_the_end_of_a_long_text(extractor, strategy):
     sentence = extractor.preprocess(text, entities=extractor._tagger(tagger))
     assert limit == tagger.tokenizer.model_max_length > 24
     assert max(end for _, end in sentence.spans) > len(text) - 40
+    words = WordTagger(tagger.model, tagger.tokenizer)
+    assert extractor._tagger(words) == words.entities
 
 
 def test_all_pairs_of_a_text_take_one_pass(pairwise, monkeypatch):
@@ -428,6 +430,7 @@ def test_arguments_that_would_answer_wrongly_are_refused(extractor, options, mes
         ({"pairs": 5}, TypeError, "not iterable"),
         ({"pairs": "PER"}, UserError, "two numbers of entities or two types each, not 'PER'"),
         ({"entities": 5}, OSError, "couldn't find them"),
+        ({"entities": ENTITIES}, UserError, "give your own beside the text"),
         ({"entities": "./nowhere"}, OSError, "'./nowhere'"),
         ({"truncation": True}, TypeError, "unexpected keyword argument 'truncation'"),
     ],
