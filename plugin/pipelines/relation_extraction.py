@@ -23,10 +23,11 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import logging
 
 from msattn.configuration.max_tokens import most_tokens
+from msattn.data.files.checked_text import check_text
 from msattn.data.negative_label import find_negative_label
 from msattn.data.pair_rules import PairRules
 from msattn.errors import TooFarApart, UserError
-from msattn.pipelines.relation_inputs import Sentence, around, check_pairs, read_input, text_alone
+from msattn.pipelines.relation_inputs import WHERE, Sentence, around, check_pairs, read_input, text_alone
 from msattn.pipelines.text_pipeline import LOOKAHEAD, TextPipeline, given, refuse_others
 from msattn.pipelines.word_tagger import WordTagger
 
@@ -252,7 +253,7 @@ class RelationExtractionPipeline(TextPipeline):
         """The text, the entities and the pairs of an input; see [`RelationExtractionPipeline.__call__`]."""
         text = text_alone(inputs) if entities is not None else None
         if text is not None:
-            inputs = {"text": text, "entities": entities(text)}
+            inputs = {"text": text, "entities": entities(check_text(text, WHERE))}
         rules = PairRules.of(self.trained)
         if order is not None:
             rules = replace(rules, both_orders=order == "both")

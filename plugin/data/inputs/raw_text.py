@@ -106,6 +106,7 @@ def words_to_tag(
     `word_tokenizer` and `lang`. The words of "don't" have a span each, both words of "du" that of the token.
     """
     if word_tokenizer is None and lang is None:
+        refuse_surrogates(text)
         return [(text[start:end], start, end) for start, end in tagged_spans(text)]
     placed = []
     words = chain.from_iterable(split_text(text, word_tokenizer, lang))

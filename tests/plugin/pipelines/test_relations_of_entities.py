@@ -128,6 +128,15 @@ def test_a_tagger_finds_the_entities(extractor, monkeypatch, caplog):
     assert "Inputs with entities of their own keep them" in caplog.text
 
 
+def test_half_a_character_stops_no_tagger(extractor):
+    def tagger(text):
+        text.encode()  # as a tokenizer does
+        return ENTITIES
+
+    whole, half = extractor([TEXT, "A dog \ud83d"], entities=tagger, threshold=0, on_error="skip")
+    assert whole and half == []
+
+
 @pytest.mark.parametrize(
     "pairs, expected",
     [

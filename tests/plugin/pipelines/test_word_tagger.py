@@ -108,6 +108,11 @@ def test_padding_moves_no_word():
     assert [[tag for tag, _ in tags] for tags in found] == [["O", "O", "B-LOC"], ["B-LOC"]]
 
 
+def test_half_a_character_is_refused():
+    with pytest.raises(UserError, match="character 5 is the lone surrogate"):
+        tagger(unigram()).entities("Rome \ud83d")
+
+
 def test_a_batch_without_room_is_refused():
     with pytest.raises(UserError, match="batch_size is a whole number from 1 on, not 0"):
         tagger(unigram())([["Rome"]], batch_size=0)
