@@ -20,6 +20,7 @@ from transformers import (
 from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
 from msattn.errors import UserError
 from msattn.loading import load_trained
+from msattn.pipelines.word_tagger import WordTagger
 
 TASKS: Mapping[Any, str] = {
     AutoModelForRelationExtraction: "relation-extraction",
@@ -39,13 +40,13 @@ class Checkpoint(NamedTuple):
         name (`str`): A folder, or a name on the Hub.
         model (`PreTrainedModel`): The model, in evaluation mode. It is on the GPU if there is one.
         tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
-        run (`Pipeline`, *optional*): The pipeline of its task; `None` for an encoder.
+        run (`Pipeline` or `WordTagger`, *optional*): The pipeline of its task, or the tagger; `None` for an encoder.
     """
 
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    run: Pipeline | None = None
+    run: Pipeline | WordTagger | None = None
 
     @property
     def short(self) -> str:
@@ -59,13 +60,13 @@ def load_checkpoints(names: Sequence[str], lang: str | None = None) -> dict[str,
 
     Args:
         names (`Sequence[str]`): Folders, or names on the Hub; one of each task.
-        lang (`str`, *optional*): The language of the parser's rules for words, such as `"en"`.
+        lang (`str`, *optional*): The language of the rules for words, such as `"en"`.
 
     Returns:
         `dict[str, Checkpoint]`: The checkpoints by task: a pipeline's, or `"encoder"`.
 
     Raises:
-        UserError: A checkpoint cannot be loaded, two are of one task, or `lang` is given without a parser.
+        UserError: A checkpoint cannot be loaded, two are of one task, or `lang` is given without a parser or tagger.
     """
     found: dict[str, Checkpoint] = {}
     for name in names:
@@ -75,8 +76,8 @@ def load_checkpoints(names: Sequence[str], lang: str | None = None) -> dict[str,
                 f"{found[task].name} and {name} are both for {task}; the page shows one checkpoint of a task."
             )
         found[task] = checkpoint
-    if lang is not None and TASKS[AutoModelForDependencyParsing] not in found:
-        raise UserError(f"--lang {lang} is for a parser, and none of {', '.join(names)} is one.")
+    if lang is not None and found.keys().isdisjoint(("dependency-parsing", "token-classification")):
+        raise UserError(f"--lang {lang} is for a parser or a tagger, and none of {', '.join(names)} is one.")
     return found
 
 
@@ -88,6 +89,8 @@ def _load(name: str, lang: str | None) -> tuple[str, Checkpoint]:
     if auto_class is AutoModel:
         return ENCODER, Checkpoint(name, model, tokenizer)
     task = TASKS[auto_class]
+    if task == "token-classification":
+        return task, Checkpoint(name, model, tokenizer, WordTagger(model, tokenizer, lang=lang))
     given = {"lang": lang} if lang is not None and task == "dependency-parsing" else {}
     run = pipeline(task, model=model, tokenizer=tokenizer, device=model.device, **given)
     return task, Checkpoint(name, model, tokenizer, run)

@@ -28,7 +28,9 @@ class AppArguments:
     share: bool = field(
         default=False, metadata={"help": "Ask Gradio's server for a public address, which tunnels to this machine."}
     )
-    lang: str | None = field(default=None, metadata={"help": "Parser: language of the rules for words, such as en."})
+    lang: str | None = field(
+        default=None, metadata={"help": "Parser and tagger: language of the rules for words, such as en."}
+    )
     space: str | None = field(
         default=None, metadata={"help": "Write a folder for a Space on the Hub, instead of starting the page."}
     )

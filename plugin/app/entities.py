@@ -15,23 +15,22 @@ from msattn.pipelines.word_tagger import WordTagger
 Entity = dict[str, Any]
 
 
-def finds_entities(tagger: Pipeline) -> bool:
+def finds_entities(tagger: Pipeline | WordTagger) -> bool:
     """Whether the tags are those of entities, as `B-person`, and not of words, as `NOUN`."""
     return any(label.startswith(("B-", "I-")) for label in tagger.model.config.id2label.values())
 
 
-def found(tagger: Pipeline, text: str) -> list[Entity]:
+def found(tagger: WordTagger, text: str) -> list[Entity]:
     """
     The entities of a text, or its words with their tags if the tagger is one of words.
 
     Args:
-        tagger (`Pipeline`): A pipeline `"token-classification"`.
+        tagger (`WordTagger`): The tagger.
         text (`str`): The text.
     """
-    tag = WordTagger(tagger.model, tagger.tokenizer)
     if finds_entities(tagger):
-        return tag.entities(text)
-    return [{name: word[name] for name in ("start", "end", "text", "label")} for word in tag.words(text)]
+        return tagger.entities(text)
+    return [{name: word[name] for name in ("start", "end", "text", "label")} for word in tagger.words(text)]
 
 
 def mark(text: str, entities: Sequence[Entity], span: Sequence[int], label: str | None = None) -> list[Entity]:

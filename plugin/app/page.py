@@ -53,11 +53,11 @@ def launch(names: Sequence[str], lang: str | None = None, **options: Any) -> Non
 
     Args:
         names (`Sequence[str]`): Folders, or names on the Hub; one checkpoint of each task.
-        lang (`str`, *optional*): The language of the parser's rules for words, such as `"en"`.
+        lang (`str`, *optional*): The language of the rules for words, such as `"en"`.
         options: Arguments of Gradio's `launch`, such as `server_port`.
 
     Raises:
-        UserError: A checkpoint cannot be loaded, two are of one task, or `lang` is given without a parser.
+        UserError: A checkpoint cannot be loaded, two are of one task, or `lang` is given without a parser or tagger.
 
     Example:
 
