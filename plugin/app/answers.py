@@ -148,14 +148,24 @@ def trees(parse: Any, reading: Reading) -> str:
     )
 
 
+def texts_of(classify: Any) -> int:
+    """How many texts at once a classifier was trained on, 2 if it re-ranks; 0 if its checkpoint does not say."""
+    if classify is None:
+        return 1
+    config = classify.model.config
+    return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())
+
+
 def classes(classify: Any, reading: Reading) -> str:
     """
     The probabilities of the classes; the score of a model with one output.
 
     Raises:
-        UserError: The text has more tokens than the model reads.
+        UserError: The text has more tokens than the model reads, or there is no second one for a model of pairs.
     """
     texts = [reading.text, reading.second] if reading.second.strip() else [reading.text]
+    if len(texts) < texts_of(classify):
+        raise UserError("The model compares two texts: type the second one, too.")
     length, limit = len(classify.tokenizer(*texts, verbose=False)["input_ids"]), classify.tokenizer.model_max_length
     if length > limit:
         raise UserError(f"The text has {length} tokens, and the model reads {limit}: give a shorter one.")

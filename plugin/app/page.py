@@ -90,7 +90,7 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     tagger, extract = runs.get("token-classification"), runs.get("relation-extraction")
     tagger = tagger if tagger is not None and finds_entities(tagger) else None
     typed = getattr(extract, "style", "plain") != "plain"
-    title, texts = heading(checkpoints), _texts(runs.get("text-classification"))
+    title, texts = heading(checkpoints), answers.texts_of(runs.get("text-classification"))
     with gr.Blocks(title=f"{title} · msattn", analytics_enabled=False) as page:
         gr.Markdown(f"# {title}\nby {', '.join(one.short for one in checkpoints.values())}")
         text = gr.Textbox(
@@ -192,11 +192,3 @@ def highlighted(text: str, entities: Sequence[Entity]) -> gr.HighlightedText:
 def _known(text: str, known: State) -> list[Entity]:
     """The entities that still hold: all if the text is the same, or else those that a visitor has marked."""
     return known[1] if text == known[0] else marked_still(text, known[1])
-
-
-def _texts(classify: Any) -> int:
-    """How many texts at once a classifier was trained on, 2 if it re-ranks; 0 if its checkpoint does not say."""
-    if classify is None:
-        return 1
-    config = classify.model.config
-    return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())

@@ -82,8 +82,11 @@ def test_classes(load):
     assert scores("the dog .", " ") == scores("the dog .") != scores("the dog .", "a cat")
     with pytest.raises(UserError, match="The text has 103 tokens, and the model reads 64"):
         scores("dog " * 50, "cat " * 50)
-    single = answers.classes(load("score")["text-classification"].run, Reading("the dog", "cat"))
+    rank = load("score")["text-classification"].run
+    single = answers.classes(rank, Reading("the dog", "cat"))
     assert rows(single)[0] == ["class", "score"] and rows(single)[1][0] == "relevant"
+    with pytest.raises(UserError, match="The model compares two texts: type the second one"):
+        answers.classes(rank, Reading("the dog"))
 
 
 def test_fused_attention_is_the_interactive_page(load):
