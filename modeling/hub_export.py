@@ -131,8 +131,8 @@ class HubExportMixin:
     #: The pipelines that travel with the model, by task: the file in the package, the class, and the Auto class of
     #: Transformers that loads the model.
     _hub_pipelines: ClassVar[dict[str, tuple[str, str, str]]] = {}
-    # The weights that the checkpoint lacked, or had in another size, until training starts. Our pipelines refuse a
-    # model that has some.
+    # The weights that the checkpoint lacked, or had in another size, until they are loaded or training starts. Our
+    # pipelines refuse a model that has some.
     _random_weights: tuple[str, ...] = ()
     # Whether the model was loaded from a repository of the Hub, and not from a folder.
     _from_hub = False
@@ -148,6 +148,11 @@ class HubExportMixin:
 
     def _after_loading(self) -> None:
         """Called by `from_pretrained`, which replaces the parameters and so undoes `requires_grad_`."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        loaded = super().load_state_dict(state_dict, *args, **kwargs)  # type: ignore[misc]
+        self._random_weights = tuple(name for name in self._random_weights if name not in state_dict)
+        return loaded
 
     def train(self, mode: bool = True) -> Any:
         self._random_weights = () if mode else self._random_weights

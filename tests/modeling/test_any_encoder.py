@@ -135,6 +135,8 @@ def test_a_classifier_of_another_size_is_no_answer(tmp_path):
         pipeline("relation-extraction", model=resized, tokenizer=tokenizer)
     with pytest.raises(ValueError, match="new and random, and none of its weights is trained"):
         resized.requires_grad_(False).train()
+    resized.load_state_dict({"classifier.bias": torch.zeros(2)}, strict=False)
+    assert resized._random_weights == ("classifier.weight",)
 
 
 def test_adapters_need_the_model_that_they_were_trained_on(tmp_path):
