@@ -79,6 +79,18 @@ def is_outside(model_class: type[PreTrainedModel]) -> bool:
     return not model_class._can_set_attn_implementation() and model_class.__module__ not in adapted
 
 
+def switch_attention(model: PreTrainedModel, implementation: str) -> None:
+    """
+    Switches a model to an attention implementation.
+
+    Transformers refuses classes in a notebook, or in a file with another attention. Here their layers decide.
+    """
+    if type(model)._can_set_attn_implementation():
+        model.set_attn_implementation(implementation)
+    elif inner_models(model) == [model] and any(map(is_attention_layer, model.modules())):
+        model.config._attn_implementation_internal = implementation
+
+
 def takes_keywords(model: nn.Module) -> bool:
     """True for a model that hands further keyword arguments on to its attention, as far as it says."""
     parameters = inspect.signature(model.forward).parameters.values()

@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
 from .attention import READERS
-from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside
+from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside, switch_attention
 from .attention_call import AttentionCall, AttentionRefused
 from .attention_statistics import RECEIVED, Statistics
 from .attention_windows import HONOURING
@@ -271,17 +271,18 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
         raise AttentionRefused(f"{name} runs in threads: its attention cannot be read; use DistributedDataParallel.")
     adapt(model)
     for one in inner_models(model):
-        if is_outside(type(one)):
-            returns_maps = "output_attentions" in inspect.signature(one.forward).parameters
-            if not returns_maps or one.config.is_encoder_decoder:
-                raise AttentionRefused(f"{type(one).__name__} returns no self-attention maps: it cannot be read.")
-        elif not any(is_attention_layer(module) or hasattr(module, "is_readable") for module in one.modules()):
+        if any(is_attention_layer(module) or hasattr(module, "is_readable") for module in one.modules()):
+            continue
+        if not is_outside(type(one)):
             raise AttentionRefused(f"{type(one).__name__} has no attention: there is nothing to read.")
+        returns_maps = "output_attentions" in inspect.signature(one.forward).parameters
+        if not returns_maps or one.config.is_encoder_decoder:
+            raise AttentionRefused(f"{type(one).__name__} returns no self-attention maps: it cannot be read.")
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
     for one in models:
-        if one.config._attn_implementation not in HONOURING and type(one)._can_set_attn_implementation():
-            one.set_attn_implementation("received")
+        if one.config._attn_implementation not in HONOURING:
+            switch_attention(one, "received")
     return previous
 
 

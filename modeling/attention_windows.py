@@ -19,6 +19,7 @@ from .attention_adapters import (
     inner_models,
     is_attention_layer,
     is_outside,
+    switch_attention,
     takes_keywords,
 )
 from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
@@ -103,7 +104,7 @@ def set_windows(
                 one.__dict__.pop(name, None)
         return model
     if config._attn_implementation not in HONOURING:
-        owner.set_attn_implementation("banded")
+        switch_attention(owner, "banded")
     if config._attn_implementation not in HONOURING:
         raise AttentionRefused(_outside(owner))
     for one in configs:

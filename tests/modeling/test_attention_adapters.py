@@ -68,6 +68,10 @@ class OfOnesOwn(BertPreTrainedModel):
         self.post_init()
 
 
+class OwnBert(BertModel):
+    """Layers on the interface, in a file that Transformers takes to be off it."""
+
+
 def build(config: PreTrainedConfig, auto: type = AutoModel, **options) -> PreTrainedModel:
     """With weights that make attention uneven."""
     torch.manual_seed(0)
@@ -184,6 +188,19 @@ def test_classes_of_ones_own_are_judged_by_their_layers():
         OfOnesOwn(config, parts)
     with pytest.raises(AttentionRefused, match="OfOnesOwn computes its softmax itself"):
         OfOnesOwn(config, [nn.MultiheadAttention(16, 2)])
+
+
+def test_classes_of_ones_own_are_read_and_given_windows():
+    torch.manual_seed(0)
+    stock, own = BertModel(BertConfig(**SIZES)).eval(), OwnBert(BertConfig(**SIZES)).eval()
+    own.load_state_dict(stock.state_dict())
+    found = []
+    for model in (stock, own):
+        with read_attention(model) as readings:
+            model(**BATCH)
+        found.append([reading["received"] for reading in readings] + [set_windows(model, 1)(**BATCH)[0]])
+    assert len(found[0]) == 3 and own.config._attn_implementation == "banded"
+    torch.testing.assert_close(found[1], found[0])
 
 
 @pytest.mark.parametrize("name", ADAPTED)
