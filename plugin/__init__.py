@@ -11,28 +11,30 @@ from msattn import auto
 if TYPE_CHECKING:
     from msattn import data, metrics, onnx, plots
     from msattn.auto import AutoModelForDependencyParsing, AutoModelForRelationExtraction
-    from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig
-    from msattn.configuration.configuration_bilstm import BiLSTMConfig
+    from msattn.configuration.configuration_bert_pairwise import BertPairwiseConfig as BertPairwiseConfig
+    from msattn.configuration.configuration_bilstm import BiLSTMConfig as BiLSTMConfig
     from msattn.configuration.configuration_ms_transformer import MSTransformerConfig
     from msattn.configuration.configuration_multiscale import MultiScaleConfig
-    from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig
+    from msattn.configuration.configuration_multiscale_bert import MultiScaleBertConfig as MultiScaleBertConfig
     from msattn.configuration.configuration_pairwise import PairwiseConfig
-    from msattn.configuration.heads_per_scale import heads_per_scale
+    from msattn.configuration.heads_per_scale import heads_per_scale as heads_per_scale
     from msattn.errors import UserError
     from msattn.guiding.guiding_arguments import GuidingArguments
     from msattn.guiding.guiding_loss import guiding_loss
     from msattn.modeling.attention_patterns import pattern_loss
-    from msattn.modeling.attention_readings import Reading, read_attention
+    from msattn.modeling.attention_readings import Reading as Reading
+    from msattn.modeling.attention_readings import read_attention
     from msattn.modeling.attention_statistics import attention_statistics, received_attention
     from msattn.modeling.attention_windows import set_windows
     from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
     from msattn.modeling.head_gates import head_gates
-    from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
-    from msattn.modeling.modeling_bilstm import (
-        BiLSTMForSequenceClassification,
-        BiLSTMForTokenClassification,
-        BiLSTMModel,
+    from msattn.modeling.modeling_bert_pairwise import (
+        BertPairwiseForRelationClassification as BertPairwiseForRelationClassification,
     )
+    from msattn.modeling.modeling_bert_pairwise import BertPairwiseParser as BertPairwiseParser
+    from msattn.modeling.modeling_bilstm import BiLSTMForSequenceClassification as BiLSTMForSequenceClassification
+    from msattn.modeling.modeling_bilstm import BiLSTMForTokenClassification as BiLSTMForTokenClassification
+    from msattn.modeling.modeling_bilstm import BiLSTMModel as BiLSTMModel
     from msattn.modeling.modeling_ms_transformer import (
         MSTransformerForSequenceClassification,
         MSTransformerForTokenClassification,
@@ -44,14 +46,15 @@ if TYPE_CHECKING:
         MultiScaleForTokenClassification,
         MultiScaleModel,
     )
+    from msattn.modeling.modeling_multiscale_bert import BertForMultiScaleRE as BertForMultiScaleRE
     from msattn.modeling.modeling_multiscale_bert import (
-        BertForMultiScaleRE,
-        BertForMultiScaleSequenceClassification,
-        MultiScaleBertModel,
+        BertForMultiScaleSequenceClassification as BertForMultiScaleSequenceClassification,
     )
+    from msattn.modeling.modeling_multiscale_bert import MultiScaleBertModel as MultiScaleBertModel
     from msattn.modeling.modeling_pairwise import PairwiseForRelationClassification, PairwiseParser
     from msattn.modeling.multiscale_fusion import MultiScaleFusion
-    from msattn.modeling.pairwise_scores import PairwiseScores, relations_of_arcs
+    from msattn.modeling.pairwise_scores import PairwiseScores
+    from msattn.modeling.pairwise_scores import relations_of_arcs as relations_of_arcs
     from msattn.modeling.scale_aware_attention import scale_aware_attention
     from msattn.modeling.window_fitting import fit_windows
     from msattn.pipelines.dependency_parsing import DependencyParsingPipeline
@@ -59,7 +62,8 @@ if TYPE_CHECKING:
     from msattn.training.guided_trainer import GuidedTrainer
     from msattn.training.guiding_mixin import GuidingMixin
     from msattn.trees.k_best_trees import k_best_trees
-    from msattn.trees.tree_decoding import decode_tree, decode_trees
+    from msattn.trees.tree_decoding import decode_tree
+    from msattn.trees.tree_decoding import decode_trees as decode_trees
     from msattn.trees.tree_marginals import tree_marginals
 
 __version__ = version("msattn")

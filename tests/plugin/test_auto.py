@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from transformers import AutoConfig, PreTrainedConfig
@@ -80,6 +82,12 @@ def test_public_names():
     assert msattn.data.__name__ == "msattn.data"
     with pytest.raises(AttributeError, match="nothing"):
         _ = msattn.nothing
+
+
+def test_type_checkers_take_every_name_as_public():
+    imports = [node for node in ast.walk(ast.parse(Path(msattn.__file__).read_text())) if hasattr(node, "names")]
+    aliases = [alias for node in imports for alias in node.names]
+    assert {*msattn._MODULE_OF} <= {one.name for one in aliases if one.asname or one.name in msattn.__all__}
 
 
 READ = "from transformers import AttentionInterface as A; assert {'received', 'banded', 'words', 'rows'} < {*A()}"
