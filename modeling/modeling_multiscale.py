@@ -100,12 +100,13 @@ class MultiScaleForTokenClassification(MultiScalePreTrainedModel):
     ```
     """
 
+    _base_class = MultiScaleModel
     _hub_auto_classes = ("AutoModelForTokenClassification",)
 
     def __init__(self, config: MultiScaleConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
-        self.multiscale = MultiScaleModel(config)
+        self.multiscale = self._base_class(config)
         self.dropout = nn.Dropout(classifier_dropout(config))
         self.multiscale_classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()

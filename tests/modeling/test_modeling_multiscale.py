@@ -169,6 +169,16 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
         assert self.build(hidden_dropout_prob=0.3, classifier_dropout=0.0).dropout.p == 0.0
 
 
+def test_a_tagger_takes_another_base_model():
+    class Base(MultiScaleModel):
+        pass
+
+    class Tagger(MultiScaleForTokenClassification):
+        _base_class = Base
+
+    assert type(build("electra", Tagger).multiscale) is Base
+
+
 def test_tagging():
     model, inputs = build("electra", MultiScaleForTokenClassification), batch("electra")
     labels = (inputs["input_ids"] % 4).where(inputs["attention_mask"].bool(), torch.tensor(-100))
