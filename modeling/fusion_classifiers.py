@@ -71,8 +71,8 @@ class FusedModel:
                 (`"eager"`).
 
         Returns:
-            `last_hidden_state` of shape `(batch, tokens, hidden_size)`, zero at padding; with `fusion_layers=0`, it is
-            the encoder's.
+            `last_hidden_state` of shape `(batch, tokens, hidden_size)`. At padding it is zero, and with
+            `fusion_residual` the encoder's; with `fusion_layers=0`, it is the encoder's.
 
         Raises:
             ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, or `attention_mask` is not

@@ -162,7 +162,9 @@ class TestMultiScaleForRelationExtraction(CompiledLikeASibling, ClassificationTe
         for layer in model.fusion:
             states = states + layer(states, inputs["attention_mask"])[0]
         real = inputs["attention_mask"].bool()
-        torch.testing.assert_close(model(**inputs).last_hidden_state[real], states[real])
+        outputs = model(**inputs, output_hidden_states=True)
+        torch.testing.assert_close(outputs.last_hidden_state[real], states[real])
+        assert torch.equal(outputs.last_hidden_state[~real], outputs.hidden_states[-1][~real])
 
     def test_dropout_before_the_classifier(self):
         assert self.build(hidden_dropout_prob=0.3).dropout.p == 0.3
