@@ -58,7 +58,7 @@ def head_fields(head: str | None, args: ModelArguments, config: PreTrainedConfig
     if head in ("multiscale", "plain-attention"):
         found["fusion_layers"] = layers = layers or 1
     elif head is not None:
-        layers = 0
+        layers = found.get("fusion_layers", 0)
     # Under the classifier of Transformers, the Multi-Scale Transformer's scales are its own.
     own = config.to_dict() if head == "plain" else {}
     lost = [name for name in LAYER_FIELDS if given.get(name) and name not in own]

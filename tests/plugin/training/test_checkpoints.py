@@ -27,6 +27,7 @@ from msattn.training.checkpoints import (
     load_tokenizer,
     max_tokens,
 )
+from msattn.training.fusion import FUSION_HEADS, head_fields
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,12 @@ def test_the_class_follows_the_checkpoint():
     assert checkpoint_class(MultiScaleBertConfig(), MultiScaleForRelationExtraction) is BertForMultiScaleRE
     with pytest.raises(UserError, match="a PairwiseForRelationClassification starts from one of its own"):
         checkpoint_class(MultiScaleConfig(encoder=encoder), PairwiseForRelationClassification)
+
+
+def test_a_head_of_ones_own_may_have_fusion_layers(monkeypatch):
+    monkeypatch.setitem(FUSION_HEADS, "deep", {"fusion_layers": 2})
+    args = ModelArguments(config_overrides=["scales=[3]"])
+    assert head_fields("deep", args, BertConfig()) == {"fusion_layers": 2}
 
 
 def test_labels_are_those_of_a_fine_tuned_checkpoint():
