@@ -302,10 +302,9 @@ class GuidingMixin(AccumulationMixin):
         return {"received": received, **patterns}
 
     def _prepare_patterns(self, model: Any) -> None:
-        guided = self._guided
-        if self.guiding.needs_words and not guided.embeddings.numel():
+        if self.guiding.pattern_weight and "wordsim" in (self.guiding.patterns or ()):
             # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
-            guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
+            self._guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
         if self.guiding.needs_targets and hasattr(self.data_collator, "valid_label_columns"):
             raise UserError(
                 f"{type(self).__name__} has a collator of its own for several texts, without room for the targets of "

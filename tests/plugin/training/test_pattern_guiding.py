@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
 from msattn import GuidedTrainer, GuidingArguments, UserError
@@ -130,6 +131,20 @@ def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
     trainer.train()
     assert trainer.state.log_history[0]["pattern_loss"] > 0
+
+
+def test_a_model_in_a_plain_module(tokenizer, data, tmp_path):
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = build(tokenizer)
+
+        def forward(self, input_ids, attention_mask, labels):
+            return self.inner(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
+
+    trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["pmi"], pattern_weight=1.0), Plain())
+    trainer.train()
+    assert logged(trainer)[0]["pattern_loss"] > 0
 
 
 def test_patterns_are_those_before_dropout(tokenizer, data, tmp_path):
