@@ -283,6 +283,6 @@ class GuidingArguments:
         return bool(self.pattern_weight) and not set(WORD_PATTERNS).isdisjoint(self.patterns or ())
 
     @property
-    def needs_targets(self) -> bool:
-        """Whether the collator must add targets for patterns that depend on the text."""
-        return bool(self.pattern_weight) and not set(self.patterns or ()) <= set(POSITIONS)
+    def text_patterns(self) -> set[str]:
+        """The patterns that depend on the text: the collator must add their targets."""
+        return set(self.patterns or ()).difference(POSITIONS) if self.pattern_weight else set()

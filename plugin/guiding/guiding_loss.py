@@ -10,7 +10,7 @@ import torch
 from msattn.errors import UserError
 from msattn.guiding.guiding_arguments import USUAL, GuidingArguments
 from msattn.modeling.attention_call import AttentionCall
-from msattn.modeling.attention_patterns import POSITIONS, pattern_distances
+from msattn.modeling.attention_patterns import pattern_distances
 from msattn.modeling.attention_readings import Reading
 from msattn.modeling.guiding_losses import mdg_loss, pdg_loss
 
@@ -167,14 +167,10 @@ def measure_patterns(
     distances = []
     for pattern, part in zip(heads_of, parts, strict=False):
         target = targets.get(pattern, pattern)
-        if isinstance(target, str) and target not in POSITIONS:
-            continue  # validation data have no words
         if isinstance(target, torch.Tensor) and target.shape[:2] != (query.shape[0], key.shape[2]):
             raise UserError(
                 f"the pattern {pattern} has targets for {tuple(target.shape[:2])} tokens, and a forward pass has "
                 f"{(query.shape[0], key.shape[2])}: it needs a model that reads the batch as it is, in one pass."
             )
         distances.append(pattern_distances(part, target))
-    if not distances:
-        return {DISTANCES: query.new_zeros(query.shape[0], 0)}
     return {DISTANCES: torch.stack([distance.mean(dim=1) for distance in distances], dim=1)}

@@ -137,7 +137,7 @@ def word_sources(
             sources[name] = PositivePMI(_texts(dataset))
         elif name == "dependency":
             sources[name] = _dependency_trees(_texts(dataset), trees)
-        else:
+        elif name == "wordsim":
             vocabulary = chain.from_iterable(_texts(dataset))
             sources[name] = EmbeddingSimilarity(vocabulary, tokenizer, embeddings.float().numpy())
     return sources

@@ -80,8 +80,8 @@ class GuidingMixin(AccumulationMixin):
 
     Raises:
         UserError: The model returns no usable attention maps, or lacks a requested layer or head. During training: a
-            loss is not finite, the guided attention has no gradient, the data lack the words or trees of a pattern, or
-            a subclass computes its loss without guiding.
+            loss is not finite, the guided attention has no gradient, the data lack the words or trees of a pattern, a
+            batch lacks its targets, or a subclass computes its loss without guiding.
 
     Example:
 
@@ -135,7 +135,7 @@ class GuidingMixin(AccumulationMixin):
                 self._guided.embeddings,
                 self.guiding.dependency_files,
             )
-        if self.guiding.needs_targets:
+        if self.guiding.text_patterns:
             warn_of_empty_patterns(self.data_collator, self.train_dataset)
         return super().get_train_dataloader()
 
@@ -163,6 +163,10 @@ class GuidingMixin(AccumulationMixin):
         inputs = dict(inputs)
         share = self.share(inputs)  # some Trainers take the labels out
         targets = inputs.pop("pattern_targets", {})
+        if missing := self.guiding.text_patterns - targets.keys():
+            raise UserError(
+                f"the pattern {min(missing)} has no targets: let get_train_dataloader call that of GuidedTrainer."
+            )
         guided = self.state.global_step % self.guiding.guide_every == 0
         if not guided:  # the last guided step has gone through its backward pass
             forget_closed(self.model.modules())
@@ -305,12 +309,12 @@ class GuidingMixin(AccumulationMixin):
         if self.guiding.pattern_weight and "wordsim" in (self.guiding.patterns or ()):
             # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
             self._guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
-        if self.guiding.needs_targets and hasattr(self.data_collator, "valid_label_columns"):
+        if self.guiding.text_patterns and hasattr(self.data_collator, "valid_label_columns"):
             raise UserError(
                 f"{type(self).__name__} has a collator of its own for several texts, without room for the targets of "
                 "patterns; first, next and prev need none."
             )
-        if self.guiding.needs_targets and not isinstance(self.data_collator, PatternCollator):
+        if self.guiding.text_patterns and not isinstance(self.data_collator, PatternCollator):
             self.data_collator = PatternCollator(
                 self.data_collator, self.processing_class, self.guiding.patterns or ()
             )

@@ -6,6 +6,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
 
 from msattn import GuidedTrainer, GuidingArguments, UserError
@@ -172,6 +173,14 @@ def test_a_pattern_that_finds_nothing_warns(tokenizer, data, tmp_path, caplog):
             trainer.get_train_dataloader()
         assert ("the pattern period finds nothing in the training data" in caplog.text) == warned
         assert "delim finds" not in caplog.text
+
+
+def test_a_pattern_without_targets_is_refused(tokenizer, data, tmp_path):
+    guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0)
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding)
+    trainer.get_train_dataloader = lambda: DataLoader(data, 4, collate_fn=trainer.data_collator)
+    with pytest.raises(UserError, match="the pattern pmi has no targets: let get_train_dataloader call"):
+        trainer.train()
 
 
 def test_heads():
