@@ -43,6 +43,9 @@ class PairwiseScores(nn.Module):
             Factor of the attention, so that W3 and W4 learn as fast as W1 and W2.
         learned_root (`bool`, *optional*, defaults to `False`):
             Whether the hidden state of ROOT is learned, for sentences that have no piece for it. Its attention is 0.
+
+    Raises:
+        ValueError: `scorer` or `word_state` is unknown.
     """
 
     def __init__(
@@ -59,6 +62,10 @@ class PairwiseScores(nn.Module):
         learned_root: bool = False,
     ):
         super().__init__()
+        if scorer not in ("linear", "biaffine") or word_state not in ("first", "mean"):
+            raise ValueError(
+                f'scorer must be "linear" or "biaffine", word_state "first" or "mean", got {scorer!r}, {word_state!r}'
+            )
         self.num_outputs = num_outputs
         self.num_layers = num_layers
         self.num_heads = num_heads

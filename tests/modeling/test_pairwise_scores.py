@@ -182,6 +182,12 @@ def test_a_large_bias_in_bfloat16():
         torch.testing.assert_close(layer(states, maps, WORD_INDEX), expected, rtol=0, atol=0.005)
 
 
+@pytest.mark.parametrize("options", [{"scorer": "bilinear"}, {"word_state": "last"}])
+def test_what_no_layer_knows_is_refused(options):
+    with pytest.raises(ValueError, match='scorer must be "linear" or "biaffine", word_state "first" or "mean"'):
+        scores(**options)
+
+
 def test_maps_that_are_not_there():
     with pytest.raises(ValueError, match="maps of 3 layers, got 0; an encoder returns them with output_att"):
         scores()(encoded()[0], (), WORD_INDEX)
