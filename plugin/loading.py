@@ -38,7 +38,8 @@ def load_trained(name: str, fallback: Any = None) -> Trained:
         fallback (`type`, *optional*): The Auto class of checkpoints without a task. Default: they are refused.
 
     Raises:
-        UserError: The checkpoint cannot be loaded, has no task, or lacks weights or embeddings of its tokenizer.
+        UserError: The checkpoint cannot be loaded, has no task, lacks weights or embeddings of its tokenizer, or is of
+            a class of one's own.
     """
     source = ModelArguments(model_name_or_path=name)
     with user_mistakes():

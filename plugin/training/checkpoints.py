@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,12 +121,13 @@ def load_model(
         args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
         refuse_new_weights (`bool`, *optional*, defaults to `False`):
-            Whether to refuse a checkpoint that lacks weights, which would be random.
+            Whether to refuse a checkpoint that lacks weights, which would be random, or that is of another class.
         **fields: Further fields of the configuration.
 
     Raises:
         UserError: `--config_overrides` contradicts `fields`; a layer of the checkpoint has another size, and not
-            `--ignore_mismatched_sizes`; or weights or embeddings are missing, or labels numbered anew, and refused.
+            `--ignore_mismatched_sizes`; or weights or embeddings are missing, labels numbered anew, or the checkpoint
+            is of a class of one's own, and refused.
     """
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():
@@ -154,7 +156,8 @@ def load_model(
             f"{args.model_name_or_path}: {name} has the shape {[*before]} and not {[*now]}, as for other labels or "
             "another head; to train a new one, give --ignore_mismatched_sizes."
         )
-    _compare_labels(load_config(args), model, refuse_new_weights)
+    saved = load_config(args)
+    _compare_labels(saved, model, refuse_new_weights)
     if model.config.pad_token_id is None:  # decoders' classifiers look for the last token by it
         model.config.pad_token_id = tokenizer.pad_token_id
     # Which learn at a rate of their own (learning_rates.py).
@@ -163,6 +166,13 @@ def load_model(
     missing = [*sorted(loading["missing_keys"]), *["embeddings of tokens"] * (new_tokens > 0)]
     if refuse_new_weights and missing:
         raise missing_weights(str(args.model_name_or_path), missing)
+    if refuse_new_weights and type(model).__module__.startswith("msattn."):
+        family = sys.modules[type(model).__module__]  # all its classes are in one file
+        if others := [name for name in saved.architectures or () if not hasattr(family, name)]:
+            raise UserError(
+                f"{args.model_name_or_path}: it is a checkpoint of {others[0]}, which may have other layers or code "
+                f"than {type(model).__name__}: load it with its own class and give the pipeline the model."
+            )
     if new_tokens > 0:
         with _without_load_report():
             model.resize_token_embeddings(len(tokenizer))

@@ -9,6 +9,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import (
     BertForMultiScaleRE,
+    BertPairwiseParser,
     BiLSTMConfig,
     MultiScaleBertConfig,
     MultiScaleConfig,
@@ -17,6 +18,7 @@ from msattn import (
     UserError,
 )
 from msattn.data.demo_corpus import write_demo
+from msattn.loading import load_trained
 from msattn.training.arguments import ModelArguments
 from msattn.training.checkpoints import (
     checkpoint_class,
@@ -28,6 +30,7 @@ from msattn.training.checkpoints import (
     max_tokens,
 )
 from msattn.training.fusion import FUSION_HEADS, head_fields
+from tests.tiny_models import saved_model, tiny_parser
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,21 @@ def test_a_new_classifier_is_trained_or_refused(encoder, tmp_path):
     assert load_model(AutoModelForSequenceClassification, args, tokenizer, num_labels=3).new_weights
     with pytest.raises(UserError, match="has the shape"):
         load_model(AutoModelForSequenceClassification, args, tokenizer, refuse_new_weights=True, num_labels=3)
+
+
+class OwnParser(BertPairwiseParser):
+    """With another method, say, or another layer."""
+
+
+def test_a_class_of_ones_own_is_not_applied_as_ours(tmp_path):
+    parser, tokenizer = tiny_parser()
+    own, deeper = OwnParser(parser.config), OwnParser(parser.config)
+    deeper.distance = torch.nn.Linear(2, 2)
+    for model in (own, deeper):
+        folder = saved_model(tmp_path, model, tokenizer)
+        with pytest.raises(UserError, match="of OwnParser"):
+            load_trained(folder)
+    assert load_model(OwnParser, ModelArguments(folder), tokenizer, refuse_new_weights=True)
 
 
 def test_length_is_that_of_the_model_at_most(encoder):
