@@ -28,6 +28,7 @@ from transformers import (
 from msattn import GuidingArguments, MultiScaleForRelationExtraction, PairwiseForRelationClassification
 from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_mistakes
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
+from msattn.configuration.own_fields import OF_LABELS
 from msattn.data.inputs import entity_markers
 from msattn.data.relations import lists_all_pairs
 from msattn.demo import run_demo
@@ -224,14 +225,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             **label_fields(labels),
             **({"problem_type": MULTI_LABEL} if several else {}),
         )
-        model.config.negative_label = negative or ""
-        if not pairwise:
-            model.config.entity_markers = style
         if args.do_train:
-            vars(model.config).update(dict.fromkeys(relations.FITTED_FIELDS))
+            vars(model.config).update(dict.fromkeys(OF_LABELS))
             model.config.trained_pairs = trained
             if several:
                 start_at_rates(model, label_rates(encoded["train"]))
+        model.config.negative_label = negative or ""
+        if not pairwise:
+            model.config.entity_markers = style
 
         plain = RelationAnswers(labels, negative, several)  # without temperature and thresholds
 

@@ -19,7 +19,6 @@ from msattn.training.splits import split_names
 HEADS = ("multiscale", "cls", "entity-start", "r-bert", "plain-attention", "pairwise")
 # Configuration fields that a model card lists.
 PAIRWISE_FIELDS = ("features", "scorer", "relation_size", "freeze_encoder", "attention_scale", "layer_mix")
-FITTED_FIELDS = ("calibration_temperature", "decision_threshold", "relation_thresholds")
 ANSWER_FIELDS = ("problem_type", *OF_LABELS)
 # Configuration fields that a training sets, and the flags for them.
 SET_FIELDS = {
