@@ -10,11 +10,37 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .attention import gives_attentions
-from .attention_reader import AttentionReader, ask_for_maps
+from .attention_adapters import is_outside
+from .attention_windows import HONOURING
 from .hub_export import HubExportMixin
 from .layer_mix import LayerMix
 from .new_layers import classifier_dropout
 from .pairwise_scores import PairwiseScores
+
+
+def choose_implementation(config: Any, encoder: type) -> None:
+    """
+    Select the attention implementation that attention is read with: ours, or `"eager"` for encoders outside of the
+    attention interface.
+
+    Args:
+        config (`PreTrainedConfig`): That of a model which reads `config.features`. It is changed in place.
+        encoder (`type`): The class of the encoder.
+
+    Raises:
+        ValueError: An implementation was requested that has no attention to return.
+    """
+    chosen = "msattn"
+    # A configuration that built one of our models may build the other one.
+    for requested in (config._attn_implementation, getattr(config, "encoder", config)._attn_implementation):
+        if requested == "eager":
+            chosen = requested
+        elif requested not in (None, "sdpa", *HONOURING):
+            raise ValueError(
+                f"attn_implementation {requested!r} has no attention maps, which "
+                f'features="{config.features}" reads; leave it out, or take "eager"'
+            )
+    config._attn_implementation = "eager" if is_outside(encoder) else chosen
 
 
 class PairwiseModel(HubExportMixin, PreTrainedModel):
@@ -38,12 +64,11 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
 
     def __init__(self, config: Any):
         if "att" in config.features:
-            ask_for_maps(config, self._encoder_class(config))
+            choose_implementation(config, self._encoder_class(config))
         super().__init__(config)
         self.num_labels = config.num_labels
         self.add_encoder(config)
         self.mix = LayerMix(config.layer_mix) if config.layer_mix > 1 else None
-        self._reader = AttentionReader(self._encoder, config)
         self._after_loading()
 
     def _init_weights(self, module: nn.Module):
@@ -93,6 +118,34 @@ class PairwiseModel(HubExportMixin, PreTrainedModel):
             return outputs, outputs.last_hidden_state
         layers = outputs.hidden_states[-self.config.layer_mix : -1]
         return outputs, self.mix([*layers, outputs.last_hidden_state])
+
+    def _attention_maps(self, outputs: Any, rows: int | None = None) -> tuple[torch.Tensor, ...]:
+        """
+        The attention of each layer, on the device of the last hidden states.
+
+        Args:
+            outputs (`BaseModelOutput`): The output of the encoder, given `output_attentions=True`.
+            rows (`int`, *optional*): A number of rows that may come in place of whole maps.
+
+        Returns:
+            `tuple[torch.Tensor]` of shape `(batch, heads, pieces or rows, pieces)`: Rows attend to columns.
+
+        Raises:
+            ValueError: The encoder returns no attention, or one of another shape.
+        """
+        states, found = outputs.last_hidden_state, outputs.attentions or ()
+        batch, pieces = states.shape[:2]
+        expected = [(batch, self.config.num_attention_heads, size, pieces) for size in (pieces, rows)]
+        for one in found:
+            if not isinstance(one, torch.Tensor) or one.shape not in expected:
+                got = f"the shape {tuple(one.shape)}" if isinstance(one, torch.Tensor) else "none"
+                raise ValueError(f"the encoder must return attention of the shape {expected[0]}, got {got}")
+        if not found:
+            raise ValueError(
+                'the encoder returns no attention: take features="emb", or attn_implementation="eager" if it was '
+                "changed"
+            )
+        return tuple(one.to(states.device) for one in found)
 
     def _reaching_all(self, loss: torch.Tensor | None, states: torch.Tensor) -> torch.Tensor | None:
         """

@@ -153,7 +153,7 @@ class PairwiseParsing(PairwiseModel):
         word_index = word_index.to(states.device)
         if heads is not None and relations is not None:
             heads, relations = heads.to(states.device), relations.to(states.device)
-        features = states, self._reader.maps(outputs) if reads_attention else (), word_index
+        features = states, self._attention_maps(outputs) if reads_attention else (), word_index
         possible = self._possible_arcs(word_index, num_words)
         score = self._score_pairs if self.config.objective == "pairs" else self._select_heads
         loss, arc_scores, relation_logits = score(features, possible, heads, relations, choose_heads)

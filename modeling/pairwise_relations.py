@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
+from .attention_adapters import takes_keywords
+from .attention_windows import HONOURING
 from .pairwise_models import PairwiseModel
 from .real_tokens import checked_mask
 
@@ -27,6 +30,7 @@ class PairwiseRelations(PairwiseModel):
 
     def __init__(self, config: Any):
         super().__init__(config)
+        self._takes_rows = takes_keywords(self._encoder)
         self.loss_type = "ForSequenceClassification"
         self.classifier = self._scores(config.num_labels, config.relation_size)
         self.post_init()
@@ -88,7 +92,7 @@ class PairwiseRelations(PairwiseModel):
         wants_attention = self._wants("output_attentions", output_attentions) and self._gives_attentions
         reads_attention, rows = "att" in self.config.features, None
         if reads_attention and not wants_attention:
-            rows = self._reader.rows(self._encoder.config._attn_implementation, entities.flatten(1), tokens)
+            rows = self._rows(entities.flatten(1), tokens)
         outputs, states = self._encode(
             input_ids,
             attention_mask,
@@ -115,6 +119,19 @@ class PairwiseRelations(PairwiseModel):
             hidden_states=outputs.hidden_states if wants_states else None,
             attentions=outputs.attentions if wants_attention else None,
         )
+
+    def _rows(self, pieces: torch.Tensor, tokens: int) -> torch.Tensor | None:
+        """
+        The argument `rows` of the encoder, or `None` for whole maps.
+
+        Args:
+            pieces (`torch.LongTensor` of shape `(batch, n)`): Positions; numbers below 0 fill up.
+            tokens (`int`): Number of tokens.
+        """
+        if not self._takes_rows or self._encoder.config._attn_implementation not in HONOURING:
+            return None
+        # The shape has to tell rows from whole maps.
+        return pad(pieces, (0, 1), value=-1) if pieces.shape[1] == tokens else pieces
 
     def _scores_of(
         self,
@@ -153,8 +170,13 @@ class PairwiseRelations(PairwiseModel):
         self, outputs: Any, entities: torch.Tensor, rows: torch.Tensor | None, mean: torch.Tensor
     ) -> torch.Tensor:
         """Attention between all entities, in all layers, `(batch, L * H, entities, entities)`."""
-        count, maps = entities.shape[1], []
-        for weights in self._reader.piece_rows(outputs, entities.flatten(1), rows):
+        count, pieces, maps = entities.shape[1], entities.flatten(1), []
+        for weights in self._attention_maps(outputs, None if rows is None else rows.shape[1]):
+            if weights.shape[2] == weights.shape[3]:  # whole maps
+                index = pieces.clamp_min(0)[:, None, :, None].expand(-1, weights.shape[1], -1, weights.shape[3])
+                weights = weights.gather(2, index)
+            else:
+                weights = weights[:, :, : pieces.shape[1]]
             positions = torch.arange(weights.shape[-1], device=entities.device)
             to = (entities.unsqueeze(-1) == positions).any(dim=-2)
             received = weights.flatten(1, 2) @ to.to(weights.dtype).mT

@@ -99,7 +99,7 @@ FIRST_IMPORTS = [
     "from msattn.modeling.attention_call import AttentionRefused",
     # The file of a model imports what registers attention before its own classes are there.
     f"import msattn; from transformers import DebertaV2Model, MPNetModel; {READ}",
-    f"import msattn, transformers.processing_utils; from msattn.modeling import attention_reader; {READ}",
+    f"import msattn, transformers.processing_utils; from msattn.modeling import attention_windows; {READ}",
     "from msattn.pipelines.dependency_parsing import DependencyParsingPipeline",
     f"import msattn; {READ}",
     f"import transformers.modeling_utils, msattn; {READ}",
