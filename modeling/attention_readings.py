@@ -319,7 +319,7 @@ def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
         given = signature.bind_partial(*args, **kwargs).arguments
         for layer, maps in enumerate(outputs.attentions or ()):
             if reader.reads(layer):
-                real = real_tokens(module, maps, given.get("attention_mask"))
+                real = real_places(module, maps, given.get("attention_mask"))
                 left_out = reader.left_out(maps.shape[0], maps.shape[2], maps.shape[-1])
                 real = real if left_out is None else real & ~left_out
                 reader.record(layer, real, dict(reader.of_maps(maps, real)))
@@ -334,7 +334,7 @@ def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
     ]
 
 
-def real_tokens(model: nn.Module, maps: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+def real_places(model: nn.Module, maps: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """
     True at the real places that a model attends to, `(batch, tokens)`.
 

@@ -28,7 +28,7 @@ from msattn.modeling.attention_readings import (
     forget_closed,
     outermost_models,
     read_passes,
-    real_tokens,
+    real_places,
     restore,
     use_received,
 )
@@ -274,7 +274,7 @@ class GuidingMixin(AccumulationMixin):
             raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
         layers = self.guiding.layers(len(attentions))
         try:
-            real = real_tokens(self.model, attentions[layers[0]], inputs.get("attention_mask"))
+            real = real_places(self.model, attentions[layers[0]], inputs.get("attention_mask"))
         except AttentionRefused as refused:
             raise UserError(str(refused)) from refused
         # Column sums, or full maps.
