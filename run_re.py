@@ -30,6 +30,7 @@ from msattn.command_line import parse_arguments, run_cli, set_up_logging, user_m
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.own_fields import OF_LABELS
 from msattn.data.inputs import entity_markers
+from msattn.data.inputs.entity_pieces import EntityPiecesCollator
 from msattn.data.relations import lists_all_pairs
 from msattn.demo import run_demo
 from msattn.errors import UserError, refuse_below
@@ -247,7 +248,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if pairwise:
             # Pairs of a text are scored in one pass, unless rows of a batch are guided or divided between GPUs.
             alone = args.n_gpu > 1 or bool(guiding.weights)
-            collator = entity_markers.EntityPiecesCollator(tokenizer, pad_to_multiple_of=multiple, shares=not alone)
+            collator = EntityPiecesCollator(tokenizer, pad_to_multiple_of=multiple, shares=not alone)
         trainer = FineTuningTrainer(
             model,
             args,

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msattn.data.files.word_vectors import read_word_vectors
     from msattn.data.formats.glue import GLUE_TASKS, read_glue
-    from msattn.data.inputs.entity_markers import add_entity_markers, encode_relation_dataset, encode_relations
-    from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
+    from msattn.data.inputs.entity_markers import (
+        ENTITY_MARKERS,
+        add_entity_markers,
+        encode_relation_dataset,
+        encode_relations,
+    )
     from msattn.data.inputs.parser_inputs import encode_treebank
     from msattn.data.inputs.sentence_inputs import encode_sentences
     from msattn.data.inputs.tagging_inputs import encode_tagged_words
@@ -24,8 +28,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "files.word_vectors": "read_word_vectors",
     "formats.glue": "GLUE_TASKS read_glue",
-    "inputs.entity_markers": "add_entity_markers encode_relation_dataset encode_relations",
-    "inputs.entity_pieces": "ENTITY_MARKERS",
+    "inputs.entity_markers": "ENTITY_MARKERS add_entity_markers encode_relation_dataset encode_relations",
     "inputs.parser_inputs": "encode_treebank",
     "inputs.sentence_inputs": "encode_sentences",
     "inputs.tagging_inputs": "encode_tagged_words",

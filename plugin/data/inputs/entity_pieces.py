@@ -1,15 +1,15 @@
-"""Encodes a text once, with the sub-words of any number of entities."""
+"""Encodes texts without markers, with the sub-words of any number of entities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedTokenizerBase
 
-ENTITY_MARKERS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
-"""The tokens around the head and around the tail of a relation."""
+from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
 
 
 class EntityText(NamedTuple):
@@ -47,6 +47,102 @@ def encode_entities(tokenizer: PreTrainedTokenizerBase, text: str, spans: Sequen
     offsets = encoded["offset_mapping"]
     pieces = [[at for at, (first, last) in enumerate(offsets) if first < end and start < last] for start, end in spans]
     return EntityText(encoded["input_ids"], pieces, offsets)
+
+
+def encode_unmarked(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    heads: Sequence[Sequence[int]],
+    tails: Sequence[Sequence[int]],
+    max_length: int | None = None,
+    words: bool = False,
+    shared: bool = False,
+) -> dict[str, list]:
+    """
+    Encodes examples without markers, and finds the sub-words of both entities.
+
+    The tokens are those of the whole text, wherever an entity begins or ends, as in the pipeline: pairs share them.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): A fast tokenizer.
+        texts, heads, tails, max_length, words: As in [`~msattn.data.inputs.entity_markers.encode_relations`].
+        shared (`bool`, *optional*, defaults to `False`):
+            Whether pairs share windows; see [`window_start`].
+
+    Returns:
+        `dict[str, list]`: As there, with `entity_pieces`, the positions of the sub-words of both
+        entities, head first, in place of those of the markers.
+    """
+    begin, end = special_tokens(tokenizer)
+    room = (max_length or tokenizer.model_max_length) - len(begin) - len(end)
+    spans: dict[str, dict[tuple[int, ...], int]] = {text: {} for text in texts}
+    pairs = [
+        [spans[text].setdefault(tuple(span), len(spans[text])) for span in pair]
+        for text, *pair in zip(texts, heads, tails, strict=True)
+    ]
+    read = {text: encode_entities(tokenizer, text, [*of_text]) for text, of_text in spans.items()}
+    words_of = {text: (split_words(text), character_words(text)) for text in spans} if words else {}
+    columns = ("input_ids", "attention_mask", "token_type_ids", "entity_pieces", *(WORD_COLUMNS if words else ()))
+    encoded: dict[str, list] = {name: [] for name in columns}
+    for text, (head, tail) in zip(texts, pairs, strict=True):
+        found = read[text]
+        start = found.window(head, tail, room, shared)
+        if start is None:
+            for column in encoded.values():
+                column.append(None)
+            continue
+        ids = [*begin, *found.ids[start : start + room], *end]
+        encoded["input_ids"].append(ids)
+        encoded["attention_mask"].append([1] * len(ids))
+        encoded["token_type_ids"].append([0] * len(ids))
+        encoded["entity_pieces"].append(
+            [[len(begin) + at - start for at in found.pieces[entity]] for entity in (head, tail)]
+        )
+        if words:
+            split, owners = words_of[text]
+            word_ids = token_words(found.offsets[start : start + room], owners)
+            encoded["words"].append([split])
+            encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
+    if "token_type_ids" not in tokenizer.model_input_names:
+        del encoded["token_type_ids"]
+    return encoded
+
+
+@dataclass
+class EntityPiecesCollator(DataCollatorWithPadding):
+    """
+    A [`DataCollatorWithPadding`] of pairs, which encodes a text with several pairs once.
+
+    `entity_pieces` are padded with -1, to `(batch, 2, pieces)`; or, if pairs share a text, to `(texts, entities,
+    pieces)`, beside `entity_pairs` and `entity_texts`.
+    """
+
+    #: Whether pairs share a text. Otherwise each tensor has a row a pair.
+    shares: bool = True
+
+    def __call__(self, features: list[dict[str, Any]]) -> Any:
+        texts: dict[tuple[int, ...], int] = {}
+        of_pair = [texts.setdefault(tuple(row["input_ids"]), len(texts)) for row in features]
+        pieces = [row["entity_pieces"] for row in features]
+        rest = [{name: value for name, value in row.items() if name != "entity_pieces"} for row in features]
+        if len(texts) == len(features) or not self.shares:
+            return BatchEncoding({**super().__call__(rest), "entity_pieces": padded_pieces(pieces)})
+        labels = [row.pop("labels") for row in rest if "labels" in row]
+        entities: list[dict[tuple[int, ...], int]] = [{} for _ in texts]
+        pairs = [
+            [entities[text].setdefault(tuple(entity), len(entities[text])) for entity in pair]
+            for text, pair in zip(of_pair, pieces, strict=True)
+        ]
+        # The first tensor has a row a pair: the Trainer takes its length for that of the batch.
+        return BatchEncoding(
+            {
+                "entity_pairs": torch.tensor(pairs),
+                "entity_texts": torch.tensor(of_pair),
+                "entity_pieces": padded_pieces([[*found] for found in entities]),
+                **({"labels": torch.tensor(labels)} if labels else {}),
+                **super().__call__([rest[of_pair.index(text)] for text in range(len(texts))]),
+            }
+        )
 
 
 def padded_pieces(pieces: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:

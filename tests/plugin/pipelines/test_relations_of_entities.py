@@ -13,8 +13,8 @@ from transformers import BertConfig, BertForTokenClassification, pipeline
 from transformers.utils import logging
 
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
-from msattn.data.inputs.entity_markers import encode_relations, encode_unmarked
-from msattn.data.inputs.entity_pieces import window_start
+from msattn.data.inputs.entity_markers import encode_relations
+from msattn.data.inputs.entity_pieces import encode_unmarked, window_start
 from msattn.pipelines.word_tagger import WordTagger
 from tests.plugin.pipelines.test_relation_extraction import same
 from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from msattn.data.inputs.entity_markers import EntityPiecesCollator, encode_unmarked
-from msattn.data.inputs.entity_pieces import encode_entities, window_start
+from msattn.data.inputs.entity_pieces import EntityPiecesCollator, encode_entities, encode_unmarked, window_start
 from tests.tiny_models import tiny_tokenizer
 
 TEXT = "The unpayers of a dog ."

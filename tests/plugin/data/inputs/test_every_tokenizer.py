@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 
-from msattn.data.inputs.entity_markers import add_entity_markers, encode_relations, encode_unmarked
-from msattn.data.inputs.entity_pieces import ENTITY_MARKERS
+from msattn.data.inputs.entity_markers import ENTITY_MARKERS, add_entity_markers, encode_relations
+from msattn.data.inputs.entity_pieces import encode_unmarked
 from msattn.data.inputs.parser_windows import has_root, parser_inputs
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.words import encoding_words
