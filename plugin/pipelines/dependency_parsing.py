@@ -10,7 +10,7 @@ import numpy as np
 from transformers.utils import logging
 
 from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, kept_tags, with_tree
-from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
+from msattn.data.inputs.parser_windows import ParserCollator, sentence_windows
 from msattn.data.inputs.piece_batches import piece_batches
 from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
 from msattn.data.inputs.word_labels import tag_words
@@ -175,7 +175,7 @@ class DependencyParsingPipeline(TextPipeline):
                 'sentence alone, as {"words": [...]}.'
             )
         limit = self.limit(max_length)
-        windows = parser_inputs(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
+        windows = sentence_windows(self.tokenizer, [[word.text for word in words] for words in sentences], limit)
         for words, parts in zip(sentences, windows, strict=True):
             if len(parts) > 1 and (k is not None or marginals or fixed is not None):
                 text = " ".join(word.text for word in words)
@@ -317,7 +317,7 @@ class DependencyParsingPipeline(TextPipeline):
     def _parse_around(self, heads: Mapping[int, int], words: Sequence[str], **kwargs: Any) -> list[dict[str, Any]]:
         """The tree of a sentence with known heads, which are put in afterwards if it is read in windows."""
         limit = self.limit(kwargs.get("max_length") or self._preprocess_params.get("max_length"))
-        if len(parser_inputs(self.tokenizer, [words], limit)[0]) == 1:
+        if len(sentence_windows(self.tokenizer, [words], limit)[0]) == 1:
             return self({"words": words}, fixed=heads, **kwargs)
         tree = self({"words": words}, **kwargs)
         scores = np.array([np.inf if word["index"] in heads else word["score"] for word in tree])

@@ -10,7 +10,7 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from transformers import PreTrainedTokenizerBase
 
-from msattn.data.inputs.parser_windows import parser_inputs, window_labels, window_tags
+from msattn.data.inputs.parser_windows import sentence_windows, window_labels, window_tags
 from msattn.data.inputs.word_labels import word_labels
 from msattn.data.inputs.word_pieces import NO_LABEL
 
@@ -27,7 +27,7 @@ def encode_treebank(
     tags: Mapping[str, Sequence[str]] | None = None,
 ) -> Dataset:
     """
-    Encodes a treebank as parser inputs, with one row per window; see [`parser_inputs`].
+    Encodes a treebank as parser inputs, with one row per window; see [`sentence_windows`].
 
     Args:
         dataset (`datasets.Dataset`): The sentences; see [`~msattn.data.treebanks.read_treebank`].
@@ -45,7 +45,7 @@ def encode_treebank(
         fields `first`, `kept` and `cut` of [`Window`].
 
     Raises:
-        UserError: As for [`parser_inputs`].
+        UserError: As for [`sentence_windows`].
     """
 
     numbers_of: dict[str, dict[str | None, int]] = {
@@ -54,7 +54,7 @@ def encode_treebank(
 
     def encode(rows: Mapping[str, list], numbers: Sequence[int]) -> dict[str, list]:
         encoded = defaultdict(list)
-        for row, windows in enumerate(parser_inputs(tokenizer, rows["words"], max_length)):
+        for row, windows in enumerate(sentence_windows(tokenizer, rows["words"], max_length)):
             of_words = {
                 name: [known.get(label, NO_LABEL) for label in word_labels(rows["lines"][row], name)]
                 for name, known in numbers_of.items()

@@ -42,7 +42,7 @@ class Window(NamedTuple):
     cut: bool
 
 
-def parser_inputs(
+def sentence_windows(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]], max_length: int | None = None
 ) -> list[list[Window]]:
     """

@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from msattn.data.inputs.entity_markers import ENTITY_MARKERS, add_entity_markers, encode_relations
 from msattn.data.inputs.entity_pieces import encode_unmarked
-from msattn.data.inputs.parser_windows import has_root, parser_inputs
+from msattn.data.inputs.parser_windows import has_root, sentence_windows
 from msattn.data.inputs.tagging_inputs import encode_tagged_words
 from msattn.data.inputs.words import encoding_words
 from tests.tiny_encoders import FAMILIES
@@ -40,7 +40,7 @@ def test_every_family_has_a_kind():
 @pytest.mark.parametrize("max_length", [None, 12])
 def test_words_of_a_parser(tokenizer, kind, max_length):
     assert has_root(tokenizer) == ("without" not in kind and "alone" not in kind)
-    for words, windows in zip(SENTENCES, parser_inputs(tokenizer, SENTENCES, max_length), strict=True):
+    for words, windows in zip(SENTENCES, sentence_windows(tokenizer, SENTENCES, max_length), strict=True):
         kept = []
         for window in windows:
             index = window.inputs["word_index"]

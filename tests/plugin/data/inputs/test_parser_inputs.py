@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
 from msattn.data.inputs.parser_inputs import WINDOW_COLUMNS, encode_treebank
-from msattn.data.inputs.parser_windows import ParserCollator, parser_inputs
+from msattn.data.inputs.parser_windows import ParserCollator, sentence_windows
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.errors import UserError
 from tests.tiny_models import tiny_tokenizer
@@ -24,7 +24,7 @@ def tokenizer():
 
 
 def test_pieces_know_their_words(tokenizer):
-    ((window,),) = parser_inputs(tokenizer, [SENTENCE])
+    ((window,),) = sentence_windows(tokenizer, [SENTENCE])
     tokens = tokenizer.convert_ids_to_tokens(window.inputs["input_ids"])
     assert tokens == "[CLS] the un ##payer ##s [UNK] dog taxi [UNK] cat . [SEP]".split()
     assert window.inputs["word_index"] == [0, 1, 2, 2, 2, 3, 4, 5, 5, 5, 6, -1]
@@ -35,7 +35,7 @@ def test_pieces_know_their_words(tokenizer):
 def test_no_vocabulary_is_hashed(tokenizer, monkeypatch):
     monkeypatch.setattr("datasets.arrow_dataset.update_fingerprint", lambda *_: pytest.fail("the tokenizer is hashed"))
     rows = encode_treebank(Dataset.from_dict({"words": [SENTENCE], "lines": [[]]}), tokenizer, {})
-    assert rows["input_ids"][0] == parser_inputs(tokenizer, [SENTENCE])[0][0].inputs["input_ids"]
+    assert rows["input_ids"][0] == sentence_windows(tokenizer, [SENTENCE])[0][0].inputs["input_ids"]
 
 
 @pytest.mark.parametrize("max_length", [5, 8, 13, 64])
@@ -50,8 +50,8 @@ def test_windows_hold_every_word_once(tokenizer, max_length):
         assert owned[0][0] == 0 and owned[-1][0] == -1
         return [[piece for owner, piece in owned if owner == word] for word in range(1, window.words + 1)]
 
-    found = zip(parser_inputs(tokenizer, sentences, max_length), parser_inputs(tokenizer, sentences), strict=True)
-    for windows, (complete,) in found:
+    split, whole = (sentence_windows(tokenizer, sentences, limit) for limit in (max_length, None))
+    for windows, (complete,) in zip(split, whole, strict=True):
         kept = [window.first + word for window in windows for word in range(*window.kept)]
         assert kept == list(range(complete.words))
         for window in windows:
@@ -61,18 +61,18 @@ def test_windows_hold_every_word_once(tokenizer, max_length):
         for before, after in zip(windows, windows[1:], strict=False):
             assert before.first < after.first <= before.first + before.words
     if max_length == 64:
-        assert any(len(windows) > 1 for windows in parser_inputs(tokenizer, sentences, 63))
+        assert any(len(windows) > 1 for windows in sentence_windows(tokenizer, sentences, 63))
 
 
 def test_a_word_longer_than_a_window_is_read_as_far_as_it_goes(tokenizer):
-    (windows,) = parser_inputs(tokenizer, [["dog", "unpayers", "cat"]], 4)
+    (windows,) = sentence_windows(tokenizer, [["dog", "unpayers", "cat"]], 4)
     assert [(window.first, window.words, window.cut) for window in windows] == [
         (0, 1, False),
         (1, 1, True),
         (2, 1, False),
     ]
     with pytest.raises(UserError, match="2 tokens leave no room for a word"):
-        parser_inputs(tokenizer, [["dog"]], 2)
+        sentence_windows(tokenizer, [["dog"]], 2)
 
 
 def test_encoded_trees(tokenizer):
