@@ -41,7 +41,6 @@ from msattn import (
     mdg_loss,
     pdg_loss,
 )
-from msattn.guiding.guiding_arguments import PRESETS
 from msattn.modeling import attention, attention_call
 from msattn.modeling.attention_call import AttentionRefused
 from msattn.training.accumulation import AccumulationMixin
@@ -99,11 +98,22 @@ def assert_guided(trainer) -> None:
     assert logged(trainer)[0]["mdg_loss"] > 0
 
 
-def test_presets_and_single_values():
-    assert {name: getattr(GuidingArguments(mdg_weight=1), name) for name in PRESETS["paper"]} == PRESETS["recommended"]
-    for preset, values in PRESETS.items():
-        guiding = GuidingArguments(guiding=preset, pdg_weight=0.1)
-        assert {name: getattr(guiding, name) for name in values} == values
+@pytest.mark.parametrize(
+    ("preset", "values"),
+    [
+        ({}, ("received", 1.0, "row", "row", "mean")),
+        ({"guiding": "recommended"}, ("received", 1.0, "row", "row", "mean")),
+        ({"guiding": "paper"}, ("received", 1.0, "row", "none", "sum")),
+        ({"guiding": "official"}, ("official", 2.0, "row", "row", "mean")),
+    ],
+)
+def test_presets(preset, values):
+    names = ("guiding_axis", "guiding_temperature", "mdg_normalize", "pdg_normalize", "guiding_reduction")
+    guiding = GuidingArguments(pdg_weight=0.1, **preset)
+    assert tuple(getattr(guiding, name) for name in names) == values
+
+
+def test_single_values():
     guiding = GuidingArguments(guiding="paper", guiding_kwargs={"pdg_normalize": "col"}, pdg_weight=0.1)
     assert (guiding.pdg_normalize, guiding.guiding_reduction) == ("col", "sum")
     assert guiding.weights == {"pdg_loss": 0.1}
