@@ -10,6 +10,7 @@ from msattn.metrics.calibration import (
     decide,
     expected_calibration_error,
     fit_relation_answers,
+    fit_sigmoid_temperature,
     fit_temperature,
     relation_candidates,
 )
@@ -24,10 +25,35 @@ def sample():
     return logits, labels
 
 
+def gap_in_bins(confidence: np.ndarray, right: np.ndarray) -> float:
+    """The calibration error in 15 bins of equal width: (0, 1/15], (1/15, 2/15], ..."""
+    total = 0.0
+    for number in range(15):
+        inside = (number / 15 < confidence) & (confidence <= (number + 1) / 15)
+        total += abs((right[inside] - confidence[inside]).sum())
+    return total / len(right)
+
+
 @pytest.mark.parametrize("factor", [0.5, 1, 3])
 def test_the_temperature_undoes_a_factor(sample, factor):
     logits, labels = sample
     assert fit_temperature(factor * logits, labels) == pytest.approx(factor, rel=0.05)
+
+
+def test_a_temperature_that_raises_the_calibration_error_is_not_used():
+    # One bin is right as often as it is sure, but its only mistake is where it is surest.
+    confidence, right = np.array([0.95] * 19 + [0.999]), np.array([1] * 19 + [0])
+    logits = np.log(confidence / (1 - confidence))[:, None]
+    assert fit_temperature(np.hstack([np.zeros_like(logits), logits]), right) == 1
+    assert fit_sigmoid_temperature(logits, right[:, None]) == 1
+
+
+@pytest.mark.parametrize("factor", [0.5, 1, 3])
+def test_calibration_error_is_that_of_15_bins(sample, factor):
+    logits, labels = sample
+    probabilities = softmax(factor * logits, axis=-1)
+    expected = gap_in_bins(probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels)
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(expected)
 
 
 def test_calibration_error_is_the_weighted_gap():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from msattn.metrics import tree_confidence
-from msattn.metrics.calibration import calibration_gap
 from msattn.metrics.tree_confidence import ScoredSentence, compare_decoders, fit_tree_temperature, tree_calibration
 from msattn.trees.parses import DECODERS, decode_heads
 from msattn.trees.tree_decoding import greedy_heads
+from tests.plugin.metrics.test_calibration import gap_in_bins
 from tests.plugin.trees.every_tree import all_trees, sums
 
 LENGTHS = (2, 3, 4, 1)
@@ -98,6 +98,6 @@ def test_calibration_errors(decoder):
             if decoder != "greedy":
                 probability = probabilities[(trees == tree).all(axis=1)].sum()
                 columns.setdefault(f"{name}tree_ece", []).append((probability, (tree == heads).all()))
-    expected = {name: 100 * calibration_gap(*np.array(found).T) for name, found in columns.items()}
+    expected = {name: 100 * gap_in_bins(*np.array(found).T) for name, found in columns.items()}
     assert tree_calibration(sentences, decoder, 2) == pytest.approx(expected)
     assert tree_calibration(sentences, decoder).keys() == {name for name in expected if "un" not in name}
