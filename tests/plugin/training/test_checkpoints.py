@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, BertConfig
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from msattn import (
@@ -30,7 +30,7 @@ from msattn.training.checkpoints import (
     max_tokens,
 )
 from msattn.training.fusion import FUSION_HEADS, head_fields
-from tests.tiny_models import saved_model, tiny_parser
+from tests.tiny_models import SIZES, saved_model, tiny_parser, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,25 @@ def test_overrides_are_json_or_words():
 def test_an_override_has_a_name_of_its_own(overrides):
     with pytest.raises(UserError, match="expected NAME=VALUE, each name once"):
         config_fields(overrides)
+
+
+def test_a_revision_is_that_of_all_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    saved = {}
+    for commit, heads in (("0" * 40, 1), ("1" * 40, 2)):
+        model = AutoModel.from_config(BertConfig(**SIZES | {"vocab_size": 26, "num_attention_heads": heads}))
+        tokenizer = tiny_tokenizer()
+        tokenizer.add_tokens([f"word{heads}"])
+        saved_model(tmp_path / "models--tester--model" / "snapshots" / commit, model, tokenizer)
+        saved[commit] = model, tokenizer
+    for commit, (model, tokenizer) in saved.items():
+        args = ModelArguments("tester/model", model_revision=commit)
+        config = load_config(args)
+        assert config.num_attention_heads == model.config.num_attention_heads
+        found = load_tokenizer(args, config)
+        assert found.get_vocab() == tokenizer.get_vocab()
+        weights = (one.get_input_embeddings().weight for one in (load_model(AutoModel, args, found), model))
+        assert torch.equal(*weights)
 
 
 def test_the_class_follows_the_checkpoint():
