@@ -184,7 +184,7 @@ def test_the_commands(checkpoint, tmp_path, capsys):
         predict([str(folder / "onnx"), str(tmp_path / "lines")])
 
 
-def test_what_cannot_be_exported(tmp_path):
+def test_models_that_are_refused(tmp_path):
     pytest.importorskip("torchcrf")
     config = MSTransformerConfig(vocab_size=25, crf=True, hidden_size=16, num_attention_heads=2, **labelled("A", "B"))
     with pytest.raises(UserError, match="a tagger with a CRF is tied to one length"):

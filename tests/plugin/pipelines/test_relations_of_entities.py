@@ -546,7 +546,7 @@ def test_models_that_read_the_pieces_of_each_pair(pairwise, monkeypatch):
     same(pairwise(INPUT, threshold=0), expected)
 
 
-def test_exported_models_read_blocks_of_pairs(pairwise, monkeypatch):
+def test_models_of_onnx_read_blocks_of_pairs(pairwise, monkeypatch):
     expected, forward = pairwise(INPUT, threshold=0), pairwise.model.forward
 
     def exported(input_ids, attention_mask, entity_pieces, entity_pairs, token_type_ids=None):
