@@ -105,13 +105,16 @@ def test_states_and_their_gradients(name, implementation):
     assert adapted.state_dict().keys() == stock.state_dict().keys()
 
 
+@pytest.mark.parametrize("last_queries", [None, 2])
 @pytest.mark.parametrize("name", [*ADAPTED, *OUTSIDE])
-def test_readings_are_those_of_maps(name):
+def test_readings_are_those_of_maps(name, last_queries):
     model = build({**ADAPTED, **OUTSIDE}[name])
     plain = model(**BATCH, output_attentions=True)
-    maps = [one * REAL[:, None, :, None] for one in plain.attentions]
+    counted = REAL * (torch.arange(9) >= REAL.sum(1, keepdim=True) - (last_queries or 9))
+    maps = [one * counted[:, None, :, None] for one in plain.attentions]
     before = model.config._attn_implementation
-    with read_attention(model, [*STATISTICS], columns=IDS[:, None].double()) as readings:
+    options = {"columns": IDS[:, None].double(), "bands": (-1,), "last_queries": last_queries}
+    with read_attention(model, [*STATISTICS], **options) as readings:
         outputs = model(**BATCH)
         again = model(**BATCH, output_attentions=True, return_dict=False)
     assert model.config._attn_implementation == before and outputs.get("attentions") is None
@@ -129,6 +132,7 @@ def test_readings_are_those_of_maps(name):
             "peak": one.amax(-1),
             "square": one.square().sum(-1),
             "columns": one @ IDS[:, None, :, None].double(),
+            "bands": nn.functional.pad(one.diagonal(-1, 2, 3), (1, 0))[..., None],
         }
         assert reading.statistics.keys() == expected.keys()
         for statistic, value in expected.items():

@@ -27,6 +27,17 @@ def test_a_space_is_three_files(tmp_path, capsys):
     assert "parser" not in (folder / "app.py").read_text()
 
 
+def test_the_page_takes_its_options(monkeypatch):
+    calls = []
+    monkeypatch.setattr("msattn.app.command.launch", lambda *given, **options: calls.append((*given, options)))
+    main(["me/tagger"])
+    main(["me/tagger", "me/parser", "--lang", "en", "--host", "0.0.0.0", "--port", "7000", "--share"])
+    assert calls == [
+        (["me/tagger"], None, {"server_name": None, "server_port": None, "share": False}),
+        (["me/tagger", "me/parser"], "en", {"server_name": "0.0.0.0", "server_port": 7000, "share": True}),
+    ]
+
+
 def test_a_space_of_something_else_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
