@@ -95,7 +95,9 @@ def test_guided(run, files, tmp_path, guiding):
     results = run("do_train", "do_eval", logging_steps=1, **guiding, **files)
     logged = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"][0]
     assert logged["mdg_loss" if "mdg_weight" in guiding else "pattern_loss"] != 0
-    assert 1 < results["eval_mrr"] <= 100
+    lines = run_lines(tmp_path / "out" / "eval_run.trec")
+    ranks = [int(rank) for query, _, noun, rank, *_ in lines if noun == NOUNS[int(query[1:])]]
+    assert len(ranks) == 5 and results["eval_mrr"] == pytest.approx(100 * np.mean([1 / rank for rank in ranks]))
 
 
 def test_chooses_by_a_held_out_part(run, files):

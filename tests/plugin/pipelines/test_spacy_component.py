@@ -110,7 +110,7 @@ def test_saved_pipelines(nlp, tmp_path):
 
 
 def test_what_is_refused(model):
-    with pytest.raises(Exception, match="model"):
+    with pytest.raises(spacy.util.ConfigValidationError, match=r"model\s.*required"):
         spacy.blank("en").add_pipe("msattn_parser")
     with pytest.raises(Exception, match="spaCy needs trees"):
         spacy.blank("en").add_pipe("msattn_parser", config={"model": model, "decode": "greedy"})

@@ -80,5 +80,5 @@ def test_pairs_of_types_and_saved_pipelines(model, tmp_path):
         (relation,) = loaded(TEXTS[0])._.relations
         assert (relation["head"].text, relation["tail"].text) == ("author", "book")
     assert len(build(model, threshold=0.0, pairs="all")(TEXTS[0])._.relations) == 6
-    with pytest.raises(Exception, match="model"):
+    with pytest.raises(spacy.util.ConfigValidationError, match=r"model\s.*required"):
         spacy.blank("en").add_pipe("msattn_relations")
