@@ -13,7 +13,14 @@ from datasets import Dataset, Features, IterableDataset, Value
 from transformers.utils import logging
 
 from msattn.data.columns import LOOKED_AT, check_header, find_column, ignored_columns, text_columns
-from msattn.data.files.arrow_tables import Located, class_names, located_rows, rows_to_dataset, without_empty
+from msattn.data.files.arrow_tables import (
+    Located,
+    class_names,
+    located_rows,
+    parquet_dataset,
+    rows_to_dataset,
+    without_empty,
+)
 from msattn.data.files.checked_text import check_cell
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line, suffix_of
@@ -68,6 +75,8 @@ def read_sentences(
     file_format = guess_format(path)
     if file_format is None:
         raise UserError(f"{name}: the file must be CSV, TSV, JSON, JSON lines or Parquet.")
+    if file_format == "parquet":
+        return to_sentences(parquet_dataset(path), name, columns, label_column, labelled)
     return _by_rows(READERS[file_format](path), name, columns, label_column, labelled)
 
 

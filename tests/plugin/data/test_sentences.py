@@ -259,7 +259,7 @@ def test_columns_of_a_dataset(labels, features, expected, tmp_path):
         assert read_sentences(tmp_path / "a.parquet").to_list() == rows.to_list()
 
 
-def test_examples_of_no_class_are_left_out(caplog):
+def test_examples_of_no_class_are_left_out(caplog, tmp_path):
     rows = Dataset.from_dict({"premise": [*"abc"], "hypothesis": [*"xyz"], "label": [1, -1, 0]})
     rows = rows.cast_column("label", ClassLabel(names=["yes", "no"]))
     assert to_sentences(rows, "snli").to_dict() == {
@@ -268,6 +268,8 @@ def test_examples_of_no_class_are_left_out(caplog):
         "label": ["no", "yes"],
     }
     assert "snli: 1 examples of no class (-1) are left out." in caplog.text
+    rows.to_parquet(tmp_path / "snli.parquet")
+    assert read_sentences(tmp_path / "snli.parquet", labelled=True).to_list() == to_sentences(rows).to_list()
 
 
 @pytest.mark.parametrize(
