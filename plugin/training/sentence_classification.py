@@ -20,7 +20,7 @@ from msattn.data.formats.glue_submissions import write_glue_submission
 from msattn.data.formats.sentiment_trees import SENTIMENTS
 from msattn.data.formats.snli import SNLI_LABELS
 from msattn.data.sentences import read_sentences, to_sentences
-from msattn.errors import UserError, extra
+from msattn.errors import UserError, extra, shown
 from msattn.metrics.report_tables import label_report
 from msattn.metrics.sentences import sentence_answers
 from msattn.training.from_scratch import scratch_card_fields
@@ -203,7 +203,8 @@ def _with_label_ids(rows: Dataset, labels: Sequence[str] | None, prefix: str) ->
     for number, label in enumerate(rows["label"], start=1):
         if not (_is_number(label) if ids is None else label in ids):
             expected = "a number" if labels is None else f"one of {', '.join(labels)}"
-            raise UserError(f"{prefix} data, example {number}: the label {label!r} is not {expected}.")
+            text = shown(next(iter(rows.remove_columns("label")[number - 1].values())))
+            raise UserError(f"{prefix} data, example {number}, {text}: the label {label!r} is not {expected}.")
     values = [float(label) if ids is None else ids[label] for label in rows["label"]]
     return rows.remove_columns("label").add_column("label", values)
 

@@ -18,7 +18,7 @@ from transformers.utils import logging
 from msattn.data.inputs.entity_tags import ENTITY_TAG, marks_entities
 from msattn.data.inputs.word_pieces import NO_LABEL
 from msattn.data.tagged_words import read_tagged_words, to_tagged_words
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 from msattn.metrics.baselines import most_frequent
 from msattn.metrics.tagging import score_tags, tagging_report
 from msattn.training.from_scratch import scratch_card_fields
@@ -95,10 +95,11 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig, training:
         tags = [config.id2label[number] for number in range(config.num_labels)]
         for prefix, others in found.items():
             if strange := sorted(others - set(tags)):
-                number = next(n for n, row in enumerate(splits[prefix]["tags"], start=1) if strange[0] in row)
+                rows = enumerate(splits[prefix], start=1)
+                number, words = next((number, row["words"]) for number, row in rows if strange[0] in row["tags"])
                 raise UserError(
-                    f"{prefix} data, sentence {number}: the tag {strange[0]!r} is not one of the model's: "
-                    f"{', '.join(tags)}."
+                    f"{prefix} data, sentence {number}, {shown(' '.join(words))}: the tag {strange[0]!r} is not one "
+                    f"of the model's: {', '.join(tags)}."
                 )
     warn_of_absent(found, tags, "word has the tag")
     _warn_of_odd_tags(tags)

@@ -124,7 +124,7 @@ def test_the_classifier_of_transformers(run, fails, write, glue_dir, tmp_path):
     )
     held = {"train_file": other, "validation_split_percentage": 50}
     error = fails("do_eval", model_name_or_path=tmp_path / "out", **held)
-    assert "train data, example 1: the label 'yes' is not one of entailment, not_entailment" in error
+    assert "train data, example 1, 'dog': the label 'yes' is not one of entailment, not_entailment" in error
 
 
 @pytest.mark.parametrize("config_class", [RobertaConfig, DebertaV2Config])
@@ -288,4 +288,4 @@ def test_mistakes(fails, write, glue_dir):
     assert f"the label '{NOUNS[0].upper()}' is '{NOUNS[0]}' in the training data: write it one way" in error
     assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)
     error = fails("do_train", "do_eval", train_file=scores, validation_file=words)
-    assert "eval data, example 1: the label 'author' is not a number" in error
+    assert "eval data, example 1, 'dog': the label 'author' is not a number" in error

@@ -241,4 +241,5 @@ def test_mistakes(run, fails, write, tmp_path):
     assert "smoothing_factor is for labels" in fails("do_train", train_file=train, label_smoothing_factor=0.1, **crf)
     run("do_train", train_file=train)
     error = fails("do_eval", model_name_or_path=tmp_path / "out", validation_file=other)
-    assert error == "error: eval data, sentence 1: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."
+    where = "eval data, sentence 1, 'dog cats'"
+    assert error == f"error: {where}: the tag 'B-person' is not one of the model's: B-thing, I-thing, O."

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from msattn.data.inputs.entity_pieces import encode_unmarked, special_tokens
 from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
-from msattn.errors import UserError
+from msattn.errors import UserError, shown
 
 try:
     import datasets
@@ -174,10 +174,11 @@ def encode_relation_dataset(
 
     def encode(rows: dict[str, list], indices: list[int]) -> dict[str, list]:
         types = None if style == "plain" else list(zip(rows["head_type"], rows["tail_type"], strict=True))
-        for identifier, given in zip(rows["id"], types or [], strict=False):
+        for identifier, text, given in zip(rows["id"], rows["text"], types or [], strict=False):
             if not all(given):
                 raise UserError(
-                    f"example {identifier}: an entity has no type, which {style} entity markers name; give all types."
+                    f"example {identifier}: an entity has no type, which {style} entity markers name; give all types. "
+                    f"The text: {shown(text)}."
                 )
         spans = rows["head"], rows["tail"]
         encoded = (
@@ -202,9 +203,10 @@ def encode_relation_dataset(
             )
         fits = [ids is not None for ids in encoded["input_ids"]]
         if on_overflow == "error" and not all(fits):
+            at = fits.index(False)
             raise UserError(
-                f"example {rows['id'][fits.index(False)]}: the two entities and what lies between do not fit in "
-                f"max_length, {limit} tokens; raise it, or skip such examples with on_overflow skip."
+                f"example {rows['id'][at]}: the two entities and what lies between do not fit in max_length, {limit} "
+                f"tokens; raise it, or skip such examples with on_overflow skip. The text: {shown(rows['text'][at])}."
             )
         return {name: [*compress(column, fits)] for name, column in encoded.items()}
 

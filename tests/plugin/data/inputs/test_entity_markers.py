@@ -173,7 +173,7 @@ def test_encode_dataset(tokenizer, dataset, num_proc):
 
 
 def test_entities_that_do_not_fit_are_an_error(tokenizer, dataset):
-    with pytest.raises(UserError, match="^example two: .* do not fit in max_length, 10 tokens; "):
+    with pytest.raises(UserError, match="^example two: .* do not fit in max_length, 10 tokens; .* The text: '"):
         encode_relation_dataset(dataset, tokenizer, 10)
     assert len(encode_relation_dataset(dataset, tokenizer, 11)) == 3
 
