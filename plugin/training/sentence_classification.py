@@ -151,7 +151,8 @@ def _read_task(data_args: Any, args: TrainingArguments) -> tuple[dict[str, Datas
 
 def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, training: bool) -> list[str] | None:
     """
-    The classes of the training data, or those of the checkpoint if nothing is trained; `None` for regression.
+    The classes of all data, or those of the checkpoint if nothing is trained; `None` for regression, which one decimal
+    number makes it.
 
     Args:
         splits (`Mapping[str, datasets.Dataset]`): The data by the prefix of their metrics, with labels as strings.
@@ -167,13 +168,13 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
             raise UserError("the labels are not known: give --train_file, or a model that was trained here.")
         return list(known) if len(known) > 1 else None
     trained = splits["train"].unique("label")
-    if all(map(_is_number, trained)) and not all(map(_is_whole, trained)):
+    of_splits = (rows.unique("label") for rows in splits.values() if "label" in rows.column_names)
+    labels = sorted({*chain(*of_splits)} - {None})
+    if any(_is_number(label) and not _is_whole(label) for label in labels):
         return None
     commas = [label for label in trained if "," in label]
     if commas and all(_is_number(label.replace(",", ".")) for label in trained):
         raise UserError(f"the labels are numbers with a decimal comma, such as {commas[0]!r}: write a point.")
-    of_splits = (rows.unique("label") for rows in splits.values() if "label" in rows.column_names)
-    labels = sorted({*chain(*of_splits)} - {None})
     cases = {label.casefold(): label for label in trained}
     if odd := next((label for label in labels if label not in trained and label.casefold() in cases), None):
         raise UserError(f"the label {odd!r} is {cases[odd.casefold()]!r} in the training data: write it one way.")
@@ -202,7 +203,7 @@ def _with_label_ids(rows: Dataset, labels: Sequence[str] | None, prefix: str) ->
     ids = None if labels is None else {label: number for number, label in enumerate(labels)}
     for number, label in enumerate(rows["label"], start=1):
         if not (_is_number(label) if ids is None else label in ids):
-            expected = "a number" if labels is None else f"one of {', '.join(labels)}"
+            expected = "a number, as other labels are" if labels is None else f"one of {', '.join(labels)}"
             text = shown(next(iter(rows.remove_columns("label")[number - 1].values())))
             raise UserError(f"{prefix} data, example {number}, {text}: the label {label!r} is not {expected}.")
     values = [float(label) if ids is None else ids[label] for label in rows["label"]]

@@ -287,5 +287,6 @@ def test_mistakes(fails, write, glue_dir):
     error = fails("do_train", "do_eval", train_file=train, validation_file=upper)
     assert f"the label '{NOUNS[0].upper()}' is '{NOUNS[0]}' in the training data: write it one way" in error
     assert "smoothing_factor is for labels" in fails("do_train", train_file=scores, label_smoothing_factor=0.1)
-    error = fails("do_train", "do_eval", train_file=scores, validation_file=words)
-    assert "eval data, example 1, 'dog': the label 'author' is not a number" in error
+    for files in ((scores, words), (words, scores)):  # one decimal number makes all scores
+        error = fails("do_train", "do_eval", **dict(zip(("train_file", "validation_file"), files, strict=True)))
+        assert "data, example 1, 'dog': the label 'author' is not a number, as other labels are" in error
