@@ -119,6 +119,9 @@ def read_sentence_splits(
         else:
             return None
         columns = [name for name in rows.column_names if name != "label"]
+        if split == "test" and "label" in rows.column_names and rows.unique("label") == ["-1"]:
+            logger.warning(f"{source}: every label is -1, as the Hub writes for none: the data count as unlabelled.")
+            rows = rows.remove_columns("label")
         if labelled and "label" not in rows.column_names:
             raise UserError(f"{source}: there are no labels in {label_column!r} (--label_column_name).")
         return rows

@@ -244,10 +244,10 @@ def test_named_columns_of_a_table(run, write, tmp_path):
 
 def test_own_scores(run, write, tmp_path, caplog):
     scored = [{"sentence1": "dog " * n, "sentence2": WORDS[n], "note": "x", "label": n / 2} for n in range(1, 13)]
-    dev = write(scored[:5], "dev.jsonl")
-    results = run(
-        "do_train", "do_eval", train_file=write(scored, "train.jsonl"), validation_file=dev, max_seq_length=9
-    )
+    files = {"train_file": write(scored, "train.jsonl"), "validation_file": write(scored[:5], "dev.jsonl")}
+    files["test_file"] = write([{**row, "label": -1.0} for row in scored], "test.jsonl")  # STS-B has no others
+    results = run("do_train", "do_eval", "do_predict", max_seq_length=9, **files)
+    assert f"{files['test_file']}: every label is -1" in caplog.text and "test_pearson" not in results
     assert "train: 7 of 12 examples are longer than 9 tokens and were truncated" in caplog.text
     assert {"eval_pearson", "eval_spearmanr", "eval_combined_score", "eval_mse"} <= results.keys()
     lines = (tmp_path / "out" / "eval_predictions.tsv").read_text().splitlines()
