@@ -13,6 +13,7 @@ from datasets import Dataset, Features, IterableDataset, List, Value
 from msattn.data.entity_pairs import has_entities, pair_rows
 from msattn.data.files import records
 from msattn.data.files.arrow_tables import Located, located_rows, rows_to_dataset
+from msattn.data.files.checked_text import refuse_nan
 from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
@@ -189,6 +190,8 @@ def _with_all_labels(rows: Dataset) -> Dataset:
 
 def _checked(examples: Located, labels: Collection[str] | None, label_names: Mapping[str, str]) -> Located:
     for number, (where, example) in enumerate(examples, start=1):
+        for name in ("head_type", "tail_type", "label"):
+            refuse_nan(example[name], name.replace("_", " "), where)
         label = label_names.get(example["label"], example["label"])
         if labels is not None and label is not None and label not in labels:
             raise UserError(f"{where}: unknown label {label!r}; the known ones are {', '.join(sorted(labels))}.")

@@ -21,7 +21,7 @@ from msattn.data.files.arrow_tables import (
     rows_to_dataset,
     without_empty,
 )
-from msattn.data.files.checked_text import check_cell
+from msattn.data.files.checked_text import check_cell, refuse_nan
 from msattn.data.files.records import READERS, guess_format
 from msattn.data.files.text_lines import first_line, suffix_of
 from msattn.data.formats.mtl16 import review_rows
@@ -211,9 +211,8 @@ def _label(value: Any, where: str) -> str | None:
     """A label as a string; `None` if it is empty or missing."""
     if isinstance(value, (list, dict)):
         raise UserError(f"{where}: the label must be a string or a number, not {shown(value)}.")
+    refuse_nan(value, "label", where)
     label = "" if value is None else str(value).strip()
-    if label.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        raise UserError(f"{where}: the label {shown(value)} is not a finite number.")
     # `1.0`, as pandas writes whole numbers beside empty cells, and `+1` are whole numbers.
     whole = WHOLE.fullmatch(label)
     return (whole[1] if whole else check_cell(label, "label", where)) or None

@@ -47,6 +47,22 @@ def check_cell(text: str | None, name: str, where: str) -> str | None:
     return check_text(text, where)
 
 
+def refuse_nan(label: Any, name: str, where: str) -> None:
+    """
+    Refuses a label that is a number, but no finite one. pandas writes empty cells so.
+
+    Args:
+        label (`Any`): The label.
+        name (`str`): What it is, for the message.
+        where (`str`): Its location, which starts the error message.
+
+    Raises:
+        UserError: It is, in any case, `nan`, `inf` or `infinity`.
+    """
+    if str(label).strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        raise UserError(f"{where}: the {name} {shown(label)} is not a finite number; leave it empty if there is none.")
+
+
 def filled_text(value: Any, where: str, problem: str) -> str:
     """
     Returns `value` if it is a usable text.
