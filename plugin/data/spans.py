@@ -150,6 +150,7 @@ def characters_of_utf16(text: str, span: Sequence[int]) -> tuple[int, int]:
 
 
 def _letters(text: str) -> str:
+    text = text.replace("\\n", "\n")  # Label Studio names an entity across a line end so
     return _NO_LETTERS.sub("", normalize("NFKD", text.casefold()))
 
 

@@ -68,7 +68,7 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
 def task_text(data: Mapping[str, Any], regions: Iterable[Mapping[str, Any]] = ()) -> str | None:
     """The text of a task of Label Studio: the field that has the words of all regions, `text`, or the longest."""
     texts = {name: text for name, text in data.items() if isinstance(text, str)}
-    spans = [(slice(each["start"], each["end"]), each.get("text")) for each in regions]
+    spans = [(slice(each["start"], each["end"]), str(each.get("text")).replace("\\n", "\n")) for each in regions]
     named = {name: text for name, text in texts.items() if all(text[place] == words for place, words in spans)}
     texts = named or texts
     return texts.get("text", max(texts.values(), key=len, default=None))

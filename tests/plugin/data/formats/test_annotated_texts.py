@@ -179,6 +179,9 @@ def test_what_else_is_said_of_an_entity_makes_no_other(write, caplog):
 def test_the_text_of_a_task_has_the_words_of_its_regions(write):
     task = {**LABEL_STUDIO, "data": {"report": TEXT, "title": TEXT.upper() * 2}}
     assert triples(read_relations(write(json.dumps(task)))) == EXPECTED
+    task = json.loads(json.dumps(task).replace("Ann Lee", r"Ann\nLee").replace("ANN LEE", r"ANN\nLEE"))
+    task["annotations"][1]["result"][0]["value"]["text"] = r"Ann\nLee"  # a backslash, as its editor writes it
+    assert triples(read_relations(write(json.dumps(task))))[0] == ("Ann\nLee", *EXPECTED[0][1:])
 
 
 def test_outputs_of_taggers_have_no_relations(write):
