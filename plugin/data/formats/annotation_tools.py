@@ -39,7 +39,8 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
         row (`Mapping[str, Any]`):
             `data` and `annotations`, whose `result` has regions (`{"id", "value": {"start", "end", "text",
             "labels"}}`) and relations (`{"type": "relation", "from_id", "to_id", "direction", "labels"}`).
-        dropped (`Counter`): Counts texts without annotation, and further annotations of a text.
+        dropped (`Counter`):
+            Counts texts without annotation, further annotations of a text, and further labels of a region.
     """
     annotations = [each for each in row["annotations"] if not each.get("was_cancelled")]
     if not annotations:
@@ -51,6 +52,7 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
     for each in results:
         if "start" in each.get("value", ()):  # a choice for a region repeats its id and its span
             regions[each["id"]] = {**regions.get(each["id"], {}), **each["value"]}
+            dropped["further labels of a region were not read"] += len((each["value"].get("labels") or ())[1:])
     entities = {
         region: {**{name: value.get(name) for name in ("start", "end", "text")}, "type": _only(value)}
         for region, value in regions.items()

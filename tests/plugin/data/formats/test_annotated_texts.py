@@ -170,7 +170,9 @@ def test_what_else_is_said_of_an_entity_makes_no_other(write, caplog):
     task = json.loads(json.dumps(LABEL_STUDIO))
     results = task["annotations"][1]["result"]
     results.append({**results[0], "type": "choices", "value": {"start": 0, "end": 7, "choices": ["sure"]}})
+    results[0]["value"]["labels"].append("ARTIST")
     assert triples(read_relations(write(json.dumps(task)))) == EXPECTED
+    assert "1 further labels of a region were not read." in caplog.text
     document = {**SCIERC, "ner": [[*SCIERC["ner"][0], [0, 1, "ARTIST"]], SCIERC["ner"][1]]}
     assert triples(read_relations(write(json.dumps(document)))) == EXPECTED
     assert "1 entities were skipped: another one has the same span." in caplog.text
