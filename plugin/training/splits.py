@@ -145,7 +145,8 @@ def warn_of_absent(
     found: Mapping[str, Collection[str]], labels: Sequence[str], what: str = "example has the label"
 ) -> None:
     """
-    Warns if a split lacks a label: it cannot be learned there, and in scores of all labels counts as 0.
+    Warns if a split lacks a label: it cannot be learned there, and in scores of all labels counts as 0. In a training,
+    also warns of labels that differ in case only.
 
     Args:
         found (`Mapping[str, Collection[str]]`):
@@ -158,6 +159,9 @@ def warn_of_absent(
             shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} others" if len(absent) > 5 else "")
             mend = ": check its spelling, shuffle the file, or take more" if prefix == "train" else ""
             logger.warning(f"{prefix}: no {what} {shown}{mend}.")
+    written = {label.casefold(): label for label in labels}
+    if "train" in found and (odd := next((each for each in labels if written[each.casefold()] != each), None)):
+        logger.warning(f"The labels {odd!r} and {written[odd.casefold()]!r} differ in case only: write them one way.")
 
 
 def split_names(data_args: DataArguments) -> dict[str, str]:

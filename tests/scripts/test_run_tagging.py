@@ -199,6 +199,7 @@ def test_warnings(run, write, tmp_path, caplog):
     [
         (["b-per", "o"], "'b-per' is neither O nor like B-person"),
         (["B_PER", "O"], "'B_PER' is neither O nor like B-person"),
+        (["B-Per", "B-PER", "O"], "The labels 'B-PER' and 'B-Per' differ in case only: write them one way."),
         (["0", "1"], "The tags are numbers: words are scored one by one"),
         (["NOUN", "VERB"], ""),
         (["B-PER", "O"], ""),
