@@ -15,7 +15,7 @@ from msattn.data.formats.annotation_tools import doccano_rows, label_studio_rows
 from msattn.data.formats.docred import docred_rows
 from msattn.data.formats.scierc import scierc_rows
 from msattn.data.negatives import Negatives
-from msattn.data.relation_rows import NAMES, first_of
+from msattn.data.relation_rows import NAMES, first_of, one_sequence
 from msattn.data.spans import distance, whole
 from msattn.errors import UserError
 
@@ -108,6 +108,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None, inclusive: bool
         if not has_entities(row):
             yield where, row
             continue
+        row = one_sequence(row)  # once for all pairs of the text
         entities, relations = _entities_and_relations(row, where)
         pairs = list(permutations(range(len(entities)), 2))
         related = [(pair, None) for pair in pairs] if relations is None else relations
@@ -116,7 +117,7 @@ def pair_rows(rows: Located, negatives: Negatives | None = None, inclusive: bool
             chosen = rest if negatives.count is None else draw.sample(rest, min(negatives.count, len(rest)))
             related = [*related, *((pair, negatives.label) for pair in chosen)]
         text = {name: row.get(name) for name in ("tokens", "token", "text", "sentence")}
-        tokens = None if first_of(row, "text", "sentence") else first_of(row, "tokens", "token")
+        tokens = first_of(row, "tokens", "token")
         starts = [0, *accumulate(len(str(each)) + 1 for each in tokens)] if isinstance(tokens, list) else None
         name = row.get("id")
         for (head, tail), label in related:

@@ -115,7 +115,8 @@ def one_sequence(row: Mapping) -> Mapping:
             entities = [_entity(row, role, None, text, "")[0] for role in ("head", "tail")]
         bounds = [
             (each["start"], each["end"]) if isinstance(each, Mapping) else each[:2]
-            for each in entities
+            for entity in entities
+            for each in (entity if isinstance(entity, list) and isinstance(entity[0], Mapping) else [entity])
             if not isinstance(each, str)
         ]
         spans = [(whole(start), whole(end)) for start, end in bounds]

@@ -14,7 +14,7 @@ from msattn.data.entity_pairs import text_rows
 from msattn.data.files.arrow_tables import Located
 from msattn.data.formats.annotation_tools import task_text
 from msattn.data.inputs.words import tagged_spans
-from msattn.data.relation_rows import NAMES, first_of
+from msattn.data.relation_rows import NAMES, first_of, one_sequence
 from msattn.data.row_checks import READINGS
 from msattn.data.spans import check_name
 from msattn.errors import UserError, shown
@@ -79,9 +79,10 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
             raise UserError(f"{where}: a row has to be an object with words and tags, not {shown(row)}.")
         if word_column and word_column not in row and not row.keys().isdisjoint(WORDS):
             raise UserError(f"{where}: there is no field {word_column!r}; there are {', '.join(row)}.")
-        words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
         tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
         given = isinstance(row.get("entities"), list)
+        row = one_sequence(row) if given and tags is None else row
+        words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
         spans = next((row[name] for name in SPANS if isinstance(row.get(name), list)), None)
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
             if tags is None and given:  # SpERT's: spans of words

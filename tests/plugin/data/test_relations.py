@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 
 import datasets
 import pyarrow as pa
@@ -10,7 +11,9 @@ from datasets import ClassLabel, Dataset, Features, Value, load_dataset
 
 from msattn.data import read_relations, to_relations
 from msattn.data.spans import name_places
+from msattn.data.tagged_words import read_tagged_words
 from msattn.errors import UserError
+from msattn.pipelines.relation_inputs import read_input
 
 SEMEVAL = (
     '1\t"The <e1>cat</e1> sat on the <e2>mat</e2>."\nOther\nComment:\n\n'
@@ -128,6 +131,21 @@ def test_spans_of_rows_with_text_and_tokens(write, head, tail, text):
     (found,) = read_relations(write(json.dumps(row), "data.jsonl"))
     assert found["text"] == text
     assert entities(found) in (("Ann", "Rome"), ("Ann", "lives"))
+
+
+def test_all_entities_of_a_row_with_text_and_tokens_count_the_same(write):
+    text = "Ann met Bob in Rome , and then they all went on to see how it is to live near by with Carl Lund ."
+    names = ["Ann ", "Bob", "Rome", "Carl Lund"]  # with a space, Ann alone could be four tokens
+    spans = [{"start": text.index(name), "end": text.index(name) + len(name), "type": "X"} for name in names]
+    mentions = [spans[:1], *spans[1:]]
+    for row in ({"entities": spans}, {"entities": mentions}):
+        row |= {"text": text, "tokens": text.split()}
+        path = write(json.dumps(row), "data.jsonl")
+        assert {*chain(*map(entities, read_relations(path)))} == {*names}
+        assert [entity["text"] for entity in read_input(row).given] == names
+    (tagged,) = read_tagged_words(write(json.dumps(row | {"entities": spans}), "data.jsonl"))
+    words = [word for word, tag in zip(tagged["words"], tagged["tags"], strict=True) if tag != "O"]
+    assert words == " ".join(names).split()
 
 
 @pytest.mark.parametrize(("head", "tail"), [([0, 1], [1, 2]), ([0, 3], [4, 7])])
