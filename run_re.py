@@ -229,6 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if args.do_train:
             vars(model.config).update(dict.fromkeys(OF_LABELS))
             model.config.trained_pairs = trained
+            model.config.span_ends = data_args.span_ends  # for `msattn predict`
             if several:
                 start_at_rates(model, label_rates(encoded["train"]))
         model.config.negative_label = negative or ""

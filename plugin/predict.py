@@ -214,6 +214,8 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
         options["pairs"] = [tuple(pair.split(":")) for pair in args.pairs]
         if any(len(pair) != 2 for pair in options["pairs"]):
             raise UserError(f"--pairs {' '.join(args.pairs)}: give types as HEAD:TAIL, such as PER:LOC, or all.")
+    if ends := getattr(trained.model.config, "span_ends", None):
+        logger.warning(f"Trained with --span_ends {ends}: give exclusive ends here, inclusive in TACRED's fields.")
     extract = _pipeline("relation-extraction", trained, **options)
 
     def answer(located: list[Located]) -> list[str]:

@@ -17,6 +17,7 @@ _NO_LETTERS = regex.compile(r"[^\p{Alphabetic}\p{N}]|\P{ccc=0}")
 # Between two letters of a word, in scripts that separate words.
 _IN_WORD = regex.compile(r"(?<=LETTER)LETTER".replace("LETTER", rf"[\p{{L}}\p{{M}}--[{ATTACHED}]]"), regex.VERSION1)
 INCLUSIVE = " (if all ends are inclusive: run_re.py --span_ends inclusive)"
+EXCLUSIVE = " (if the ends of TACRED's fields are exclusive: run_re.py --span_ends exclusive)"
 
 
 def character_span(value: Any, role: str, tokens: list[str] | None, text: str, where: str) -> list[int]:
@@ -43,9 +44,10 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
             f"{where}: the {role} needs two whole numbers, [start, end), but has {shown(value)}."
         ) from None
     if not 0 <= start < end <= size:
+        hint = INCLUSIVE if start == end else EXCLUSIVE if tokens is not None and end == size + 1 else ""
         raise UserError(
             f"{where}: the {role} span [{start}, {end}) is wrong; it must have 0 <= start < end <= {size}, "
-            f"the number of {unit}{INCLUSIVE if start == end else ''}."
+            f"the number of {unit}{hint}."
         )
     if tokens is not None:
         start, end = sum(map(len, tokens[:start])) + start, sum(map(len, tokens[:end])) + end - 1

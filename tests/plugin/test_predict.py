@@ -432,7 +432,7 @@ def test_the_standard_input_is_answered_line_by_line(checkpoints):
         assert process.wait(60) == 0
 
 
-def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch):
+def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch, caplog):
     folder, file, keys = tmp_path / "relations", tmp_path / "input.txt", []
     shutil.copytree(checkpoints[0] / "relations", folder)
     shutil.copytree(checkpoints[0] / "tagger", tmp_path / "tagger")
@@ -441,7 +441,7 @@ def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch
     config, tokenizer, tagger = folder / "config.json", folder / "tokenizer.json", tmp_path / "tagger" / "config.json"
     changes = (
         lambda: None,
-        lambda: config.write_text(json.dumps({**json.loads(config.read_text()), "decision_threshold": 0.9})),
+        lambda: config.write_text(json.dumps({**json.loads(config.read_text()), "span_ends": "inclusive"})),
         lambda: tokenizer.write_text(tokenizer.read_text().replace("##payer", "##players")),
         lambda: tagger.write_text(f"{tagger.read_text()} "),
     )
@@ -450,6 +450,7 @@ def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch
         for _ in range(2):
             main([str(folder), str(file), "--output", str(tmp_path / "out"), "--entities", str(tagger.parent)])
     assert keys[::2] == keys[1::2] and len(set(keys)) == len(changes)
+    assert "Trained with --span_ends inclusive: give exclusive ends here" in caplog.text
 
 
 def test_a_tagger_finds_the_entities_of_objects(predict, checkpoints):

@@ -37,6 +37,7 @@ def options(demo) -> dict:
         "config_overrides": ["scales=[3, 5]", "mask_mode=ste", "fusion_residual=true"],
         "num_train_epochs": 3,
         "learning_rate": 1e-3,
+        "span_ends": "exclusive",
         "max_train_samples": 160,
         "max_eval_samples": 24,
         "max_predict_samples": 40,
@@ -71,6 +72,7 @@ def test_leaves_a_model_and_a_record(trained, demo):
     tokenizer = AutoTokenizer.from_pretrained(trained)
     assert (model.config.scales, model.config.mask_mode, model.config.fusion_residual) == ((3, 5), "ste", True)
     assert model.config.vocab_size == len(tokenizer) == model.get_input_embeddings().num_embeddings
+    assert model.config.span_ends == "exclusive"
     assert model.config.id2label[0] == "Cause-Effect(e1,e2)" and model.config.num_labels == 10
 
     rows = [line.split("\t") for line in (trained / "test_predictions.tsv").read_text().splitlines()]

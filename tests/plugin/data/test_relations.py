@@ -246,6 +246,11 @@ def test_tsv(write):
         ({"tail": [True, 10]}, "two whole numbers"),
         ({"tail": None}, "two whole numbers"),
         ({"head": None, "tail": None}, "<e1> is missing"),
+        (
+            {"text": None, "token": ["A", "cat"], "head": None, "tail": None}
+            | {"subj_start": 0, "subj_end": 1, "obj_start": 1, "obj_end": 2},
+            "the number of tokens (if the ends of TACRED's fields are exclusive: run_re.py --span_ends exclusive)",
+        ),
         ({"text": None}, "list of strings); it has 'text', 'head', 'tail', 'label'."),
         ({"token": ["A", 1]}, "list of strings"),
         ({"token": ["A", "", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
