@@ -29,6 +29,7 @@ from msattn.data.files.checked_text import check_cell, filled_text
 from msattn.data.files.conllu import is_conllu, refuse_conllu_row
 from msattn.data.files.records import READERS, guess_format, parse_json
 from msattn.data.files.text_lines import files_in, first_line, suffix_of, text_lines
+from msattn.data.formats.annotation_tools import unannotated_text
 from msattn.data.formats.brat import brat_rows
 from msattn.data.formats.fewrel import fewrel_rows
 from msattn.data.formats.semeval import SEMEVAL, semeval_rows
@@ -225,16 +226,17 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
                 raise UserError(f"{where}: {result['error'].removeprefix('the input: ')}")
         return [_json(_with_id(item, result)) for (_, item), result in zip(located, results, strict=True)]
 
-    return _relation_rows(args.file), answer
+    return _relation_rows(args.file, finds_entities=args.entities is not None), answer
 
 
-def _relation_rows(path: str) -> Iterator[Located]:
+def _relation_rows(path: str, finds_entities: bool) -> Iterator[Located]:
     """What relations are trained on, with or without labels: SemEval's lines, brat, a table, JSON; or [`_inputs`]."""
     if Path(path).is_dir() or Path(path).suffix == ".ann":
         return text_rows(brat_rows(path))
     if SEMEVAL.match(_first(path)):
         return semeval_rows(path)
-    return text_rows(fewrel_rows(_rows(path)))
+    rows = fewrel_rows(_rows(path))
+    return text_rows(((where, unannotated_text(row)) for where, row in rows) if finds_entities else rows)
 
 
 def _with_id(item: Any, result: Any) -> Any:

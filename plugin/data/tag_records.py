@@ -12,7 +12,7 @@ from transformers.utils import logging
 from msattn.data.columns import find_column
 from msattn.data.entity_pairs import text_rows
 from msattn.data.files.arrow_tables import Located
-from msattn.data.formats.annotation_tools import task_text
+from msattn.data.formats.annotation_tools import unannotated_text
 from msattn.data.inputs.words import tagged_spans
 from msattn.data.relation_rows import NAMES, first_of, one_sequence
 from msattn.data.row_checks import READINGS
@@ -93,9 +93,7 @@ def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> 
                 row = {"words": words, "tags": [None] * len(words) if tags is None else tags}
         elif "text" in row and spans is not None and not given:
             row = {"text": row["text"], "entities": spans}
-        elif isinstance(row.get("data"), Mapping) and not row.get("annotations"):
-            row = {"text": task_text(row["data"])}
-        yield where, row
+        yield where, unannotated_text(row)
 
 
 def _tagged(where: str, row: Mapping[str, Any], seen: _Spans) -> dict[str, list]:

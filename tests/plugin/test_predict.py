@@ -458,8 +458,9 @@ def test_a_tagger_finds_the_entities_of_objects(predict, checkpoints):
     text = "the dog wrote a book in the house ."
     plain = predict("relations", f"{text}\n", "--entities", tagger, "--threshold", "0", "--pairs", "all")
     rows = f'{{"id": 7, "text": "{text}", "source": "a book"}}\n'
+    rows += f'{{"id": 8, "data": {{"text": "{text}"}}, "annotations": []}}\n'  # a task of Label Studio
     found = predict("relations", rows, "--entities", tagger, "--threshold", "0", "--pairs", "all")
-    assert plain[0] and found == [{"id": 7, "relations": plain[0]}]
+    assert plain[0] and found == [{"id": number, "relations": plain[0]} for number in (7, 8)]
 
 
 def test_a_classifier_of_a_decoder_answers_batches(tmp_path):

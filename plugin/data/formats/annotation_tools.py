@@ -67,6 +67,14 @@ def label_studio_rows(row: Mapping[str, Any], dropped: Counter) -> Iterator[dict
     yield text_row(row.get("id"), {"text": task_text(row["data"], regions.values())}, entities, relations)
 
 
+def unannotated_text(row: Any) -> Any:
+    """A row with the text of a task of Label Studio that has no annotation; any other row as it is."""
+    task = isinstance(row, Mapping) and isinstance(row.get("data"), Mapping) and not row.get("annotations")
+    if task and row.keys().isdisjoint(("text", "sentence", "tokens", "token")):
+        return {"id": row.get("id"), "text": task_text(row["data"])}
+    return row
+
+
 def task_text(data: Mapping[str, Any], regions: Iterable[Mapping[str, Any]] = ()) -> str | None:
     """The text of a task of Label Studio: the field that has the words of all regions, `text`, or the longest."""
     texts = {name: text for name, text in data.items() if isinstance(text, str)}
