@@ -36,8 +36,8 @@ from msattn.data.formats.semeval import SEMEVAL, semeval_rows
 from msattn.data.inputs.raw_text import words_to_tag
 from msattn.data.ranking import by_query, given_query_id, query_rows
 from msattn.data.sentences import corpus_of
-from msattn.data.tag_records import SENTENCE, WORD
-from msattn.data.tagged_words import WHITE, tagged_rows
+from msattn.data.tag_records import SENTENCE, WORD, WORDS, plain_records
+from msattn.data.tagged_words import WHITE, record_rows, tagged_rows
 from msattn.data.treebanks import rows_to_parse
 from msattn.errors import UserError, refuse_below, shown
 from msattn.loading import Trained, load_trained
@@ -292,11 +292,14 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator[Located]:
     """
-    Texts, or objects with words: of tables, of files of columns as `run_tagging.py` reads them, or of lines. The words
-    are in the column of the training, if a table of words has one of this name, or if it is the number of one.
+    Texts, or objects with words: of tables, records and columns as `run_tagging.py` reads them, or of lines. The words
+    are in the column of the training, if there is one of this name, or if it is the number of one.
     """
     suffix = suffix_of(path)
-    if suffix in (".csv", ".parquet") or (
+    words_in = (column, *WORDS) if column else WORDS
+    if Path(path).is_dir() or suffix == ".ann" or (suffix in (".json", ".jsonl") and _first(path)):
+        yield from _texts_or_words(record_rows(path, words_in))
+    elif suffix in (".csv", ".parquet") or (
         suffix == ".tsv" and not {*first_line(path)[1].split("\t")}.isdisjoint(TEXTS)
     ):
         rows = _rows(path)
@@ -305,18 +308,23 @@ def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator
         named = find_column(column, first[0][1]) if column and numbers else None
         if suffix != ".parquet" and first and (named or any(find_column(name, first[0][1]) for name in WORD)):
             yield from tagged_rows(path, named)
-        elif first and any(name in first[0][1] for name in ("words", "tokens")):
-            yield from chain(first, rows)
+        elif first and any(name in first[0][1] for name in words_in):
+            yield from _texts_or_words(plain_records(chain(first, rows), words_in))
         elif first:
             (text,) = text_columns(first[0][0], [row for _, row in first])[:1]
             yield from ((where, row[text]) for where, row in chain(first, rows))
-    elif suffix in (".tsv", ".json", *COLUMNS) or is_conllu(path) or _is_tagged(path, labels):
-        numbered = column and column.isdecimal() and suffix not in (".json", ".conllu")
+    elif suffix in (".tsv", *COLUMNS) or is_conllu(path) or _is_tagged(path, labels):
+        numbered = column and column.isdecimal() and suffix != ".conllu"
         if numbered and any(find_column(name, _first(path).split("\t")) for name in SENTENCE):
             numbered = False  # a table of words, which has names
         yield from tagged_rows(path, column if numbered else None)
     else:
         yield from _inputs(path)
+
+
+def _texts_or_words(rows: Located) -> Iterator[Located]:
+    """Of each row the text or the words; its tags and entities do not matter."""
+    return text_rows((where, _text_of(row)) for where, row in rows)
 
 
 def _is_tagged(path: str, labels: Sequence[str]) -> bool:
@@ -337,7 +345,7 @@ def _text_of(item: Any) -> Any:
 
 def _given_words(item: Mapping) -> list[str] | None:
     """The words of an object; `None` for other lists of these names, as the objects of Prodigy and spaCy."""
-    lists = (item[name] for name in ("words", "tokens") if isinstance(item.get(name), list))
+    lists = (item[name] for name in WORDS if isinstance(item.get(name), list))
     return next((each for each in lists if all(isinstance(word, str) for word in each)), None)
 
 

@@ -49,45 +49,50 @@ class _Spans:
             )
 
 
-def tag_records(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
+def tag_records(rows: Located) -> Located:
     """
-    Words and tags of JSON objects: lists of both, or words or a text with spans, in any form of
-    [`~msattn.data.entity_pairs.text_rows`] or as spaCy writes them. Of spans that share a word, the longest is read; a
-    warning counts the others, and another one those that cut words.
-
-    Args:
-        rows (`Located`): Locations and objects.
-        word_column (`str`, *optional*): The field of the words. Default: `tokens` or `words`.
-        tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
+    Words and tags of rows of [`plain_records`]. Of spans that share a word, the longest is read; a warning counts the
+    others, and another one those that cut words.
 
     Raises:
-        UserError: A row has neither, or words not in the column that is given, or spans lie outside of the text, or on
-            other words than they name.
+        UserError: A row has neither tags nor spans, or spans lie outside of the text or on other words than they name.
     """
     seen = _Spans()
-    for where, row in text_rows(_uniform(rows, word_column, tag_column)):
+    for where, row in text_rows(rows):
         yield where, row if row.keys() == {"words", "tags"} else _tagged(where, row, seen)
     seen.warn()
 
 
-def _uniform(rows: Located, word_column: str | None, tag_column: str | None) -> Located:
-    """Rows with `words` and `tags`, with `tokens` or `text` and `entities`, or as annotation tools write them."""
+def plain_records(rows: Located, words_in: Sequence[str] = WORDS, tag_column: str | None = None) -> Located:
+    """
+    JSON objects with `words` and `tags`, with `tokens` or `text` and `entities`, or in another form of
+    [`~msattn.data.entity_pairs.text_rows`].
+
+    Args:
+        rows (`Located`): Locations and objects, or what spaCy writes.
+        words_in (`Sequence[str]`, *optional*, defaults to `tokens` and `words`):
+            The fields of the words; the first that is there is read.
+        tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
+
+    Raises:
+        UserError: A row is no object, or lacks a field that is given.
+    """
     for where, row in rows:
         if isinstance(row, list) and len(row) == 2 and isinstance(row[1], Mapping):  # spaCy's (text, annotations)
             row = {"text": row[0], **row[1]}
         if not isinstance(row, Mapping):
             raise UserError(f"{where}: a row has to be an object with words and tags, not {shown(row)}.")
-        if word_column and word_column not in row and not row.keys().isdisjoint(WORDS):
-            raise UserError(f"{where}: there is no field {word_column!r}; there are {', '.join(row)}.")
+        if row.keys().isdisjoint(words_in) and not row.keys().isdisjoint(WORDS):
+            raise UserError(f"{where}: there is no field {words_in[0]!r}; there are {', '.join(row)}.")
         tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
         given = isinstance(row.get("entities"), list)
         row = one_sequence(row) if given and tags is None else row
-        words = next((row[name] for name in ([word_column] if word_column else WORDS) if name in row), None)
+        words = next((row[name] for name in words_in if name in row), None)
         spans = next((row[name] for name in SPANS if isinstance(row.get(name), list)), None)
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):
             if tags is None and given:  # SpERT's: spans of words
                 row = {"tokens": words, "entities": row["entities"]}
-            elif tags is None and not row.keys().isdisjoint(TAGS):
+            elif tags is None and tag_column and not row.keys().isdisjoint(TAGS):
                 raise UserError(f"{where}: there is no field {tag_column!r}; there are {', '.join(row)}.")
             else:
                 row = {"words": words, "tags": [None] * len(words) if tags is None else tags}

@@ -26,7 +26,7 @@ from msattn.data.files.conllu import conllu_sentences, is_conllu
 from msattn.data.files.records import csv_rows, guess_format, json_file, json_lines, tsv_rows, unfolded
 from msattn.data.files.text_lines import first_line, suffix_of, text_lines
 from msattn.data.formats.brat import brat_rows
-from msattn.data.tag_records import SENTENCE, TAGS, WORD, WORDS, tag_records, tag_table
+from msattn.data.tag_records import SENTENCE, TAGS, WORD, WORDS, plain_records, tag_records, tag_table
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -98,13 +98,18 @@ def tagged_rows(path: str | os.PathLike, word_column: str | None = None, tag_col
         return tag_table(csv_rows(path), word_column, tag_column)
     if not os.path.isdir(path) and _numbers_sentences(first_line(path)[1].split("\t")):
         return tag_table(tsv_rows(path), word_column, tag_column)
-    if suffix == ".ann" or os.path.isdir(path):
-        return _hub_rows(tag_records(brat_rows(path), word_column, tag_column), "words", "tags")
-    if suffix in (".json", ".jsonl") or RECORD.match(first_line(path)[1]):
-        read = json_file if guess_format(path) == "json" else json_lines
-        rows = tag_records(unfolded(read(path), word_column), word_column, tag_column)
-        return _hub_rows(rows, "words", "tags")
+    if suffix in (".json", ".jsonl", ".ann") or os.path.isdir(path) or RECORD.match(first_line(path)[1]):
+        rows = record_rows(path, (word_column,) if word_column else WORDS, tag_column)
+        return _hub_rows(tag_records(rows), "words", "tags")
     return _column_rows(path, word_column, tag_column)
+
+
+def record_rows(path: str | os.PathLike, words_in: Sequence[str], tag_column: str | None = None) -> Located:
+    """The rows of JSON, JSON lines or brat; see [`~msattn.data.tag_records.plain_records`]."""
+    if suffix_of(path) == ".ann" or os.path.isdir(path):
+        return brat_rows(path)
+    read = json_file if guess_format(path) == "json" else json_lines
+    return plain_records(unfolded(read(path), words_in[0]), words_in, tag_column)
 
 
 def to_tagged_words(

@@ -301,8 +301,9 @@ def test_raw_text_is_split_by_a_named_tokenizer(predict):
     pytest.importorskip("spacy")
     written = predict("parser", "don't stop\n", "--word_tokenizer", "spacy:en")
     assert [line.split("\t")[1] for line in written.split("\n") if "\t" in line] == ["do", "n't", "stop"]
-    (tagged,) = predict("tagger", "don't stop\n", "--word_tokenizer", "spacy:en")
-    assert tagged["words"] == ["do", "n't", "stop"]
+    for suffix, content in (("txt", "don't stop\n"), ("json", '[{"text": "don\'t stop"}]')):
+        (tagged,) = predict("tagger", content, "--word_tokenizer", "spacy:en", suffix=suffix)
+        assert tagged["words"] == ["do", "n't", "stop"]
     with_ranges = predict("parser", "don't stop\n", "--lang", "en")
     assert [line.split("\t")[0] for line in with_ranges.split("\n") if "\t" in line] == ["1-2", "1", "2", "3"]
 
@@ -340,6 +341,9 @@ CONLLU_ROWS = "\t_\t_\t_\t_\t_\t_\t_\t_\n"
         ("jsonl", '{"text": "a dog sleeps"}\n{"text": "the house"}\n'),
         ("jsonl", "".join(json.dumps({"text": " ".join(words), "tokens": [{"id": 0}]}) + "\n" for words in WORDS)),
         ("json", json.dumps([{"words": words} for words in WORDS])),
+        ("jsonl", "".join(json.dumps({"words": ["x"], "tokens": words, "tags": None}) + "\n" for words in WORDS)),
+        ("jsonl", '[["a dog sleeps", {"entities": [[2, 5, "PET"]]}], ["the house", {"entities": []}]]\n'),
+        ("jsonl", '{"doc_key": "a", "sentences": ' + json.dumps(WORDS) + ', "ner": [[], [[3, 4, "X"]]]}\n'),
         ("csv", "by,Text,label\nAnn,a dog sleeps,x\nBob,the house,y\n"),
         ("csv", "Sentence #,Word,Tag\nSentence: 1,a,O\n,dog,O\n,sleeps,O\nSentence: 2,the,O\n,house,O\n"),
         ("csv", "sentence_id,word\n1,a\n1,dog\n1,sleeps\n2,the\n2,house\n"),
@@ -361,6 +365,15 @@ def test_taggers_read_every_format(predict, suffix, content):
     expected = predict("tagger", "a dog sleeps\nthe house\n")
     assert [line["words"] for line in expected] == WORDS
     assert predict("tagger", content, suffix=suffix) == expected
+
+
+def test_a_tagger_reads_a_folder_of_brat(predict, checkpoints, tmp_path):
+    expected = predict("tagger", "a dog\n")
+    (tmp_path / "brat").mkdir()
+    (tmp_path / "brat" / "1.txt").write_text("a dog")
+    (tmp_path / "brat" / "1.ann").write_text("T1\tPET 2 5\tdog\n")
+    main([str(checkpoints[0] / "tagger"), str(tmp_path / "brat"), "--output", str(tmp_path / "tags")])
+    assert [json.loads((tmp_path / "tags").read_text())] == expected
 
 
 @pytest.mark.parametrize("name", ["tagger", "parser"])
