@@ -213,6 +213,8 @@ def _label(value: Any, where: str) -> str | None:
         raise UserError(f"{where}: the label must be a string or a number, not {shown(value)}.")
     refuse_nan(value, "label", where)
     label = "" if value is None else str(value).strip()
+    if label.lower().lstrip("+-") in ("inf", "infinity"):
+        raise UserError(f"{where}: the label {shown(value)} is not a finite number.")
     # `1.0`, as pandas writes whole numbers beside empty cells, and `+1` are whole numbers.
     whole = WHOLE.fullmatch(label)
     return (whole[1] if whole else check_cell(label, "label", where)) or None

@@ -49,7 +49,7 @@ def check_cell(text: str | None, name: str, where: str) -> str | None:
 
 def refuse_nan(label: Any, name: str, where: str) -> None:
     """
-    Refuses a label that is a number, but no finite one. pandas writes empty cells so.
+    Refuses `nan` as a label: pandas writes empty cells so.
 
     Args:
         label (`Any`): The label.
@@ -57,10 +57,10 @@ def refuse_nan(label: Any, name: str, where: str) -> None:
         where (`str`): Its location, which starts the error message.
 
     Raises:
-        UserError: It is, in any case, `nan`, `inf` or `infinity`.
+        UserError: It is `nan`, in any case.
     """
-    if str(label).strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        raise UserError(f"{where}: the {name} {shown(label)} is not a finite number; leave it empty if there is none.")
+    if str(label).strip().lower() == "nan":
+        raise UserError(f"{where}: the {name} is {shown(label)}, as pandas writes empty cells; leave it empty.")
 
 
 def filled_text(value: Any, where: str, problem: str) -> str:

@@ -260,8 +260,8 @@ def test_tsv(write):
         ({"label": "did"}, "unknown label 'did'; the known ones are does"),
         ({"label": ""}, "no label"),
         ({"label": "a\tb"}, "has a tab or a line end"),
-        ({"label": "nan"}, "the label 'nan' is not a finite number; leave it empty"),
-        ({"head_type": "NaN"}, "the head type 'NaN' is not a finite number"),
+        ({"label": "nan"}, "the label is 'nan', as pandas writes empty cells; leave it empty"),
+        ({"head_type": "NaN"}, "the head type is 'NaN'"),
     ],
 )
 def test_bad_rows_name_the_line(write, change, message):
