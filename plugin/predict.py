@@ -322,7 +322,7 @@ def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator
         yield from _inputs(path)
 
 
-def _texts_or_words(rows: Located) -> Iterator[Located]:
+def _texts_or_words(rows: Iterable[Located]) -> Iterator[Located]:
     """Of each row the text or the words; its tags and entities do not matter."""
     return text_rows((where, _text_of(row)) for where, row in rows)
 

@@ -40,7 +40,7 @@ class TextPipeline(ChunkPipeline):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.model.eval()  # a training leaves its model with dropout
-        model = getattr(self.model, "_orig_mod", self.model)  # of a compiled one
+        model: Any = getattr(self.model, "_orig_mod", self.model)  # of a compiled one
         self.parameters = frozenset(inspect.signature(model.forward).parameters)  # which can be pickled
         if not self.parameters & {*self.reads}:
             name, kind = self.model.name_or_path or "the model", type(self.model).__name__

@@ -168,9 +168,9 @@ def load_model(
         raise missing_weights(str(args.model_name_or_path), missing)
     if refuse_new_weights and type(model).__module__.startswith("msattn."):
         family = sys.modules[type(model).__module__]  # all its classes are in one file
-        if others := [name for name in saved.architectures or () if not hasattr(family, name)]:
+        if unknown := [name for name in saved.architectures or () if not hasattr(family, name)]:
             raise UserError(
-                f"{args.model_name_or_path}: it is a checkpoint of {others[0]}, which may have other layers or code "
+                f"{args.model_name_or_path}: it is a checkpoint of {unknown[0]}, which may have other layers or code "
                 f"than {type(model).__name__}: load it with its own class and give the pipeline the model."
             )
     if new_tokens > 0:
