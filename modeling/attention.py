@@ -17,16 +17,19 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import pad
+from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.output_capturing import _active_collector
 
+from .attention_adapters import OURS
 from .attention_bands import is_worthwhile
 from .attention_call import AttentionCall, AttentionRefused, is_cross_attention
-from .attention_windows import HONOURING, OWN_MASKS, has_windows, windowed_mask, windows_of
+from .attention_windows import OWN_MASKS, has_windows, windowed_mask, windows_of
 from .mask_bands import Band, band_of, decode_band, encode_band, visible_keys
+from .model_watch import watch
 from .real_tokens import all_real, ask_once
 from .window_attention import window_attention
 
@@ -297,12 +300,17 @@ def _parameters(function: Callable) -> frozenset[str]:
 
 def register() -> None:
     """Registers the implementation in Transformers, under all its names."""
-    for name in HONOURING:
+    for name in OURS:
         forward = partial(attention_forward, returns_sums=True) if name == "received" else attention_forward
         AttentionInterface.register(name, forward)
         AttentionMaskInterface.register(name, attention_mask)
 
 
 # A checkpoint on the Hub brings this file along; where msattn is installed, its own stays.
-if HONOURING[0] not in ALL_ATTENTION_FUNCTIONS:
+if OURS[0] not in ALL_ATTENTION_FUNCTIONS:
     register()
+
+# Any model may name the implementation now. Some need an adapter for it, and others would ignore it, so `watch` adapts
+# or refuses each while it is built. A configuration cannot do that, and Transformers calls nobody then. PyTorch does.
+# This is not in `register`, which may run twice: each call would add a hook.
+register_module_module_registration_hook(watch)

@@ -10,6 +10,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from .attention_call import AttentionRefused
 
+#: The names of our attention implementation.
+OURS = ("msattn", "received", "banded", "rows", "words")
 # Where attention layers keep their number of heads.
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")
 

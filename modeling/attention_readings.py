@@ -14,10 +14,17 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
 from .attention import READERS
-from .attention_adapters import adapt, inner_models, is_attention_layer, is_compiled, is_outside, switch_attention
+from .attention_adapters import (
+    OURS,
+    adapt,
+    inner_models,
+    is_attention_layer,
+    is_compiled,
+    is_outside,
+    switch_attention,
+)
 from .attention_call import AttentionCall, AttentionRefused
 from .attention_statistics import RECEIVED, Statistics
-from .attention_windows import HONOURING
 
 logger = logging.get_logger(__name__)
 
@@ -221,7 +228,7 @@ def read_passes(model: nn.Module, reader: Reader) -> Iterator[list[Reading]]:
     previous = use_received(model)
     hooks = []
     for one in inner_models(model):
-        if one.config._attn_implementation not in HONOURING:
+        if one.config._attn_implementation not in OURS:
             hooks += _ask_for_maps(one, reader)  # before those that end the pass
         if reader.special_ids:
             hooks.append(one.get_input_embeddings().register_forward_pre_hook(reader.see, with_kwargs=True))
@@ -281,7 +288,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
     configs = [config for one in models for config in _configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
     for one in models:
-        if one.config._attn_implementation not in HONOURING:
+        if one.config._attn_implementation not in OURS:
             switch_attention(one, "received")
     return previous
 

@@ -1,4 +1,4 @@
-"""Windows for the attention heads of any model: where they are stored, and what they hide."""
+"""Limits how far the attention heads of any model see: stores their windows, and hides the tokens outside of them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .attention_adapters import (
+    OURS,
     adapt,
-    adapt_layers,
     heads_of,
     inner_models,
     is_attention_layer,
-    is_outside,
     switch_attention,
     takes_keywords,
 )
 from .attention_call import MASKED, AttentionRefused, is_causal_layer, is_cross_attention
 from .window_attention import limits_of
 
-#: The names of our attention implementation.
-HONOURING = ("msattn", "received", "banded", "rows", "words")
 # Models that add their masks to the scores themselves.
 OWN_MASKS = ("bigbird_pegasus",)
 # The mark of a layer: its number among the self-attention layers; and that of a model whose layers have theirs.
@@ -80,7 +76,7 @@ def set_windows(
     >>> model.save_pretrained("outputs/windowed")
     ```
     """
-    owner, layers = _owner(model)
+    owner, layers = owner_and_layers(model)
     rows = _windows_by_head(windows, list(layers.values()))
     special = sorted({index(one) for one in special_token_ids})
     config = owner.config
@@ -103,15 +99,15 @@ def set_windows(
             for name in ("attn_implementation", "attention_windows_special_token_ids"):
                 one.__dict__.pop(name, None)
         return model
-    if config._attn_implementation not in HONOURING:
+    if config._attn_implementation not in OURS:
         switch_attention(owner, "banded")
-    if config._attn_implementation not in HONOURING:
+    if config._attn_implementation not in OURS:
         raise AttentionRefused(_outside(owner))
     for one in configs:
         one.attention_windows, one.attention_windows_special_token_ids = rows, special
         _save_banded(one)
     number_layers(owner)
-    _keep_windows(owner)
+    keep_windows(owner)
     return model
 
 
@@ -126,7 +122,7 @@ def number_layers(model: PreTrainedModel) -> None:
     setattr(model, NUMBERED, not _is_decoder(model))
     if not getattr(model, NUMBERED):
         return  # the windows are those of the encoder
-    _, layers = _owner(model)
+    _, layers = owner_and_layers(model)
     _windows_by_head(model.config.attention_windows, list(layers.values()))
     for number, layer in enumerate(layers):
         setattr(layer, ROW, number)
@@ -223,47 +219,7 @@ def _query_places(mask: torch.Tensor | None, tokens: int, keys: int, device: tor
     return keys - 1 - seen[:, :1].flip(-1).int().argmax(dim=-1)
 
 
-def _watch(module: nn.Module, name: str, submodule: nn.Module | None) -> None:
-    """
-    Sees to it, as a model is built, that the attention implementation which its configuration names is used.
-
-    Raises:
-        AttentionRefused: It is one of ours, and the model computes its softmax itself.
-    """
-    config = module.__dict__.get("config") if isinstance(module, PreTrainedModel) else None
-    if config is None:
-        return
-    if has_windows(config) and config._attn_implementation not in HONOURING:
-        config._attn_implementation = "banded"
-    if config._attn_implementation in HONOURING:
-        if is_outside(type(module)):
-            if type(module).__module__.startswith("transformers"):
-                raise _ignored(module)
-            # What is in the file of a class of one's own does not tell what is in the model.
-            vars(module)["post_init"] = partial(_post_init, module)
-        adapt(module)
-        if submodule is not None:
-            adapt_layers(submodule, config)
-    if has_windows(config):
-        _keep_windows(module)
-
-
-def _post_init(model: Any) -> None:
-    """That of a class which may compute its softmax itself; models inside have been judged on their own."""
-    del model.post_init
-    if inner_models(model) == [model] and not any(map(is_attention_layer, model.modules())):
-        raise _ignored(model)
-    model.post_init()
-
-
-def _ignored(model: Any) -> AttentionRefused:
-    return AttentionRefused(
-        f"{type(model).__name__} computes its softmax itself and would ignore attn_implementation="
-        f"{model.config._attn_implementation!r}: leave it out; msattn.read_attention reads any model."
-    )
-
-
-def _keep_windows(model: PreTrainedModel) -> None:
+def keep_windows(model: PreTrainedModel) -> None:
     """Checks the windows of a model whenever it runs, and saves them with an implementation that honours them."""
     if not hasattr(model.forward, KEEPS):
         _save_banded(model.config)
@@ -300,10 +256,10 @@ def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any])
     config = model.config
     if not has_windows(config) or any(isinstance(child, PreTrainedModel) for child in model.children()):
         return {}  # a classifier shares its configuration with the model that has the layers
-    if config._attn_implementation not in HONOURING:
+    if config._attn_implementation not in OURS:
         raise AttentionRefused(
             f"{type(model).__name__} has attention windows, which attn_implementation="
-            f"{config._attn_implementation!r} would ignore: take one of {', '.join(HONOURING)}, or "
+            f"{config._attn_implementation!r} would ignore: take one of {', '.join(OURS)}, or "
             "msattn.set_windows(model, None)."
         )
     if not hasattr(model, NUMBERED):
@@ -317,7 +273,7 @@ def _special_tokens(model: PreTrainedModel, args: tuple, kwargs: dict[str, Any])
     return {"special_tokens": found}
 
 
-def _owner(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
+def owner_and_layers(model: nn.Module) -> tuple[PreTrainedModel, dict[nn.Module, int]]:
     """The innermost model of Transformers, adapted, and its self-attention layers with their numbers of heads."""
     adapt(model)
     name, inner = type(model).__name__, inner_models(model)
@@ -368,8 +324,3 @@ def _windows_by_head(windows: Any, heads: Sequence[int]) -> list[list[OfHead]]:
     if any(window is not None and window < 0 for row in found for window in row):
         raise ValueError(f"windows must be at least 0 or None, got {windows}")
     return found
-
-
-# A configuration cannot refuse the implementation that `from_pretrained` is asked for, and Transformers calls nobody
-# when a model is built. PyTorch does.
-register_module_module_registration_hook(_watch)

@@ -10,8 +10,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .attention import gives_attentions
-from .attention_adapters import is_outside
-from .attention_windows import HONOURING
+from .attention_adapters import OURS, is_outside
 from .hub_export import HubExportMixin
 from .layer_mix import LayerMix
 from .new_layers import classifier_dropout
@@ -35,7 +34,7 @@ def choose_implementation(config: Any, encoder: type) -> None:
     for requested in (config._attn_implementation, getattr(config, "encoder", config)._attn_implementation):
         if requested == "eager":
             chosen = requested
-        elif requested not in (None, "sdpa", *HONOURING):
+        elif requested not in (None, "sdpa", *OURS):
             raise ValueError(
                 f"attn_implementation {requested!r} has no attention maps, which "
                 f'features="{config.features}" reads; leave it out, or take "eager"'

@@ -11,8 +11,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .attention_adapters import takes_keywords
-from .attention_windows import HONOURING
+from .attention_adapters import OURS, takes_keywords
 from .pairwise_models import PairwiseModel
 from .real_tokens import checked_mask
 
@@ -128,7 +127,7 @@ class PairwiseRelations(PairwiseModel):
             pieces (`torch.LongTensor` of shape `(batch, n)`): Positions; numbers below 0 fill up.
             tokens (`int`): Number of tokens.
         """
-        if not self._takes_rows or self._encoder.config._attn_implementation not in HONOURING:
+        if not self._takes_rows or self._encoder.config._attn_implementation not in OURS:
             return None
         # The shape has to tell rows from whole maps.
         return pad(pieces, (0, 1), value=-1) if pieces.shape[1] == tokens else pieces

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from .attention_readings import read_attention
-from .attention_windows import _owner
+from .attention_windows import owner_and_layers
 from .evaluation_mode import evaluating
 
 
@@ -89,7 +89,7 @@ def head_reach(
 ) -> Reach:
     """Measures how far the heads of a model look; see [`fit_windows`]."""
     ids = torch.tensor([index(one) for one in special_token_ids], dtype=torch.long)
-    owner, layers = _owner(model)
+    owner, layers = owner_and_layers(model)
     if owner.config.is_encoder_decoder or not isinstance(model, PreTrainedModel):  # such as a SentenceTransformer
         model = owner
     sums = [torch.zeros(heads, 0, dtype=torch.double) for heads in layers.values()]
