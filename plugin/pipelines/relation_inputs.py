@@ -20,8 +20,6 @@ from msattn.errors import UserError, shown
 logger = logging.get_logger(__name__)
 
 WHERE = "the input"
-# Fields that list entities, here or in annotation tools.
-ENTITIES = ("entities", "spans", "annotations", "pairs")
 
 
 @dataclass
@@ -92,7 +90,8 @@ def is_plain_text(inputs: Any) -> bool:
 
 def text_alone(inputs: Any) -> str | None:
     """The text of an input that says nothing of entities; `None` for others."""
-    if isinstance(inputs, Mapping) and first_of(inputs, *ENTITIES) is None and not marks_pair(inputs):
+    names = ("entities", "pairs", "spans", "annotations")  # the last two are those of annotation tools
+    if isinstance(inputs, Mapping) and first_of(inputs, *names) is None and not marks_pair(inputs):
         inputs = first_of(inputs, "text", "sentence")
     return inputs if is_plain_text(inputs) else None
 
