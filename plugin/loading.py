@@ -39,7 +39,7 @@ def load_trained(name: str, fallback: Any = None) -> Trained:
 
     Raises:
         UserError: The checkpoint cannot be loaded, has no task, lacks weights or embeddings of its tokenizer, or is of
-            a class of one's own.
+            a subclass of one of ours.
     """
     source = ModelArguments(model_name_or_path=name)
     with user_mistakes():

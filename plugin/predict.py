@@ -308,7 +308,7 @@ def _sentences(path: str, labels: Sequence[str], column: str | None) -> Iterator
         named = find_column(column, first[0][1]) if column and numbers else None
         if suffix != ".parquet" and first and (named or any(find_column(name, first[0][1]) for name in WORD)):
             yield from tagged_rows(path, named)
-        elif first and any(name in first[0][1] for name in words_in):
+        elif first and (any(name in first[0][1] for name in WORDS) or isinstance(first[0][1].get(column), list)):
             yield from _texts_or_words(plain_records(chain(first, rows), words_in))
         elif first:
             (text,) = text_columns(first[0][0], [row for _, row in first])[:1]

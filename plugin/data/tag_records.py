@@ -55,7 +55,7 @@ def tag_records(rows: Located) -> Located:
     others, and another one those that cut words.
 
     Raises:
-        UserError: A row has neither tags nor spans, or spans lie outside of the text or on other words than they name.
+        UserError: A row has neither words nor a text, or spans lie outside of it or on other words than they name.
     """
     seen = _Spans()
     for where, row in text_rows(rows):
@@ -72,7 +72,7 @@ def plain_records(rows: Located, words_in: Sequence[str] = WORDS, tag_column: st
         rows (`Located`): Locations and objects, or what spaCy writes.
         words_in (`Sequence[str]`, *optional*, defaults to `tokens` and `words`):
             The fields of the words; the first that is there is read.
-        tag_column (`str`, *optional*): The field of the tags. Default: `ner_tags`, `tags` or `labels`.
+        tag_column (`str`, *optional*): The field of the tags. Default: the first of `TAGS`.
 
     Raises:
         UserError: A row is no object, or lacks a field that is given.
@@ -86,7 +86,7 @@ def plain_records(rows: Located, words_in: Sequence[str] = WORDS, tag_column: st
             raise UserError(f"{where}: there is no field {words_in[0]!r}; there are {', '.join(row)}.")
         tags = next((row[name] for name in ([tag_column] if tag_column else TAGS) if name in row), None)
         given = isinstance(row.get("entities"), list)
-        row = one_sequence(row) if given and tags is None else row
+        row = one_sequence(row) if "text" in row and given and row["entities"] and tags is None else row
         words = next((row[name] for name in words_in if name in row), None)
         spans = next((row[name] for name in SPANS if isinstance(row.get(name), list)), None)
         if isinstance(words, list) and not (words and isinstance(words[0], Mapping)):

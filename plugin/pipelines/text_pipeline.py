@@ -39,7 +39,6 @@ class TextPipeline(ChunkPipeline):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.model.eval()  # a training leaves its model with dropout
         model: Any = getattr(self.model, "_orig_mod", self.model)  # of a compiled one
         self.parameters = frozenset(inspect.signature(model.forward).parameters)  # which can be pickled
         if not self.parameters & {*self.reads}:
@@ -74,6 +73,7 @@ class TextPipeline(ChunkPipeline):
         postprocess_params: dict,
     ) -> Iterator:
         check_batch_size(batch_size)
+        self.model.eval()  # a training leaves its model with dropout
         items = iter(inputs if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs))))
         # Without batches, an input is answered before the next one is read.
         while block := list(islice(items, LOOKAHEAD * batch_size if batch_size > 1 else 1)):

@@ -70,7 +70,7 @@ class WordTagger:
             raise UserError(f"{tokenizer.name_or_path}: the tokenizer has to be a fast one, with a tokenizer.json.")
         tokenizer = copy(tokenizer)
         tokenizer.padding_side = "right"  # words are found from the left
-        self.model, self.tokenizer = model.eval(), tokenizer  # a training leaves its model with dropout
+        self.model, self.tokenizer = model, tokenizer
         self.split = partial(words_to_tag, word_tokenizer=word_tokenizer, lang=lang)
         self.collator = DataCollatorWithPadding(tokenizer)
         self.limit = min(tokenizer.model_max_length, most_tokens(model.config) or tokenizer.model_max_length)
@@ -106,6 +106,7 @@ class WordTagger:
             UserError: `batch_size` is below 1.
         """
         check_batch_size(batch_size)
+        self.model.eval()  # a training leaves its model with dropout
         tags: list[list[tuple[str, float]]] = [[] for _ in sentences]
         parts_of = enumerate(sentence_parts(self.tokenizer, sentences, self.limit))
         parts = ((number, *part) for number, parts in parts_of for part in parts)

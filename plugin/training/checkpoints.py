@@ -121,13 +121,13 @@ def load_model(
         args (`ModelArguments`): Names the checkpoint, and fields of its configuration in `--config_overrides`.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
         refuse_new_weights (`bool`, *optional*, defaults to `False`):
-            Whether to refuse a checkpoint that lacks weights, which would be random, or that is of another class.
+            Whether to refuse a checkpoint that lacks weights, which would be random, or that is of a subclass.
         **fields: Further fields of the configuration.
 
     Raises:
         UserError: `--config_overrides` contradicts `fields`; a layer of the checkpoint has another size, and not
             `--ignore_mismatched_sizes`; or weights or embeddings are missing, labels numbered anew, or the checkpoint
-            is of a class of one's own, and refused.
+            is of a subclass of one of ours, and refused.
     """
     given = config_fields(args.config_overrides)
     for name in given.keys() & fields.keys():

@@ -165,7 +165,8 @@ class GuidingMixin(AccumulationMixin):
         targets = inputs.pop("pattern_targets", {})
         if missing := self.guiding.text_patterns - targets.keys():
             raise UserError(
-                f"the pattern {min(missing)} has no targets: let get_train_dataloader call that of GuidedTrainer."
+                f"the batch has no targets of the pattern {min(missing)}: collate it with the data_collator of the "
+                "trainer, as get_train_dataloader of GuidedTrainer does."
             )
         guided = self.state.global_step % self.guiding.guide_every == 0
         if not guided:  # the last guided step has gone through its backward pass
@@ -308,7 +309,8 @@ class GuidingMixin(AccumulationMixin):
     def _prepare_patterns(self, model: Any) -> None:
         if self.guiding.pattern_weight and "wordsim" in (self.guiding.patterns or ()):
             # Copied before a checkpoint is loaded, so that a resumed run has the same targets.
-            self._guided.embeddings = model.get_input_embeddings().weight.detach().to("cpu", copy=True)
+            embeddings = outermost_models(model)[0].get_input_embeddings()
+            self._guided.embeddings = embeddings.weight.detach().to("cpu", copy=True)
         if self.guiding.text_patterns and hasattr(self.data_collator, "valid_label_columns"):
             raise UserError(
                 f"{type(self).__name__} has a collator of its own for several texts, without room for the targets of "

@@ -173,7 +173,9 @@ def _find_labels(splits: Mapping[str, Dataset], known: Sequence[str] | None, tra
     trained = splits["train"].unique("label")
     of_splits = (rows.unique("label") for rows in splits.values() if "label" in rows.column_names)
     labels = sorted({*chain(*of_splits)} - {None})
-    if any(_is_number(label) and not _is_whole(label) for label in labels):
+    if decimals := [label for label in labels if _is_number(label) and not _is_whole(label)]:
+        if not {*decimals} & {*trained}:
+            logger.warning(f"The label {decimals[0]} makes this a regression; no label of the training data does.")
         return None
     commas = [label for label in trained if "," in label]
     if commas and all(_is_number(label.replace(",", ".")) for label in trained):

@@ -182,7 +182,7 @@ def test_the_word_column_is_kept(run, write, tmp_path):
     (tmp_path / "out" / "config.json").write_text(json.dumps({**config, "word_column": "Form"}))
     assert words(write("sentence_id,word,form\n1,x,the\n1,y,dog\n", "a.csv")) == [["the", "dog"]]
     assert words(write("sentence_id,word\n1,the\n1,dog\n", "b.csv")) == [["the", "dog"]]
-    assert words(write("id,form\n1,the dog\n", "texts.csv")) == [["the", "dog"]]
+    assert words(write("id,Form\n1,the dog\n", "texts.csv")) == [["the", "dog"]]
     assert words(write([{"tokens": ["x"], "Form": ["the", "dog"]}], "b.jsonl")) == [["the", "dog"]]
 
 

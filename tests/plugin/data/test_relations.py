@@ -146,6 +146,9 @@ def test_all_entities_of_a_row_with_text_and_tokens_count_the_same(write):
     (tagged,) = read_tagged_words(write(json.dumps(row | {"entities": spans}), "data.jsonl"))
     words = [word for word, tag in zip(tagged["words"], tagged["tags"], strict=True) if tag != "O"]
     assert words == " ".join(names).split()
+    row = {"text": "Don't go", "tokens": ["Do", "n't", "go"], "entities": []}
+    (tagged,) = read_tagged_words(write(json.dumps(row), "data.jsonl"))
+    assert tagged["words"] == row["tokens"]
 
 
 @pytest.mark.parametrize(("head", "tail"), [([0, 1], [1, 2]), ([0, 3], [4, 7])])

@@ -126,8 +126,9 @@ def test_tags_without_a_prefix_are_entities_of_one_type():
 
 
 def test_a_model_that_was_trained_tags_without_dropout():
-    model = BertForTokenClassification(BertConfig(**SIZES)).train()
-    assert not WordTagger(model, word_level()).model.training
+    tagger = WordTagger(BertForTokenClassification(BertConfig(**SIZES)), word_level())
+    tagger.model.train()
+    assert tagger([["Ann"]]) == tagger([["Ann"]])
 
 
 def test_an_encoder_finds_nothing_at_random(tmp_path):

@@ -143,7 +143,8 @@ def test_a_model_in_a_plain_module(tokenizer, data, tmp_path):
         def forward(self, input_ids, attention_mask, labels):
             return self.inner(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
 
-    trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["pmi"], pattern_weight=1.0), Plain())
+    guiding = GuidingArguments(patterns=["pmi", "wordsim"], pattern_weight=1.0)
+    trainer = trainer_of(tokenizer, data, tmp_path, guiding, Plain())
     trainer.train()
     assert logged(trainer)[0]["pattern_loss"] > 0
 
@@ -179,7 +180,7 @@ def test_a_pattern_without_targets_is_refused(tokenizer, data, tmp_path):
     guiding = GuidingArguments(patterns=["next", "pmi"], pattern_weight=1.0)
     trainer = trainer_of(tokenizer, data, tmp_path, guiding)
     trainer.get_train_dataloader = lambda: DataLoader(data, 4, collate_fn=trainer.data_collator)
-    with pytest.raises(UserError, match="the pattern pmi has no targets: let get_train_dataloader call"):
+    with pytest.raises(UserError, match="no targets of the pattern pmi: collate it with"):
         trainer.train()
 
 
