@@ -53,7 +53,7 @@ from msattn.training.fusion import choose_head, head_fields
 from msattn.training.learning_rates import FineTuningArguments
 from msattn.training.model_card import write_model_card
 from msattn.training.resuming import record_and_resume
-from msattn.training.splits import hold_out_and_limit, warn_of_absent, warn_of_repeats
+from msattn.training.splits import hold_out_and_limit, warn_of_labels, warn_of_repeats
 from msattn.training.steps import warn_of_few_steps
 from msattn.training.trainer import FineTuningTrainer
 from msattn.training.unknown_tokens import warn_of_unknown
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             {prefix: [*zip(*(rows[each] for each in columns), strict=True)] for prefix, rows in data.items()}
         )
         if labels:
-            warn_of_absent({prefix: sentences.labels_in(rows, labels) for prefix, rows in data.items()}, labels)
+            warn_of_labels({prefix: sentences.labels_in(rows, labels) for prefix, rows in data.items()}, labels)
         if teacher:
             data["train"] = teacher.answered(data["train"], columns, labels, args)
 

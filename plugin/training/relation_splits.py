@@ -26,7 +26,7 @@ from msattn.training.splits import (
     hold_out_and_limit,
     load_hub_dataset,
     read_splits,
-    warn_of_absent,
+    warn_of_labels,
     warn_of_repeats,
 )
 
@@ -74,7 +74,7 @@ def read_relation_data(
     if any(counts.values()) and args.should_log:
         print(f"--negative_pairs drew: {', '.join(f'{prefix} {count}' for prefix, count in counts.items())}.")
     warn_of_repeats({prefix: rows.unique("text") for prefix, rows in splits.items()}, "texts")
-    warn_of_absent({prefix: labels_in(rows) for prefix, rows in splits.items()}, labels)
+    warn_of_labels({prefix: labels_in(rows) for prefix, rows in splits.items()}, labels)
     return splits, labels, negative, types
 
 

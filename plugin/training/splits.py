@@ -141,12 +141,12 @@ def warn_of_repeats(texts: Mapping[str, Sequence[Any]], what: str = "examples") 
             logger.warning(f"{prefix}: {repeated} of the {len(scored)} {what} are in the training data, too.")
 
 
-def warn_of_absent(
+def warn_of_labels(
     found: Mapping[str, Collection[str]], labels: Sequence[str], what: str = "example has the label"
 ) -> None:
     """
-    Warns if a split lacks a label: it cannot be learned there, and in scores of all labels counts as 0. In a training,
-    also warns of labels that differ in case only.
+    Warns of labels that may be mistakes: one that a split lacks, which cannot be learned there and counts as 0 in
+    scores of all labels; and, in a training, two that differ in case only.
 
     Args:
         found (`Mapping[str, Collection[str]]`):

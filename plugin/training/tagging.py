@@ -23,7 +23,7 @@ from msattn.metrics.baselines import most_frequent
 from msattn.metrics.tagging import score_tags, tagging_report
 from msattn.training.from_scratch import scratch_card_fields
 from msattn.training.model_card import ModelCardFacts
-from msattn.training.splits import load_hub_dataset, read_splits, split_names, warn_of_absent
+from msattn.training.splits import load_hub_dataset, read_splits, split_names, warn_of_labels
 
 logger = logging.get_logger(__name__)
 
@@ -101,7 +101,7 @@ def find_tags(splits: Mapping[str, Dataset], config: PreTrainedConfig, training:
                     f"{prefix} data, sentence {number}, {shown(' '.join(words))}: the tag {strange[0]!r} is not one "
                     f"of the model's: {', '.join(tags)}."
                 )
-    warn_of_absent(found, tags, "word has the tag")
+    warn_of_labels(found, tags, "word has the tag")
     _warn_of_odd_tags(tags)
     return tags
 
