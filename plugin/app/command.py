@@ -10,6 +10,7 @@ from transformers.utils import logging
 from msattn.app.page import launch
 from msattn.app.space import write_space
 from msattn.command_line import named, parse_arguments
+from msattn.errors import UserError
 
 
 @dataclass
@@ -44,10 +45,12 @@ def main(argv: Sequence[str]) -> None:
         argv (`Sequence[str]`): `MODEL [MODEL ...]`, and options.
 
     Raises:
-        UserError: An argument is wrong, or a checkpoint cannot be loaded.
+        UserError: An argument is wrong, or has no use for a Space, or a checkpoint cannot be loaded.
     """
     (args,) = parse_arguments([AppArguments], named(argv, "model"), "msattn app")
     if args.space is not None:
+        if serving := [name for name in ("port", "host", "share") if getattr(args, name)]:
+            raise UserError(f"--{serving[0]}: the Hub serves a Space; leave out --{serving[0]} or --space.")
         write_space(args.space, args.model, args.lang)
         print(f"{args.space}: a Space of {', '.join(args.model)}")
         return

@@ -184,6 +184,7 @@ def test_the_word_column_is_kept(run, write, tmp_path):
     assert words(write("sentence_id,word\n1,the\n1,dog\n", "b.csv")) == [["the", "dog"]]
     assert words(write("id,Form\n1,the dog\n", "texts.csv")) == [["the", "dog"]]
     assert words(write([{"tokens": ["x"], "Form": ["the", "dog"]}], "b.jsonl")) == [["the", "dog"]]
+    assert words(write('{"tokens": ["x"], "Form": ["the", "dog"]}\n', "lines.txt")) == [["the", "dog"]]
 
 
 def test_warnings(run, write, tmp_path, caplog):

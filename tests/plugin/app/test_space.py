@@ -46,6 +46,12 @@ def test_a_space_of_something_else_is_a_sentence(tmp_path, monkeypatch):
             main([name, "--space", str(tmp_path / "space")])
 
 
+@pytest.mark.parametrize("option", [("--host", "0.0.0.0"), ("--port", "7000"), ("--share",)])
+def test_options_of_the_page_have_no_use_for_a_space(tmp_path, option):
+    with pytest.raises(UserError, match=f"{option[0]}: the Hub serves a Space"):
+        main(["me/tagger", "--space", str(tmp_path / "space"), *option])
+
+
 def test_other_files_are_not_written_over(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UserError, match="the folder has other files"):
