@@ -30,6 +30,7 @@ from msattn.data.tagged_words import WHITE
 from msattn.data.treebanks import rows_to_parse
 from msattn.data.unlabelled import (
     Input,
+    has_candidates,
     line_inputs,
     relation_inputs,
     sentence_inputs,
@@ -256,7 +257,7 @@ def _tags(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 
 def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     labels = [*trained.model.config.id2label.values()]
-    if labels == ["relevant"]:
+    if labels == ["relevant"] or (len(labels) == 1 and has_candidates(args.file)):  # also cross-encoders of others
         return _rankings(trained, args)
     classify = _classifier(trained, args)
 

@@ -152,6 +152,11 @@ def words_of(where: str, item: Any, split: Callable[[str], list] = words_to_tag)
     return words
 
 
+def has_candidates(path: str) -> bool:
+    """Whether the first line of a file is an object with candidates for a query."""
+    return '"candidates"' in _first(path)
+
+
 def text_inputs(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
     """The text of each input, or its two texts, from the columns of the training or else those of the first input."""
     columns: list[str] = []

@@ -197,6 +197,9 @@ def test_rankings(predict, checkpoints):
     assert {text["id"]: text["score"] for text in found["candidates"]} == {
         key: pytest.approx(value.sigmoid().item(), abs=1e-6) for key, value in logits.items()
     }
+    logits = {text["id"]: logits_of(checkpoints[1]["one"], "a cat", text["text"]) for text in candidates}
+    (found,) = predict("one", json.dumps(row))
+    assert [text["id"] for text in found["candidates"]] == sorted(logits, key=lambda key: -logits[key].item())
 
 
 def test_rankings_of_pairs(predict):
