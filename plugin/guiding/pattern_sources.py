@@ -177,7 +177,8 @@ def _dependency_trees(texts: Iterable[Sequence[str]], trees: Sequence[str] | Non
     found = DependencyTrees(chain.from_iterable(map(read_conllu, trees)))
     has_tree = [words in found for words in texts]
     if not any(has_tree):
-        raise UserError(f"{', '.join(trees)}: no sentence of the training data is in there.")
+        raise UserError(f"{', '.join(trees)}: no text of the training data is a sentence in there.")
     if not all(has_tree):
-        logger.warning(f"dependency: {has_tree.count(False)} of {len(has_tree)} training sentences have no tree.")
+        missing = has_tree.count(False)
+        logger.warning(f"dependency: {missing} of {len(has_tree)} training texts are no single sentence with a tree.")
     return found

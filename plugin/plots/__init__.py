@@ -10,6 +10,7 @@ from msattn.plots.heads import AttentionDistances, attention_distances, plot_hea
 from msattn.plots.maps import attention_maps, plot_attention_maps
 
 __all__ = [
+    "FusedAttention",
     "arc_diagram",
     "attention_distances",
     "attention_maps",

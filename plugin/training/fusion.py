@@ -67,7 +67,7 @@ def head_fields(head: str | None, args: ModelArguments, config: PreTrainedConfig
         value = f"{lost[0]}={given[lost[0]]}"
         raise UserError(f"--config_overrides {value}: {what} has no fusion layers; give --head multiscale.")
     if head == "multiscale" and not given.get("scales", getattr(config, "scales", True)):
-        raise UserError(f"{config.name_or_path}: the model attends to words only; give --config_overrides scales=[3].")
+        raise UserError(f"{config.name_or_path} attends to words only; give --config_overrides 'scales=[3]'.")
     return found
 
 

@@ -250,11 +250,11 @@ def test_what_a_pattern_needs(tokenizer, dataset, conllu, monkeypatch, caplog):
         word_sources(["pmi"], dataset.to_iterable_dataset().map(dict), tokenizer, embeddings)
     with pytest.raises(UserError, match="name CoNLL-U files"):
         word_sources(["dependency"], dataset, tokenizer, embeddings)
-    with pytest.raises(UserError, match="trees.conllu: no sentence of the training data is in there"):
+    with pytest.raises(UserError, match="trees.conllu: no text of the training data is a sentence in there"):
         word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
     conllu.write_text(f"{CONLLU}\n1\tthe\t_\t_\t_\t_\t2\t_\t_\t_\n2\tcat\t_\t_\t_\t_\t0\t_\t_\t_\n", encoding="utf-8")
     sources = word_sources(["dependency"], dataset, tokenizer, embeddings, [str(conllu)])
-    assert "3 of 4 training sentences have no tree" in caplog.text
+    assert "3 of 4 training texts are no single sentence with a tree" in caplog.text
     assert pairs_of(sources["dependency"]([["the", "cat"]]), [["the", "cat"]]) == {("the", "cat"), ("cat", "the")}
     tokenizer.sep_token = None
     with pytest.raises(UserError, match="delim needs a tokenizer with a separator"):
