@@ -131,7 +131,9 @@ def _row(words: Sequence[str], arcs: Sequence[Arc], top: float) -> tuple[list[st
     }
     levels = _levels(spans)
     ground = top + MARGIN + LABEL_SIZE + LEVEL * max(levels.values(), default=0)
-    width = (centers[-1] + _width(words[-1], WORD_SIZE) / 2 if words else 0) + MARGIN
+    ends = [center + _width(word, WORD_SIZE) / 2 for center, word in zip(centers, words, strict=True)]
+    ends += [(sum(spans[arc]) + _width(arc.label, LABEL_SIZE)) / 2 for arc in arcs]
+    width = max(ends, default=0) + MARGIN
     if _is_from_right(words):
         centers = [width - center for center in centers]
         spans = {arc: (width - source, width - target) for arc, (source, target) in spans.items()}

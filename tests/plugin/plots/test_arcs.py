@@ -71,6 +71,10 @@ def test_labels_have_room():
     long[0]["relation"] = "a_very_long_relation"
     (a, b), (c, d) = (words_of(arc_diagram(words)).values() for words in (short, long))
     assert d - c > 100 > b - a
+    for name in ("Ann", "آن"):
+        tree = ElementTree.fromstring(relation_graph([triple(name, name, "is the manager of")]))
+        _, box = tree.iter(f"{SVG}rect")
+        assert 0 < float(box.get("x")) < float(tree.get("width")) - float(box.get("width"))
 
 
 def test_several_sentences_are_below_each_other():
