@@ -29,6 +29,8 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The encoder of a checkpoint in evaluation mode, on a GPU if there is one, and its tokenizer."""
     with user_mistakes():
         model, tokenizer = AutoModel.from_pretrained(name, dtype="float32"), AutoTokenizer.from_pretrained(name)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token  # padding is masked: any token works
     return encoder_of(model.eval()).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

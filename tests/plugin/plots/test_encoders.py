@@ -18,9 +18,9 @@ from msattn.plots import (
     plot_attention_maps,
     plot_heads,
 )
-from msattn.plots.encoders import encoder_of, read_texts, short_names
+from msattn.plots.encoders import encoder_of, load_encoder, read_texts, short_names
 from msattn.plots.heads import distance_table
-from tests.tiny_encoders import randomized
+from tests.tiny_encoders import randomized, saved_tiny_encoder
 from tests.tiny_encoders import tiny_encoder as tiny_config
 from tests.tiny_models import tiny_relation_extractor, tiny_tokenizer
 
@@ -136,6 +136,12 @@ def test_the_encoder_of_a_model_with_heads():
     model, _ = tiny_relation_extractor(scales=[3])
     assert encoder_of(model) is model.base_model
     assert encoder_of(classifier()).config.model_type == "bert"
+
+
+def test_a_decoder_without_a_padding_token(tmp_path):
+    model, tokenizer = load_encoder(str(saved_tiny_encoder("llama", tmp_path)))
+    assert attention_maps(model, tokenizer, "a cat")[1][0] == "<s>"
+    assert attention_distances(model, tokenizer, ["a cat", "the old house"]).uniform_scale > 0
 
 
 def texts_of(path) -> list[str]:
