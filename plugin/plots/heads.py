@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from msattn.errors import UserError
+from msattn.modeling.any_encoder import attends_causally
 from msattn.plots.encoders import Text, batches, read
 from msattn.plots.style import INK, draw_heads, drawing, markdown_table
 
@@ -26,7 +27,8 @@ class AttentionDistances:
 
     Args:
         distributions (`np.ndarray` of shape `(layers, heads, distances)`): The shares at the distances 0, 1, ...
-        uniform (`np.ndarray` of shape `(distances,)`): Those of uniform attention to the same texts.
+        uniform (`np.ndarray` of shape `(distances,)`):
+            Those of uniform attention to the same texts, in a causal model to each token and those before it.
     """
 
     distributions: np.ndarray
@@ -64,6 +66,7 @@ def attention_distances(
     Raises:
         UserError: The model returns no attention, or no text has two tokens.
     """
+    causal = attends_causally(model)
     shares: list[torch.Tensor] = []
     uniform: list[torch.Tensor] = []
     for _, batch in batches(model, tokenizer, texts, batch_size):
@@ -72,10 +75,13 @@ def attention_distances(
         sums = [reading["distances"] for reading in read(model, batch, places=places)]
         long = keep.sum(dim=-1) > 1
         found = torch.stack([layer[long] for layer in sums]).cpu().double()
-        # n tokens have 2(n-δ) pairs at the distance δ, and n at 0.
         count = keep[long].sum(dim=-1, keepdim=True).cpu()
-        pairs = (2 * (count - torch.arange(found.shape[-1])).clamp_min(0)).double()
-        pairs[:, :1] /= 2
+        distance = torch.arange(found.shape[-1])
+        if causal:  # token i attends with 1/(i+1) to one token at each distance up to i
+            pairs = ((distance < count).double() / (distance + 1)).flip(-1).cumsum(dim=-1).flip(-1)
+        else:  # n tokens have 2(n-δ) pairs at the distance δ, and n at 0
+            pairs = (2 * (count - distance).clamp_min(0)).double()
+            pairs[:, :1] /= 2
         shares.append((found / found.sum(dim=-1, keepdim=True).clamp_min(1e-12)).sum(dim=1))
         uniform.append(pairs / pairs.sum(dim=-1, keepdim=True))
     texts_read = sum(map(len, uniform))

@@ -88,7 +88,9 @@ def test_distances_against_the_reference(family, texts):
         if len(kept) > 1:
             heads = maps.double().numpy()[:, :, kept][..., kept]
             expected.append([[shares(head) for head in layer] for layer in heads])
-            uniform.append(shares(np.ones((len(kept), len(kept)))))
+            even = np.ones((len(kept), len(kept)))
+            even = np.tril(even) if family == "llama" else even
+            uniform.append(shares(even / even.sum(axis=1, keepdims=True)))
     expected, uniform = np.mean(expected, axis=0), np.mean(uniform, axis=0)
     for batch_size in (1, 3):
         found = attention_distances(model, tokenizer, texts, batch_size)
