@@ -58,6 +58,12 @@ def batches(
         yield rows, tokenizer.pad(features, return_tensors="pt").to(model.device)
 
 
+def shown_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """The tokens of a text as people read them."""
+    # Decoding makes byte-level tokens readable; a token that is only a word boundary decodes to nothing.
+    return [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids]
+
+
 @torch.no_grad()
 def read(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], **options: Any) -> list[Reading]:
     """The readings of all layers by [`read_attention`], in evaluation mode; `UserError` if there are none."""

@@ -13,6 +13,7 @@ from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import PLACES, encode_relations
 from msattn.errors import TooFarApart, UserError
 from msattn.modeling.evaluation_mode import evaluating
+from msattn.plots.encoders import shown_tokens
 
 Span = tuple[int, int]
 
@@ -107,7 +108,7 @@ class FusedAttention:
         with torch.no_grad(), evaluating(model):
             outputs = model(**inputs, output_attentions=True, return_dict=True)
 
-        tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        tokens = shown_tokens(tokenizer, encoded["input_ids"])
         first = second = None
         if head is not None and tail is not None:
             first, second = ((start, end + 1) for start, end in zip(*places, strict=True))

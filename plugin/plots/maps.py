@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from msattn.plots.encoders import batches, read
+from msattn.plots.encoders import batches, read, shown_tokens
 from msattn.plots.style import COLORS, INK, MUTED, drawing
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def attention_maps(
     ids = inputs["input_ids"][0]
     # The attention to each single token.
     readings = read(model, inputs, columns=torch.eye(len(ids), device=ids.device)[None])
-    # Decoding makes byte-level tokens readable; a token that is only a word boundary decodes to nothing.
-    tokens = [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids.tolist()]
-    return torch.cat([reading["columns"] for reading in readings]), tokens
+    return torch.cat([reading["columns"] for reading in readings]), shown_tokens(tokenizer, ids.tolist())
 
 
 def plot_attention_maps(

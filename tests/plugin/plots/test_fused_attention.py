@@ -14,6 +14,7 @@ from transformers import pipeline
 from msattn import BertForMultiScaleSequenceClassification, MultiScaleBertConfig, MultiScaleBertModel, UserError
 from msattn.plots import FusedAttention, fused_attention_html
 from tests.tiny_models import labelled, tiny_relation_extractor, tiny_tokenizer
+from tests.tiny_tokenizers import tiny_tokenizer_of
 
 TOKENS = "[CLS] the [E1] Bern ##oulli [/E1] sold $ 5 & $ 6 < <b> [E2] maps [/E2] [SEP]".split()
 EVIL = ["[CLS]", "</script><script>alert(1)</script>", "<!--", "a & b", "{{data}}", "naïve", "\u2028", "[SEP]"]
@@ -81,6 +82,13 @@ def test_sentence_classifier_and_headless_model():
     for model_class in (BertForMultiScaleSequenceClassification, MultiScaleBertModel):
         attention = FusedAttention.from_model(model_class(relation_extractor.config), tokenizer, "the book " * 60)
         assert (len(attention.tokens), attention.label, attention.entities) == (64, None, [])
+
+
+def test_tokens_of_bytes_are_readable():
+    tokenizer = tiny_tokenizer_of("byte level")
+    relation_extractor, _ = tiny_relation_extractor(vocab_size=len(tokenizer))
+    attention = FusedAttention.from_model(MultiScaleBertModel(relation_extractor.config), tokenizer, "a large café")
+    assert "".join(attention.tokens) == "<s>alargecafé</s>"
 
 
 def test_inputs_that_the_model_cannot_read():
