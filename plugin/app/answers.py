@@ -156,6 +156,21 @@ def texts_of(classify: Any) -> int:
     return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())
 
 
+def _texts(classify: Any, reading: Reading) -> dict[str, str]:
+    """
+    What a classifier reads.
+
+    Raises:
+        UserError: There is no second text for a model of pairs.
+    """
+    texts = {"text": reading.text}
+    if reading.second.strip():
+        texts["text_pair"] = reading.second
+    if len(texts) < texts_of(classify):
+        raise UserError("The model compares two texts: type the second one, too.")
+    return texts
+
+
 def classes(classify: Any, reading: Reading) -> str:
     """
     The probabilities of the classes; the score of a model with one output.
@@ -163,13 +178,12 @@ def classes(classify: Any, reading: Reading) -> str:
     Raises:
         UserError: The text has more tokens than the model reads, or there is no second one for a model of pairs.
     """
-    texts = [reading.text, reading.second] if reading.second.strip() else [reading.text]
-    if len(texts) < texts_of(classify):
-        raise UserError("The model compares two texts: type the second one, too.")
-    length, limit = len(classify.tokenizer(*texts, verbose=False)["input_ids"]), classify.tokenizer.model_max_length
+    texts = _texts(classify, reading)
+    length, limit = len(classify.tokenizer(**texts, verbose=False)["input_ids"]), classify.tokenizer.model_max_length
     if length > limit:
         raise UserError(f"The text has {length} tokens, and the model reads {limit}: give a shorter one.")
-    (answer,) = classify([dict(zip(("text", "text_pair"), texts, strict=False))], top_k=None)
+    (answer,) = classify([texts], top_k=None)
+    reading.found |= texts
     reading.found["classes"] = {one["label"]: one["score"] for one in answer}
     name = "score" if len(answer) == 1 else "probability"
     return _table(("class", name), list(reading.found["classes"].items()))
@@ -180,18 +194,21 @@ def fused_attention(checkpoint: Checkpoint, reading: Reading) -> str:
     The attention of a multi-scale model, and of a relation model for its best pair: the interactive page in a frame.
 
     Raises:
-        UserError: The text has too many tokens to draw.
+        UserError: The text has too many tokens to draw, or there is no second one for a model of pairs.
     """
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"text": reading.text}
     run: Any = checkpoint.run
-    if getattr(run, "task", None) == "relation-extraction":
+    task = getattr(run, "task", None)
+    if task == "text-classification":
+        given = _texts(run, reading)
+    elif task == "relation-extraction":
         best = reading.found.get("relations")
         pair = (best[0]["head"], best[0]["tail"]) if best else reading.entities[:2]
         check_entities(pair)
         head, tail = ((one["start"], one["end"]) for one in pair)
-        given = {"head": head, "tail": tail, "types": tuple(one.get("label") for one in pair)}
+        given |= {"head": head, "tail": tail, "types": tuple(one.get("label") for one in pair)}
         given["max_length"] = run.trained.get("max_length")
-    attention = FusedAttention.from_model(checkpoint.model, checkpoint.tokenizer, reading.text, **given)
+    attention = FusedAttention.from_model(checkpoint.model, checkpoint.tokenizer, **given)
     count = len(attention.tokens)
     if count > MOST_TOKENS:
         raise UserError(f"The text has {count} tokens, and {MOST_TOKENS} can be drawn: give a shorter one.")

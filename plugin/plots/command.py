@@ -19,8 +19,9 @@ def draw_fused(args: argparse.Namespace) -> None:
     """the words and phrases that a multi-scale model attends to in a sentence (.html)"""
     _, model, tokenizer = load_trained(args.model)
     row = relation_row({"text": args.text}, "--text") if TAG.search(args.text) else {"text": args.text}
+    types = args.types or (None, None)
     attention = plots.FusedAttention.from_model(
-        model, tokenizer, row["text"], row.get("head"), row.get("tail"), args.types or (None, None)
+        model, tokenizer, row["text"], row.get("head"), row.get("tail"), types, text_pair=args.text_pair
     )
     plots.fused_attention_html(attention, args.output)
 
@@ -63,12 +64,13 @@ def draw_heads(args: argparse.Namespace) -> None:
 MODEL = {"help": "a local folder or a name on the Hub"}
 MODELS = {"nargs": "+", "help": "local folders or names on the Hub"}
 TEXT = {"required": True, "help": "a text; entities are marked by <e1>..</e1> and <e2>..</e2>"}
+PAIR = {"help": "the second text, for a classifier of pairs"}
 TYPES = {"nargs": 2, "metavar": ("E1", "E2"), "help": "types of the entities, if the model's markers name them"}
 LANG: dict[str, Any] = {"help": "language of the rules that split raw text, such as en"}
 PLACE = {"type": int, "help": "number from 0 (default: the mean of all)"}
 # Function and arguments of each kind, all of which have --output.
 KINDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, dict[str, Any]]]] = {
-    "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--types": TYPES}),
+    "fused": (draw_fused, {"model": MODEL, "--text": TEXT, "--text_pair": PAIR, "--types": TYPES}),
     "errors": (
         draw_errors,
         {"model": {**MODEL, "nargs": "?"}, "--file": {"required": True, "help": "test_predictions.jsonl"}},

@@ -63,9 +63,10 @@ class FusedAttention:
         tail: Span | None = None,
         types: tuple[str | None, str | None] = (None, None),
         max_length: int | None = None,
+        text_pair: str | None = None,
     ) -> FusedAttention:
         """
-        Runs a multi-scale model on a sentence and returns the attention of its last fusion layer.
+        Runs a multi-scale model on a sentence or a pair of texts and returns the attention of its last fusion layer.
 
         Args:
             model (`PreTrainedModel`): A model of the family `multiscale` or `multiscale_bert`.
@@ -78,10 +79,12 @@ class FusedAttention:
             max_length (`int`, *optional*):
                 The most tokens, such as the relation pipeline reads around two entities of a longer text. Default: the
                 limit of the model.
+            text_pair (`str`, *optional*): The second text, for a classifier of pairs.
 
         Raises:
             UserError: The model has no fusion layer or is exported, entities are missing for relation extraction, the
-                entities do not fit into `max_length`, or its markers name types and `types` does not.
+                entities do not fit into `max_length`, its markers name types and `types` does not, or it compares two
+                texts and there is no `text_pair`.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")
@@ -91,6 +94,8 @@ class FusedAttention:
             raise UserError(
                 "The model extracts relations: say which two entities of the text, head and tail, it reads."
             )
+        if text_pair is None and len(getattr(model.config, "text_columns", None) or ()) > 1:
+            raise UserError("The model compares two texts: give the second one, text_pair, too.")
         limit = min(filter(None, (max_length, tokenizer.model_max_length, most_tokens(model.config))))
         if head is not None and tail is not None:
             style = getattr(model.config, "entity_markers", None) or "plain"
@@ -99,7 +104,7 @@ class FusedAttention:
             if encoded["input_ids"] is None:
                 raise TooFarApart(f"The entities are too far apart: both must fit into {limit} tokens.")
         else:
-            encoded = dict(tokenizer(text, truncation=True, max_length=limit))
+            encoded = dict(tokenizer(text, text_pair, truncation=True, max_length=limit))
         places = [encoded.get(name) for name in PLACES]
         if getattr(model, "pooling", None) not in ("entity_start", "r_bert"):
             encoded = {name: value for name, value in encoded.items() if name not in PLACES}

@@ -12,6 +12,7 @@ from msattn import (
     BiLSTMConfig,
     BiLSTMForSequenceClassification,
     MultiScaleConfig,
+    MultiScaleForSequenceClassification,
     MultiScaleForTokenClassification,
     PairwiseConfig,
     PairwiseForRelationClassification,
@@ -45,6 +46,9 @@ def checkpoints(tmp_path_factory):
         "score": BertForSequenceClassification(bert("relevant")),
         "bilstm": BiLSTMForSequenceClassification(BiLSTMConfig(vocab_size=25, hidden_size=8, embedding_size=8)),
         "encoder": BertModel(bert()),
+        "compare": MultiScaleForSequenceClassification(
+            MultiScaleConfig(encoder=bert(), text_columns=["premise", "hypothesis"], **labelled("no", "yes"))
+        ),
     }
     biases = [models[name].classifier.bias for name in ("relations", "typed")]
     for bias in (*biases, models["pairs"].classifier.states.dependent.bias):

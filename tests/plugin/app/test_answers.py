@@ -111,6 +111,16 @@ def test_fused_attention_is_that_of_the_relations_if_there_are_some(load):
         assert f"<title>{title}</title>" in html.unescape(page)
 
 
+def test_fused_attention_of_a_classifier_of_pairs_is_that_of_both_texts(load):
+    page = answers.sections(load("compare"), Reading("the dog .", "a cat"))
+    found = json.loads(saved(page, "answers.json"))
+    assert (found["text"], found["text_pair"]) == ("the dog .", "a cat")
+    frame = html.unescape(re.search(r'srcdoc="([^"]*)"', page)[1])
+    assert f"<title>{max(found['classes'], key=found['classes'].get)}</title>" in frame
+    assert '"[CLS]","the","dog",".","[SEP]","a","cat","[SEP]"' in frame
+    assert answers.sections(load("compare"), Reading("the dog .")).count("type the second one, too") == 2
+
+
 def test_head_reach_is_measured_without_the_heads_and_names_who_has_none(load):
     loaded = load("words", "relations", "bilstm", "encoder")
     page = answers.head_reach(list(loaded.values()), TEXT)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from msattn import UserError
+from msattn import BertForMultiScaleSequenceClassification, UserError
 from msattn.plots.command import KINDS, plot
 from tests.plugin.plots.test_encoders import classifier, encoder
 from tests.plugin.plots.test_errors import prediction
@@ -22,6 +22,8 @@ def folder(tmp_path_factory):
     saved_model(folder / "classes", classifier())
     saved_model(folder / "encoder", encoder("roberta"))
     saved_model(folder / "typed", tiny_relation_extractor(scales=[3], entity_markers="typed-punct")[0])
+    compare = tiny_relation_extractor(text_columns=["premise", "hypothesis"])[0].config
+    saved_model(folder / "compare", BertForMultiScaleSequenceClassification(compare))
     (folder / "test_predictions.jsonl").write_text(json.dumps(prediction()))
     (folder / "texts.jsonl").write_text('{"text": "a cat .", "label": "1"}\n{"text": "the dog", "label": "0"}\n')
     return folder
@@ -31,6 +33,7 @@ def folder(tmp_path_factory):
     ("argv", "output", "start"),
     [
         (["fused", "fusion", "--text", TEXT], "a.html", b"<!DOCTYPE html>"),
+        (["fused", "compare", "--text", "a cat", "--text_pair", "a dog"], "a.html", b"<!DOCTYPE html>"),
         (["errors", "fusion", "--file", "test_predictions.jsonl"], "a.html", b"<!DOCTYPE html>"),
         (["relations", "fusion", "--text", TEXT], "a.svg", b"<svg"),
         (["fused", "typed", "--text", TEXT, "--types", "PER", "WORK"], "a.html", b"<!DOCTYPE html>"),
@@ -52,6 +55,7 @@ def test_mistakes(folder, monkeypatch, capsys):
         (["fused", "./nowhere", "--text", TEXT, "--output", "b.png"], "nowhere"),
         (["relations", "typed", "--text", TEXT, "--output", "b.svg"], "the head has no type"),
         (["fused", "fusion", "--text", "the author", "--output", "b.html"], "which two entities"),
+        (["fused", "compare", "--text", "a cat", "--output", "b.html"], "compares two texts"),
         (["maps", "encoder", "--text", "a", "--layer", "2", "--output", "b.png"], "index 2 is out of bounds"),
         (["fused", "fusion", "--text", TEXT, "--output", "b.gif"], r"b.gif: the file must end in .html"),
     ):
