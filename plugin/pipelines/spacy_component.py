@@ -95,9 +95,10 @@ class SpacyParser(SpacyComponent):
     Sets the head (`token.head`) and the relation (`token.dep_`) of each token of a `Doc`, and with them its sentences;
     of a parser that tags also `token.pos_` (UPOS), `token.tag_` (XPOS), `token.morph` (FEATS) and `token.lemma_`.
 
-    Sentences are those of an earlier component, such as spaCy's `"sentencizer"`, or those of our rules. As in spaCy's
-    own parsers, the relation of a root is `"ROOT"`, and a token of white space depends on the one before. White space
-    has no tags, and `token.pos_` stays empty where UPOS is none of Universal Dependencies.
+    Sentences are those of an earlier component, such as spaCy's `"sentencizer"`. Our rules decide the boundaries
+    (`token.is_sent_start`) that it leaves unset. As in spaCy's own parsers, the relation of a root is `"ROOT"`, and a
+    token of white space depends on the one before. White space has no tags, and `token.pos_` stays empty where UPOS is
+    none of Universal Dependencies.
     """
 
     def read(self, docs: Sequence[Doc]) -> None:

@@ -80,7 +80,8 @@ def outside_words(tokenizer: Callable[[str], Any], text: str) -> list[list[Place
             - CoNLL-U, as the `process` of UDPipe's `Pipeline` does;
             - a list of words, or a list of sentences that are lists of words.
 
-            Words without sentences are grouped by our own rules.
+            Words without sentences are grouped by our own rules. So are those of a `Doc` whose boundaries are set in
+            part: these hold, and the rules decide the others.
         text (`str`): The text.
 
     Returns:
@@ -106,8 +107,15 @@ def _of_spacy(doc: Any) -> list[list[PlacedWord]]:
     def placed(tokens: Iterable) -> list[PlacedWord]:
         return [(token.text, token.idx, token.idx + len(token)) for token in tokens if not token.is_space]
 
-    split = doc.has_annotation("SENT_START")
-    return [placed(sentence) for sentence in doc.sents] if split else _grouped(doc.text, placed(doc))
+    if doc.has_annotation("SENT_START", require_complete=True):
+        return [placed(sentence) for sentence in doc.sents]
+    starts = {words[0][1] for words in _grouped(doc.text, placed(doc))}
+    sentences: list[list[Any]] = [[]]
+    for token in doc:
+        if token.idx in starts if token.is_sent_start is None else token.is_sent_start:
+            sentences.append([])
+        sentences[-1].append(token)
+    return [placed(sentence) for sentence in sentences]
 
 
 def _of_stanza(document: Any) -> list[list[PlacedWord]]:

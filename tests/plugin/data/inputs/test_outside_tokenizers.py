@@ -107,6 +107,17 @@ def test_words_of_spacy():
     nlp.add_pipe("sentencizer", config={"punct_chars": ["nothing"]})
     assert outside_words(nlp, TEXT) == [PLACED[0] + PLACED[1]]
 
+    def words(**starts):
+        doc = spacy.blank("en")("Dogs sleep. Cats eat ...  birds sing.")
+        for token in doc:
+            token.is_sent_start = starts.get(token.text.strip() or "space")
+        return [[word for word, _, _ in sentence] for sentence in outside_words(lambda _: doc, doc.text)]
+
+    first, second, third = ["Dogs", "sleep", "."], ["Cats", "eat", "..."], ["birds", "sing", "."]
+    assert words(eat=False) == [first, second + third]
+    assert words(birds=True) == words(space=True) == [first, second, third]
+    assert words(birds=True, Cats=False) == [first + second, third]
+
 
 @pytest.mark.parametrize("text", ["10 000 euros", "10\n000 euros", "10 \t 000 euros"])
 def test_white_space_in_a_word(text):
