@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def _states(trained: Trained, args: PredictArguments) -> list[Any]:
     files = sorted(Path(args.entities).glob("*")) if args.entities else []
     of_tagger = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
     rules = [trained.tokenizer.backend_tokenizer.to_str(), trained.tokenizer.model_max_length]
-    return [trained.model.config.to_json_string(), *rules, of_tagger]
+    return [trained.model.config.to_json_string(), *rules, of_tagger, version("msattn")]
 
 
 def _json(value: Any) -> str:

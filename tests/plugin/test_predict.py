@@ -460,6 +460,7 @@ def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch
         lambda: config.write_text(json.dumps({**json.loads(config.read_text()), "span_ends": "inclusive"})),
         lambda: tokenizer.write_text(tokenizer.read_text().replace("##payer", "##players")),
         lambda: tagger.write_text(f"{tagger.read_text()} "),
+        lambda: monkeypatch.setattr("msattn.predict.version", lambda package: "9.9"),
     )
     for change in changes:
         change()
