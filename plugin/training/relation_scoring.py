@@ -85,10 +85,13 @@ class ScoredPairs(NamedTuple):
     all_pairs: bool
 
     def metrics(self, prefix: str, answers: RelationAnswers) -> dict[str, float]:
-        """The metrics, if there are labels."""
+        """The metrics, if there are labels. Calibration errors are of the pairs that are asked for."""
         if self.references is None:
             return {}
         scores = answers.metrics(EvalPrediction(predictions=self.logits, label_ids=self.references))
+        if self.asked.any() and not self.asked.all():  # the others have no probability
+            read = answers.metrics(EvalPrediction(self.logits[self.asked], self.references[self.asked]))
+            scores |= {name: score for name, score in read.items() if name.endswith("ece")}
         return {f"{prefix}_{name}": score for name, score in scores.items()}
 
     def fit(self, answers: RelationAnswers) -> dict[str, Any]:

@@ -142,6 +142,8 @@ def test_scores_are_those_of_the_pipeline():
     scores = pairs.metrics("test", RelationAnswers(["x", "none"], "none"))
     assert scores["test_recall"] == 100 and scores["test_precision"] == pytest.approx(100 * 10 / 29)
     assert scores["test_false_positives"] == pytest.approx(100 * 19 / 50)
+    # Ten of the 29 that have a probability are right.
+    assert scores["test_ece"] == pytest.approx(100 * (1 / (1 + np.exp(-4)) - 10 / 29))
     assert pairs.described("test", "none") == (
         "test: scored on all 60 ordered pairs of the entities of 10 texts; 50 have no relation. As in the pipeline, "
         "31 of other types, order or distance than in training get none."
