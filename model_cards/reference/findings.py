@@ -199,7 +199,8 @@ def _by_label(rows: Sequence[Mapping[str, Any]], label: str = "label", found: st
 
 def _surest(rows: Sequence[Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> str:
     """The mistakes with the highest probabilities."""
-    wrong = sorted((row for row in rows if row["gold"] != row["prediction"]), key=lambda row: -row["probability"])
+    wrong = [row for row in rows if row["gold"] != row["prediction"] and row["probability"] is not None]
+    wrong.sort(key=lambda row: -row["probability"])
     return "The most confident mistakes:\n\n" + "\n".join(
         f"- {text(row)}: `{row['gold']}`, answered `{row['prediction']}` ({row['probability']:.3f})"
         for row in wrong[:LISTED]

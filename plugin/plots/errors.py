@@ -25,7 +25,8 @@ def error_browser(
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> int:
     """
-    Writes an interactive HTML page of the examples whose predicted label is wrong, most probable first.
+    Writes an interactive HTML page of the examples whose predicted label is wrong, most probable first. Pairs that
+    the model has not read (`"probability": null`) come last, without attention.
 
     It steps to the next and the previous error, by buttons or by the arrow keys, and filters by gold and predicted
     label. `#error=3` in the address shows the third one. The page is self-contained.
@@ -46,12 +47,13 @@ def error_browser(
     """
     check_suffix(path, ".html")
     rows = [_prediction(row, where) for where, row in json_lines(predictions)]
-    errors = sorted((row for row in rows if row["gold"] != row["prediction"]), key=lambda row: -row["score"])
+    errors = [row for row in rows if row["gold"] != row["prediction"]]
+    errors.sort(key=lambda row: 1 if row["score"] is None else -row["score"])
     examples = []
     for row in errors:
         example = {key: row[key] for key in ("id", "gold", "prediction", "score")}
         example["text"] = _parts(row["text"], head=row["head"], tail=row["tail"])
-        if model is not None and tokenizer is not None:
+        if model is not None and tokenizer is not None and row["score"] is not None:
             types = row["head_type"], row["tail_type"]
             with suppress(TooFarApart):  # such a pair has no relation, and no attention
                 attention = FusedAttention.from_model(model, tokenizer, row["text"], row["head"], row["tail"], types)
@@ -67,8 +69,9 @@ def _prediction(row: Any, where: str) -> dict[str, Any]:
     gold, prediction, score = (row.get(name) for name in ("gold", "prediction", "probability"))
     if isinstance(gold, list) and isinstance(prediction, list):  # several relations a pair
         gold, prediction = (", ".join(sorted(labels)) for labels in (gold, prediction))
-        score = max(score, default=0.0)
-    if not (isinstance(gold, str) and isinstance(prediction, str) and isinstance(score, (int, float))):
+        score = None if score is None else max(score, default=0.0)
+    scored = isinstance(score, int | float | None) and "probability" in row
+    if not (isinstance(gold, str) and isinstance(prediction, str) and scored):
         raise UserError(
             f'{where}: there must be the labels "gold" and "prediction" and the number "probability", as in '
             "test_predictions.jsonl of run_re.py."

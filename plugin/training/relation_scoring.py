@@ -175,7 +175,7 @@ def untrained_pairs(data: Mapping[str, Dataset], prefix: str, seed: int) -> Data
 def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, answers: RelationAnswers) -> None:
     """
     Writes `<prefix>_predictions.tsv` and `.jsonl`; with labels, also writes `<prefix>_report.txt`, whose first line
-    says which pairs are scored, and prints it.
+    says which pairs are scored, and prints it. The probability of a pair that is not asked for is `null`.
 
     Args:
         folder (`str`): The folder.
@@ -187,10 +187,11 @@ def write_relation_predictions(folder: str, prefix: str, pairs: ScoredPairs, ans
     probabilities = answers.probabilities(pairs.logits)
     given = answers.names(answers.chosen(probabilities))
     lines, rows = [], []
-    for example, answer, row in zip(examples, given, probabilities, strict=True):
+    for example, answer, row, asked in zip(examples, given, probabilities, pairs.asked, strict=True):
         of = {label: round(float(row[labels.index(label)]), 6) for label in (answer if several else [answer])}
         lines += [f"{example['id']}\t{label}\n" for label in of or [negative or ""]]
-        rows.append(_predicted(example, answer, [*of.values()] if several else of[answer], negative))
+        probability = [*of.values()] if several else of[answer]
+        rows.append(_predicted(example, answer, probability if asked else None, negative))
     Path(folder, f"{prefix}_predictions.tsv").write_text("".join(lines), encoding="utf-8")
     with open(Path(folder, f"{prefix}_predictions.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -95,8 +95,10 @@ def test_a_pair_that_the_model_cannot_read_has_no_attention(tmp_path):
     row = prediction()
     text = f"{row['text']} {'the book ' * 60}dog"
     far = {**row, "text": text, "tail": {"start": len(text) - 3, "end": len(text)}}
-    examples, _ = page_of(tmp_path, row, far, model=model, tokenizer=tokenizer)
-    assert sorted("tokens" in example for example in examples) == [False, True]
+    unread = prediction("unread", score=None)
+    examples, _ = page_of(tmp_path, unread, row, far, model=model, tokenizer=tokenizer)
+    assert ["tokens" in example for example in examples] == [True, False, False]
+    assert (examples[-1]["id"], examples[-1]["score"]) == ("unread", None)
 
 
 @pytest.mark.parametrize(

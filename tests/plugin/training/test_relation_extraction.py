@@ -174,10 +174,12 @@ def test_unlabelled_pairs_have_no_gold_relations(tmp_path):
     answers = RelationAnswers(["x"], "none", several=True)
     example = {"id": "1", "text": "a b", "head": [0, 1], "tail": [2, 3], "head_type": None, "tail_type": None}
     for label, labels, gold in ((None, [], None), ("none", ["none"], []), ("x", ["x"], ["x"])):
-        rows = Dataset.from_list([{**example, "label": label, "labels": labels}])
-        pairs = ScoredPairs(rows, np.array([[2.0]]), None, np.ones(1, bool), True)
+        rows = Dataset.from_list([{**example, "label": label, "labels": labels}] * 2)
+        pairs = ScoredPairs(rows, np.array([[0.0], [-30.0]]), None, np.array([True, False]), True)
         write_relation_predictions(str(tmp_path), "test", pairs, answers)
-        assert json.loads((tmp_path / "test_predictions.jsonl").read_text())["gold"] == gold
+        lines = [json.loads(line) for line in (tmp_path / "test_predictions.jsonl").read_text().splitlines()]
+        assert lines[0]["gold"] == gold
+        assert [line["probability"] for line in lines] == [[0.5], None]  # the second is not asked for
 
 
 @pytest.mark.parametrize("related, both", [("x", False), ("none", True)])
