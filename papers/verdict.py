@@ -125,11 +125,13 @@ def judged(folder: Path, family: str, claims: dict[str, dict[str, Any]]) -> list
     """The verdicts of a family, whose claims Holm's correction joins."""
     read = {n: (by_seed if c["metric"] == "by seed" else by_example)(folder, c) for n, c in claims.items()}
     tests = holm([read[name][1].p_value(claim.get("margin", 0)) for name, claim in claims.items()])
-    equal = holm([read[name][1].p_equivalence(claim["same"]) for name, claim in claims.items()])
+    # Of a claim with a margin, "no difference" is not asked.
+    bounds = {n: read[n][1].p_equivalence(claim["same"]) for n, claim in claims.items() if not claim.get("margin")}
+    equal = dict(zip(bounds, holm([*bounds.values()]), strict=True))
     found = []
-    for (name, claim), test, same in zip(claims.items(), tests, equal, strict=True):
+    for (name, claim), test in zip(claims.items(), tests, strict=True):
         scores, difference = read[name]
-        chosen = word(claim, difference, test, same)
+        chosen = word(claim, difference, test, equal.get(name, 1.0))
         apart = abs(difference.mean - claim.get("margin", 0)) > difference.half_width()
         reason = f"p = {test:.2g} after Holm" if chosen == UNKNOWN and apart else ""
         found.append(Verdict(f"{folder.name}-{name}", family, claim, scores, difference, chosen, reason))
@@ -140,7 +142,7 @@ def word(claim: dict[str, Any], difference: Difference, test: float, equal: floa
     """The verdict from the corrected p-values of the test and of the two one-sided tests."""
     if test < LEVEL:
         return HOLDS if difference.mean > claim.get("margin", 0) else FAILS
-    return SAME if equal < LEVEL and not claim.get("margin") else UNKNOWN
+    return SAME if equal < LEVEL else UNKNOWN
 
 
 def table(found: list[Verdict]) -> str:

@@ -114,6 +114,14 @@ def test_a_family_is_corrected(tmp_path):
     )
 
 
+def test_claims_with_a_margin_do_not_correct_equivalence(tmp_path):
+    simulated(tmp_path, {"a": 0.8, "b": 0.8})
+    difference = judge(tmp_path).difference
+    near = CLAIM | {"same": next(same for same in np.arange(0, 1, 0.001) if difference.p_equivalence(same) < 0.05)}
+    leads = {str(number): near | {"margin": 1} for number in range(20)}
+    assert verdict.judged(tmp_path, "family", {"one": near, **leads})[0].word == verdict.SAME
+
+
 def test_the_readme_and_the_plot_follow_from_the_recorded_scores(tmp_path):
     papers = tmp_path / "papers"
     shutil.copytree(verdict.ROOT, papers, ignore=shutil.ignore_patterns("*.png", "*.py", "__pycache__"))
