@@ -272,6 +272,7 @@ def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
 def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     """The candidates of each query, the most relevant first."""
     score = _classifier(trained, args, function_to_apply="none")  # sigmoids near 1 are equal
+    raw = trained.model.config.problem_type == "regression"
 
     def answer(groups: list[list[Input]]) -> list[str]:
         queries = [list(query_rows(group)) for group in groups]
@@ -282,7 +283,7 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
                 {"id": pair["candidate_id"], "text": pair["text"], "score": next(scores)["score"]} for pair in pairs
             ]
             ranked = sorted(candidates, key=lambda candidate: -candidate["score"])
-            for one in ranked:
+            for one in [] if raw else ranked:
                 one["score"] = torch.tensor(one["score"]).sigmoid().item()
             given = given_query_id(row)
             named = {} if given is None else {"id": given}

@@ -101,8 +101,9 @@ def sentence_inputs(path: str, labels: Sequence[str], column: str | None) -> Ite
         yield from tagged_rows(path, column if numbered else None)
     else:
         for where, item in line_inputs(path):
-            words = item.get(column) if column and isinstance(item, Mapping) else None
-            yield where, {"words": words} if isinstance(words, list) else item
+            given = isinstance(item, Mapping) and item.get(column)
+            words = given and isinstance(given, list) and all(isinstance(word, str) for word in given)
+            yield where, {"words": given} if words else item
 
 
 def _texts_or_words(rows: Iterable[Input]) -> Iterator[Input]:
@@ -154,7 +155,8 @@ def words_of(where: str, item: Any, split: Callable[[str], list] = words_to_tag)
 
 def has_candidates(path: str) -> bool:
     """Whether the first line of a file is an object with candidates for a query."""
-    return '"candidates"' in _first(path)
+    first = _first(path)
+    return first[:1] in ("{", "[") and '"candidates"' in first
 
 
 def text_inputs(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
@@ -165,6 +167,10 @@ def text_inputs(path: str, stored: Sequence[str] | None) -> Iterator[list[str]]:
         row = {"text": item} if isinstance(item, str) else item
         if not isinstance(row, dict):
             raise UserError(f"{where}: an input is a text or an object with a text, not {shown(row)}.")
+        if isinstance(row.get("candidates"), list):
+            raise UserError(
+                f"{where}: candidates are ranked by a model with one output, from a file with an object a line."
+            )
         if stored is not None and len(stored) == 2 and row is not item:
             raise UserError(f"{where}: the model reads two texts, {' and '.join(stored)}; give objects or a table.")
         if not columns:

@@ -200,6 +200,11 @@ def test_rankings(predict, checkpoints):
     logits = {text["id"]: logits_of(checkpoints[1]["one"], "a cat", text["text"]) for text in candidates}
     (found,) = predict("one", json.dumps(row))
     assert [text["id"] for text in found["candidates"]] == sorted(logits, key=lambda key: -logits[key].item())
+    (found,) = predict("score", json.dumps(row))
+    logit = logits_of(checkpoints[1]["score"], "a cat", found["candidates"][0]["text"])
+    assert found["candidates"][0]["score"] == pytest.approx(logit.item(), abs=1e-6)
+    with pytest.raises(UserError, match=":1: candidates are ranked by a model with one output"):
+        predict("classes", json.dumps(row))
 
 
 def test_rankings_of_pairs(predict):
