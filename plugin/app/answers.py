@@ -16,7 +16,7 @@ from msattn.app.checkpoints import Checkpoint
 from msattn.app.entities import Entity, finds_entities, found
 from msattn.errors import UserError
 from msattn.plots import FusedAttention, arc_diagram, attention_distances, fused_attention_html, relation_graph
-from msattn.plots.encoders import encoder_of
+from msattn.plots.encoders import encoder_of, texts_of
 
 logger = logging.get_logger(__name__)
 
@@ -148,14 +148,6 @@ def trees(parse: Any, reading: Reading) -> str:
     )
 
 
-def texts_of(classify: Any) -> int:
-    """How many texts at once a classifier was trained on, 2 if it re-ranks; 0 if its checkpoint does not say."""
-    if classify is None:
-        return 1
-    config = classify.model.config
-    return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())
-
-
 def _texts(classify: Any, reading: Reading) -> dict[str, str]:
     """
     What a classifier reads.
@@ -166,7 +158,7 @@ def _texts(classify: Any, reading: Reading) -> dict[str, str]:
     texts = {"text": reading.text}
     if reading.second.strip():
         texts["text_pair"] = reading.second
-    if len(texts) < texts_of(classify):
+    if len(texts) < texts_of(classify.model.config):
         raise UserError("The model compares two texts: type the second one, too.")
     return texts
 

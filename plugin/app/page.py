@@ -13,6 +13,7 @@ from msattn.app import answers
 from msattn.app.answers import Reading
 from msattn.app.checkpoints import Checkpoint, load_checkpoints
 from msattn.app.entities import Entity, finds_entities, found, mark, marked_still, merged, unmark
+from msattn.plots.encoders import texts_of
 from msattn.plots.style import COLORS
 
 # A text, a second one for a model of pairs, and what is marked in it where no tagger finds the entities.
@@ -90,7 +91,8 @@ def build_page(checkpoints: Mapping[str, Checkpoint]) -> gr.Blocks:
     tagger, extract = runs.get("token-classification"), runs.get("relation-extraction")
     tagger = tagger if tagger is not None and finds_entities(tagger) else None
     typed = getattr(extract, "style", "plain") != "plain"
-    title, texts = heading(checkpoints), answers.texts_of(runs.get("text-classification"))
+    title, classify = heading(checkpoints), runs.get("text-classification")
+    texts = texts_of(classify.model.config) if classify else 1
     with gr.Blocks(title=f"{title} · msattn", analytics_enabled=False) as page:
         gr.Markdown(f"# {title}\nby {', '.join(one.short for one in checkpoints.values())}")
         text = gr.Textbox(

@@ -58,10 +58,19 @@ def batches(
         yield rows, tokenizer.pad(features, return_tensors="pt").to(model.device)
 
 
+def texts_of(config: Any) -> int:
+    """How many texts at once a classifier was trained on, 2 if it re-ranks; 0 if its configuration does not say."""
+    return 2 if [*config.id2label.values()] == ["relevant"] else len(getattr(config, "text_columns", None) or ())
+
+
 def shown_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The tokens of a text as people read them."""
-    # Decoding makes byte-level tokens readable; a token that is only a word boundary decodes to nothing.
-    return [tokenizer.decode([i]).strip() or tokenizer.convert_ids_to_tokens(i) for i in ids]
+    # Decoding makes byte-level tokens readable, but for parts of a character and tokens that are a word boundary only.
+    texts = [tokenizer.decode([i]).strip() for i in ids]
+    return [
+        tokenizer.convert_ids_to_tokens(i) if not text or "\ufffd" in text else text
+        for i, text in zip(ids, texts, strict=True)
+    ]
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from msattn.configuration.max_tokens import most_tokens
 from msattn.data.inputs.entity_markers import PLACES, encode_relations
 from msattn.errors import TooFarApart, UserError
 from msattn.modeling.evaluation_mode import evaluating
-from msattn.plots.encoders import shown_tokens
+from msattn.plots.encoders import shown_tokens, texts_of
 
 Span = tuple[int, int]
 
@@ -94,8 +94,10 @@ class FusedAttention:
             raise UserError(
                 "The model extracts relations: say which two entities of the text, head and tail, it reads."
             )
-        if text_pair is None and len(getattr(model.config, "text_columns", None) or ()) > 1:
+        if text_pair is None and texts_of(model.config) > 1:
             raise UserError("The model compares two texts: give the second one, text_pair, too.")
+        if text_pair is not None and head is not None:
+            raise UserError("The model reads entities of one text: leave out text_pair.")
         limit = min(filter(None, (max_length, tokenizer.model_max_length, most_tokens(model.config))))
         if head is not None and tail is not None:
             style = getattr(model.config, "entity_markers", None) or "plain"

@@ -89,9 +89,11 @@ class ScoredPairs(NamedTuple):
         if self.references is None:
             return {}
         scores = answers.metrics(EvalPrediction(predictions=self.logits, label_ids=self.references))
-        if self.asked.any() and not self.asked.all():  # the others have no probability
-            read = answers.metrics(EvalPrediction(self.logits[self.asked], self.references[self.asked]))
-            scores |= {name: score for name, score in read.items() if name.endswith("ece")}
+        if not self.asked.all():  # the others have no probability
+            scores = {name: score for name, score in scores.items() if not name.endswith("ece")}
+            if self.asked.any():
+                read = answers.metrics(EvalPrediction(self.logits[self.asked], self.references[self.asked]))
+                scores |= {name: score for name, score in read.items() if name.endswith("ece")}
         return {f"{prefix}_{name}": score for name, score in scores.items()}
 
     def fit(self, answers: RelationAnswers) -> dict[str, Any]:
