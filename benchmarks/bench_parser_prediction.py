@@ -1,8 +1,9 @@
 """
-What it costs to parse, over the encoder alone on the same batches: a file, words with the pipeline, and one by one.
+What it costs to parse, over the encoder alone: a file, words with the pipeline, and one by one.
 
 For a file it is what `run_parsing.py --do_predict` does once the model is loaded: read, tokenize, predict, score,
-write. The encoder alone has fused attention (SDPA) and gets the same batches, ready made. Needs Linux.
+write. The encoder alone has fused attention (SDPA). It gets ready-made batches of the file, also for the pipeline,
+whose batches of 32 sentences are others, or single sentences. Needs Linux.
 """
 
 from __future__ import annotations
