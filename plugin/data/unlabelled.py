@@ -101,9 +101,8 @@ def sentence_inputs(path: str, labels: Sequence[str], column: str | None) -> Ite
         yield from tagged_rows(path, column if numbered else None)
     else:
         for where, item in line_inputs(path):
-            given = isinstance(item, Mapping) and item.get(column)
-            words = given and isinstance(given, list) and all(isinstance(word, str) for word in given)
-            yield where, {"words": given} if words else item
+            words = _given_words(item, [column]) if column and isinstance(item, Mapping) else None
+            yield where, item if words is None else {"words": words}
 
 
 def _texts_or_words(rows: Iterable[Input]) -> Iterator[Input]:
@@ -127,9 +126,9 @@ def text_of(item: Any) -> Any:
     return item.get("text", item) if isinstance(item, Mapping) and _given_words(item) is None else item
 
 
-def _given_words(item: Mapping) -> list[str] | None:
+def _given_words(item: Mapping, words_in: Sequence[str] = WORDS) -> list[str] | None:
     """The words of an object; `None` for other lists of these names, as the objects of Prodigy and spaCy."""
-    lists = (item[name] for name in WORDS if isinstance(item.get(name), list))
+    lists = (item[name] for name in words_in if isinstance(item.get(name), list))
     return next((each for each in lists if all(isinstance(word, str) for word in each)), None)
 
 

@@ -15,6 +15,7 @@ from msattn.command_line import user_mistakes
 from msattn.configuration.any_encoder_config import AnyEncoderConfig
 from msattn.configuration.max_tokens import most_tokens
 from msattn.data.files.text_lines import suffix_of, text_lines
+from msattn.data.inputs.padding import pad_right
 from msattn.data.sentences import read_sentences
 from msattn.errors import UserError
 from msattn.modeling.attention_call import AttentionRefused
@@ -29,8 +30,7 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The encoder of a checkpoint in evaluation mode, on a GPU if there is one, and its tokenizer."""
     with user_mistakes():
         model, tokenizer = AutoModel.from_pretrained(name, dtype="float32"), AutoTokenizer.from_pretrained(name)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token  # padding is masked: any token works
+    pad_right(tokenizer)
     return encoder_of(model.eval()).to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

@@ -83,8 +83,8 @@ class FusedAttention:
 
         Raises:
             UserError: The model has no fusion layer or is exported, entities are missing for relation extraction, the
-                entities do not fit into `max_length`, its markers name types and `types` does not, or it compares two
-                texts and there is no `text_pair`.
+                entities do not fit into `max_length`, its markers name types and `types` does not, or there is
+                no `text_pair` for a model of two texts, or one beside entities.
         """
         if not getattr(model.config, "fusion_layers", 0):
             raise UserError("The model has no fusion layer, so there is no fused attention to show.")

@@ -23,6 +23,7 @@ from transformers.utils import logging
 
 from msattn.configuration.any_encoder_config import COMPOSED_FAMILIES
 from msattn.configuration.max_tokens import most_tokens
+from msattn.data.inputs.padding import pad_right
 from msattn.errors import UserError, missing_weights
 from msattn.modeling.modeling_bert_pairwise import BertPairwiseForRelationClassification, BertPairwiseParser
 from msattn.modeling.modeling_multiscale import MultiScaleForRelationExtraction, MultiScaleForSequenceClassification
@@ -95,9 +96,7 @@ def load_tokenizer(args: ModelArguments, config: PreTrainedConfig) -> PreTrained
         raise UserError(f"{name}: the tokenizer has no vocabulary; tokenizer.json or vocab.txt is missing.")
     if not tokenizer.is_fast:
         raise UserError(f"{name}: the tokenizer has to be a fast one, with a tokenizer.json.")
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    pad_right(tokenizer)
     limit = most_tokens(config)
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)

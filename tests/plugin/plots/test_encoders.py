@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 
 from msattn import MSTransformerConfig, MSTransformerModel, UserError, set_windows
 from msattn.plots import (
@@ -141,7 +141,10 @@ def test_the_encoder_of_a_model_with_heads():
 
 
 def test_a_decoder_without_a_padding_token(tmp_path):
-    model, tokenizer = load_encoder(str(saved_tiny_encoder("llama", tmp_path)))
+    folder = str(saved_tiny_encoder("llama", tmp_path))
+    AutoTokenizer.from_pretrained(folder, padding_side="left").save_pretrained(folder)
+    model, tokenizer = load_encoder(folder)
+    assert tokenizer.padding_side == "right"  # absolute positions are counted from the left
     assert attention_maps(model, tokenizer, "a cat")[1][0] == "<s>"
     assert attention_distances(model, tokenizer, ["a cat", "the old house"]).uniform_scale > 0
 
