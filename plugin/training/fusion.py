@@ -24,6 +24,8 @@ FUSION_HEADS: dict[str | None, dict[str, Any]] = {
 }
 # Configuration fields of the fusion layers.
 LAYER_FIELDS = tuple(each.name for each in fields(FusionSettings))
+# Fields of pairwise configurations that only parsers read.
+PARSER_FIELDS = {"objective", "arc_size", "none_weight", "root", "word_tags"}
 
 
 def choose_head(given: str | None, config: PreTrainedConfig, default: str) -> str | None:
@@ -50,10 +52,12 @@ def head_fields(head: str | None, args: ModelArguments, config: PreTrainedConfig
         config (`PreTrainedConfig`): The checkpoint's, which may be a baseline without fusion layers.
 
     Raises:
-        UserError: `--config_overrides` has a field of fusion layers, and the head has none; or the head needs phrases,
-            and neither `--config_overrides` nor the checkpoint has scales.
+        UserError: `--config_overrides` has a field of fusion layers, and the head has none, or a field of parsers; or
+            the head needs phrases, and neither `--config_overrides` nor the checkpoint has scales.
     """
     given, found = config_fields(args.config_overrides), dict(FUSION_HEADS.get(head, {}))
+    for name in sorted(PARSER_FIELDS & given.keys()):
+        raise UserError(f"--config_overrides {name}: only parsers read this field; leave it out.")
     layers = given.get("fusion_layers", getattr(config, "fusion_layers", 0))
     if head in ("multiscale", "plain-attention"):
         found["fusion_layers"] = layers = layers or 1

@@ -97,6 +97,10 @@ OPTIONS = {
         {"config_overrides": ["scales=[3, 5]"], "train_file": "missing.txt"},
         "--config_overrides scales=[3, 5]: the head entity-start has no fusion layers; give --head multiscale.",
     ),
+    "a field of parsers": (
+        {"head": "pairwise", "config_overrides": ["none_weight=0.5"], "train_file": "missing.txt"},
+        "--config_overrides none_weight: only parsers read this field; leave it out.",
+    ),
     "a field of the training": (
         {"config_overrides": ["decision_threshold=0.3"]},
         "--config_overrides decision_threshold: the training sets this field itself; leave it out.",
