@@ -72,20 +72,20 @@ class PairRules:
             None if None in types else {of: sorted(tails[of]) for of in sorted(tails)},
         )
 
-    def keeps(self, text: str, ends: Ends) -> bool:
-        """Whether a pair is answered."""
+    def keeps(self, text: str, ends: Ends, starts: Sequence[int] | None = None) -> bool:
+        """Whether a pair is answered, in sentences that begin at `starts`, or by our rules."""
         head, tail, head_type, tail_type = ends
         if not self.both_orders and tail < head:
             return False
         known = self.types or {}
         if head_type in known and tail_type in known and tail_type not in known[str(head_type)]:
             return False
-        return self.sentences is None or sentences_between(text, head, tail) <= self.sentences
+        return self.sentences is None or sentences_between(text, head, tail, starts) <= self.sentences
 
 
-def sentences_between(text: str, head: Sequence[int], tail: Sequence[int]) -> int:
-    """The number of sentence ends between the starts of two spans."""
-    starts = _sentence_starts(text)
+def sentences_between(text: str, head: Sequence[int], tail: Sequence[int], starts: Sequence[int] | None = None) -> int:
+    """The number of sentence ends between the starts of two spans. Default of `starts`: those of our rules."""
+    starts = _sentence_starts(text) if starts is None else starts
     return abs(bisect_right(starts, head[0]) - bisect_right(starts, tail[0]))
 
 

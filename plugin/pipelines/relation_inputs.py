@@ -58,7 +58,8 @@ def read_input(inputs: Any, pairs: Sequence | str | None = None, rules: PairRule
     Args:
         inputs (`Any`):
             A text with tags, a row of [`~msattn.data.relation_rows.relation_row`], `{"text" or "tokens",
-            "entities"}` or a spaCy `Doc` or `Span`, whose offsets count from its start.
+            "entities"}` or a spaCy `Doc` or `Span`, whose offsets count from its start, and whose sentences hold if it
+            has any.
         pairs (`Sequence` or `"all"`, *optional*):
             Pairs of entities: numbers, from 0, or types. Default: all pairs that the rules keep; with `"all"`, of any
             types.
@@ -68,16 +69,19 @@ def read_input(inputs: Any, pairs: Sequence | str | None = None, rules: PairRule
         UserError: The text is not a string, an entity is empty or out of range or cuts a word, or a pair names an
             entity that is not there.
     """
+    starts = None
     if hasattr(inputs, "ents") and hasattr(inputs, "text"):
         start = getattr(inputs, "start_char", 0)  # a `Span` has the text of its own, and offsets of its document
         entities = [
             {"start": ent.start_char - start, "end": ent.end_char - start, "label": ent.label_} for ent in inputs.ents
         ]
+        if getattr(inputs, "doc", inputs).has_annotation("SENT_START"):
+            starts = [sentence.start_char - start for sentence in inputs.sents]
         inputs = {"text": inputs.text, "entities": entities}
     inputs = one_sequence(inputs) if isinstance(inputs, Mapping) else inputs
     if isinstance(inputs, Mapping) and inputs.get("entities") is not None:
         own = inputs.get("pairs")
-        return _several(inputs, pairs if own is None else own, rules or PairRules())
+        return _several(inputs, pairs if own is None else own, rules or PairRules(), starts)
     if pairs not in (None, "all"):
         raise UserError('the input marks one pair; pairs= needs {"text": ..., "entities": [...]}.')
     return _marked_pair(inputs)
@@ -123,7 +127,7 @@ def _marked_pair(inputs: Any) -> Sentence:
     return Sentence(text, [example["head"], example["tail"]], types, given, [(0, 1)], marked=True)
 
 
-def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules) -> Sentence:
+def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules, starts: Sequence[int] | None) -> Sentence:
     units, entities = sequence_of(row), row["entities"]
     tokens = None
     if isinstance(units, (list, tuple)):
@@ -154,7 +158,7 @@ def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules) -> Se
             given.append(unread if len(spans) in bad else shown_entity)
             spans.append(span)
             owners.append(number)
-    return Sentence(text, spans, types, given, _pairs(pairs, text, spans, types, owners, rules), bad=bad)
+    return Sentence(text, spans, types, given, _pairs(pairs, text, spans, types, owners, rules, starts), bad=bad)
 
 
 def _mentions(entity: Any, units: str | list[str]) -> list[dict[str, Any]]:
@@ -233,6 +237,7 @@ def _pairs(
     types: list[str | None],
     owners: list[int],
     rules: PairRules,
+    starts: Sequence[int] | None,
 ) -> list[tuple[int, int]]:
     """Pairs of mentions, of each pair of entities the nearest ones that the rules keep, or else the nearest."""
     asked = None if pairs is None or pairs == "all" else pairs
@@ -241,7 +246,7 @@ def _pairs(
 
     def keeps(pair: tuple[int, int]) -> bool:
         head, tail = pair
-        return rules.keeps(text, (spans[head], spans[tail], types[head], types[tail]))
+        return rules.keeps(text, (spans[head], spans[tail], types[head], types[tail]), starts)
 
     of_entities = _nearest_mentions(spans, owners, keeps)
     numbers, allowed = [], set()

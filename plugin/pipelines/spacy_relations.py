@@ -49,7 +49,9 @@ def make_relations(
             The types of entities to pair, head first. Default: those of training.
         order (`str`, *optional*): `"text"` for heads before tails, or `"both"`. Default: that of training.
         max_length (`int`, *optional*): Maximum number of tokens of a window. Default: that of training.
-        same_sentence (`bool`, *optional*): Whether to pair within sentences only. Default: as in training.
+        same_sentence (`bool`, *optional*):
+            Whether to pair within sentences only: those of the document if it has any, else those of our rules.
+            Default: as in training.
         batch_size (`int`): Texts that go through the model at once.
         device (`str`): Where the model runs, such as `"cuda:0"`.
     """

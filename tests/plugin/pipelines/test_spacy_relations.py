@@ -44,6 +44,16 @@ def test_relations_are_those_of_the_pipeline(model):
     assert len(docs[0]._.relations) == 6 and docs[1]._.relations == docs[2]._.relations == []
 
 
+def test_sentences_are_those_of_the_document(model):
+    nlp = build(model, threshold=0.0, same_sentence=True)
+    texts = ["The author wrote; the book in a house.", "The author slept. The book was there."]
+    assert [len(doc._.relations) for doc in nlp.pipe(texts)] == [6, 0]  # by our rules
+    nlp.add_pipe("sentencizer", config={"punct_chars": [";"]}, first=True)
+    docs = [*nlp.pipe(texts)]
+    assert [len(doc._.relations) for doc in docs] == [2, 2]
+    assert all(row["head"].sent == row["tail"].sent for doc in docs for row in doc._.relations)
+
+
 def test_a_span_counts_from_its_start(model):
     nlp = build(model)
     doc = nlp("No! The author wrote a book.")
