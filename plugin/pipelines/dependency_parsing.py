@@ -130,7 +130,7 @@ class DependencyParsingPipeline(TextPipeline):
         Raises:
             UserError: The input is not a sentence or text; it is longer than the model reads, and one of `k`,
                 `marginals` and `fixed` is given; `k` is given with a `decode` other than `"mst"`; no tree has the
-                fixed heads, or heads are fixed in a text of several sentences; or `word_tokenizer` does not return the
+                fixed heads, or heads are fixed in several sentences; or `word_tokenizer` does not return the
                 words of the text.
         """
         if isinstance(inputs, (list, tuple)) and len(inputs) > 1 and all(_is_one_word(item) for item in inputs):
@@ -138,6 +138,8 @@ class DependencyParsingPipeline(TextPipeline):
                 f"each of the {len(inputs)} strings is parsed as a text of its own; for one sentence give "
                 f'{{"words": {list(inputs[:3])!r:.60}...}}.'
             )
+        if kwargs.get("fixed") is not None and isinstance(inputs, (list, tuple)) and len(inputs) > 1:
+            raise UserError(f"fixed names the words of one sentence, and there are {len(inputs)}: give one at a time.")
         return super().__call__(inputs, **kwargs)
 
     def answers(

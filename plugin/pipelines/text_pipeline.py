@@ -51,6 +51,15 @@ class TextPipeline(ChunkPipeline):
         self.tokenizer = copy(self.tokenizer)  # type: ignore[has-type]
         self.tokenizer.padding_side = "right"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Transformers leaves hooks on a model that has run, which cannot be pickled, and sets them again.
+        for module in self.model.modules():
+            for key, hook in [*module._forward_hooks.items()]:
+                if getattr(hook, "__name__", "") == "output_capturing_hook":
+                    del module._forward_hooks[key]
+            module.__dict__.pop("_output_capturing_hooks_installed", None)
+        return self.__dict__
+
     def __call__(self, inputs: Any, **kwargs: Any) -> Any:
         """
         Runs the pipeline.

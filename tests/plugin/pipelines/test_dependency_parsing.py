@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import random
 
 import pytest
@@ -49,6 +50,15 @@ def test_words(parse):
     assert all(0 < word["score"] <= 1 for word in result)
 
 
+@pytest.mark.parametrize("layer_mix", [1, 2])
+def test_a_pipeline_that_has_run_can_be_pickled(layer_mix):
+    model, tokenizer = tiny_parser(layer_mix=layer_mix)
+    parse = pipeline("dependency-parsing", model=model, tokenizer=tokenizer)
+    before = parse({"words": ["A", "dog", "sleeps"]})
+    copied = pickle.loads(pickle.dumps(parse))  # as spaCy does for its processes
+    same([copied({"words": ["A", "dog", "sleeps"]}), parse({"words": ["A", "dog", "sleeps"]})], [before, before])
+
+
 def test_a_compiled_model_is_taken(parse):
     compiled = torch.compile(parse.model, backend="eager")
     assert pipeline("dependency-parsing", model=compiled, tokenizer=parse.tokenizer).parameters == parse.parameters
@@ -76,6 +86,8 @@ def test_texts(parse):
     with pytest.raises(UserError, match="one sentence, and the text has 3"):
         parse(TEXT, fixed={1: 2})
     assert parse("A dog sleeps.", fixed={1: 3})[0][0]["head"] == 3
+    with pytest.raises(UserError, match="one sentence, and there are 2: give one at a time"):
+        parse([{"words": ["A", "dog", "sleeps"]}, {"words": ["The", "cat"]}], fixed={1: 3})
 
 
 def test_the_tokenizer_pads_as_before():
