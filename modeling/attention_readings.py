@@ -74,7 +74,8 @@ class Reader:
         needs_sums (`bool`): Whether column sums are read: they come with the output.
         measure (`Callable`, *optional*):
             A further reading: takes an [`AttentionCall`] and returns statistics by name.
-        of_maps (`Callable`): What is read from whole maps: takes them and the real tokens `(batch, tokens)`.
+        of_maps (`Callable`): What is read from whole maps: takes them, and the tokens that count and the real ones,
+            `(batch, tokens)`.
         special_ids (`Collection[int]`): Ids of tokens that are neither queries of the sums nor real.
         checkpointed (`bool`): Whether layers are computed again in the backward pass, outside of every forward pass.
         readings (`list[Reading]`): Where readings go.
@@ -285,7 +286,7 @@ def use_received(model: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
         returns_maps = "output_attentions" in inspect.signature(one.forward).parameters
         if not returns_maps or one.config.is_encoder_decoder:
             raise AttentionRefused(f"{type(one).__name__} returns no self-attention maps: it cannot be read.")
-    configs = [config for one in models for config in _configs(one.config)]
+    configs = [config for one in models for config in all_configs(one.config)]
     previous = [(config, config._attn_implementation) for config in configs]
     for one in models:
         if one.config._attn_implementation not in OURS:
@@ -328,8 +329,8 @@ def _ask_for_maps(model: PreTrainedModel, reader: Reader) -> list[Any]:
             if reader.reads(layer):
                 real = real_places(module, maps, given.get("attention_mask"))
                 left_out = reader.left_out(maps.shape[0], maps.shape[2], maps.shape[-1])
-                real = real if left_out is None else real & ~left_out
-                reader.record(layer, real, dict(reader.of_maps(maps, real)))
+                counted = real if left_out is None else real & ~left_out
+                reader.record(layer, real, dict(reader.of_maps(maps, counted, real)))
         attentions, return_dict = asked.pop()
         if not attentions:
             outputs = type(outputs)(**{name: value for name, value in outputs.items() if name != "attentions"})
@@ -368,11 +369,12 @@ def real_places(model: nn.Module, maps: torch.Tensor, mask: torch.Tensor | None)
     return mask.to(maps.device).bool()
 
 
-def _configs(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
+def all_configs(config: PreTrainedConfig) -> Iterator[PreTrainedConfig]:
+    """A configuration and those inside of it."""
     yield config
     for name in config.sub_configs:
         if isinstance(inner := getattr(config, name, None), PreTrainedConfig):
-            yield from _configs(inner)
+            yield from all_configs(inner)
 
 
 def _callers(model: nn.Module) -> list[nn.Module]:

@@ -173,7 +173,7 @@ class Statistics(NamedTuple):
         found = zip(asked.names, values, strict=False)
         return {name: _of_real(name, value, call.keys) for name, value in found}
 
-    def of_maps(self, maps: torch.Tensor, real: torch.Tensor) -> dict[str, torch.Tensor]:
+    def of_maps(self, maps: torch.Tensor, real: torch.Tensor, *_: torch.Tensor) -> dict[str, torch.Tensor]:
         """
         Those of whole attention maps, for models that return nothing else.
 

@@ -122,4 +122,5 @@ class AccumulationMixin(_Trainer):
 
 def batch_rows(batch: dict[str, Any]) -> int:
     """The number of examples of a batch."""
-    return ignorant_find_batch_size(batch) or 1
+    # The first value says; sentence-transformers puts the name of a data set before it.
+    return ignorant_find_batch_size([value for value in batch.values() if not isinstance(value, str)]) or 1

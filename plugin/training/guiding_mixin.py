@@ -25,6 +25,7 @@ from msattn.modeling.attention_patterns import pattern_loss
 from msattn.modeling.attention_readings import (
     Reader,
     Reading,
+    all_configs,
     forget_closed,
     outermost_models,
     read_passes,
@@ -272,7 +273,9 @@ class GuidingMixin(AccumulationMixin):
         attentions = outputs.get("attentions") if isinstance(outputs, Mapping) else None
         if not attentions:
             why = "" if isinstance(outputs, Mapping) else ", but a tuple (return_dict=False)"
-            raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided.")
+            official = self.guiding.guiding_axis == "official"
+            how = "" if official else " compiled, or on several GPUs without a launcher (torchrun, accelerate launch)"
+            raise UserError(f"{type(self.model).__name__} returns no attentions{why}: it cannot be guided{how}.")
         layers = self.guiding.layers(len(attentions))
         try:
             real = real_places(self.model, attentions[layers[0]], inputs.get("attention_mask"))
@@ -280,20 +283,20 @@ class GuidingMixin(AccumulationMixin):
             raise UserError(str(refused)) from refused
         # Column sums, or full maps.
         readings = [
-            Reading(0, layer, real, {"received": one} if one.dim() == 3 else self._of_maps(one, real, targets))
+            Reading(0, layer, real, {"received": one} if one.dim() == 3 else self._of_maps(one, real, real, targets))
             for layer, one in ((layer, attentions[layer]) for layer in layers)
         ]
         return loss, outputs, readings
 
     def _of_maps(
-        self, attention: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
+        self, attention: torch.Tensor, counted: torch.Tensor, real: torch.Tensor, targets: Mapping[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
-        """Of the full maps of a layer."""
+        """Of the full maps of a layer: sums over the queries that count, patterns of all real ones."""
         if attention.dim() != 4 or attention.shape[-2:] != (real.shape[-1],) * 2:
             raise UserError(f"{type(self.model).__name__} has attentions of shape {tuple(attention.shape)}: no maps.")
         with torch.autocast(attention.device.type, enabled=False):
             attention = attention.to(torch.promote_types(attention.dtype, torch.float32))
-            weights = real.to(attention)
+            weights = counted.to(attention)
             if self.guiding.guiding_axis == "official":
                 received = attention.sum(dim=-1) / weights.sum(dim=-1).clamp_min(1)[:, None, None]
             else:
@@ -338,8 +341,7 @@ class GuidingMixin(AccumulationMixin):
         official = self.guiding.guiding_axis == "official"
         by_outputs = self.guiding.by_outputs(self.args)
         if official or (by_outputs and self.guiding.pattern_weight):
-            config: Any = models[0].config
-            guided.own_attention.append((config, config._attn_implementation))
+            guided.own_attention += [(one, one._attn_implementation) for one in all_configs(models[0].config)]
             models[0].set_attn_implementation("eager")
             return
         try:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import (
     AutoModelForSequenceClassification,
     BartConfig,
+    BertConfig,
     BertForMultipleChoice,
     BertForSequenceClassification,
     BertForTokenClassification,
@@ -37,13 +38,15 @@ from msattn import (
     GuidingArguments,
     GuidingMixin,
     MSTransformerConfig,
+    PairwiseConfig,
+    PairwiseForRelationClassification,
     UserError,
     mdg_loss,
     pdg_loss,
 )
 from msattn.modeling import attention, attention_call
 from msattn.modeling.attention_call import AttentionRefused
-from msattn.training.accumulation import AccumulationMixin
+from msattn.training.accumulation import AccumulationMixin, batch_rows
 from tests.plugin.training.guided_runs import logged, moves, one_step
 from tests.tiny_encoders import BERT, tiny_encoder
 
@@ -589,6 +592,19 @@ def test_pairwise_attention_is_guided(tmp_path):
     data = rows().map(lambda row: {"entity_pieces": [[1], [4]]})
     trainer = trainer_of(BertPairwiseForRelationClassification(config), tmp_path, data=data)
     assert_guided(trainer)
+
+
+def test_the_official_axis_restores_the_attention_of_an_encoder(tmp_path):
+    config = PairwiseConfig(encoder=BertConfig(**SIZES), num_labels=2)
+    model = PairwiseForRelationClassification(config)
+    before = [model.config._attn_implementation, model.config.encoder._attn_implementation]
+    data = rows().map(lambda row: {"entity_pieces": [[1], [4]]})
+    trainer_of(model, tmp_path, GuidingArguments(guiding="official", mdg_weight=1.0), data=data).train()
+    assert [model.config._attn_implementation, model.config.encoder._attn_implementation] == before
+
+
+def test_the_rows_of_a_batch_with_a_name():
+    assert batch_rows({"dataset_name": "nli", "input_ids": torch.ones(3, 2)}) == 3
 
 
 def test_a_model_outside_the_attention_interface(tmp_path):

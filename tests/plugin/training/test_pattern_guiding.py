@@ -7,7 +7,12 @@ import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    MegatronBertConfig,
+    MegatronBertForSequenceClassification,
+)
 
 from msattn import GuidedTrainer, GuidingArguments, UserError
 from msattn.data.files.conllu_lines import conllu_lines, with_tree
@@ -15,7 +20,7 @@ from msattn.data.inputs.sentence_inputs import encode_sentences
 from msattn.guiding.pattern_sources import PATTERNS, PatternCollator, word_sources
 from msattn.modeling.attention_patterns import pattern_loss
 from tests.plugin.training.guided_runs import logged, moves, one_step
-from tests.tiny_encoders import tiny_encoder
+from tests.tiny_encoders import BERT, tiny_encoder
 from tests.tiny_models import tiny_tokenizer
 
 SENTENCES = ["The unpayer wrote a book.", "a dog in a house.", "the cat", "the author wrote a book in the house"]
@@ -132,6 +137,18 @@ def test_a_model_outside_the_attention_interface(tokenizer, data, tmp_path):
     trainer = trainer_of(tokenizer, data, tmp_path, GuidingArguments(patterns=["prev"], pattern_weight=1.0), model)
     trainer.train()
     assert trainer.state.log_history[0]["pattern_loss"] > 0
+
+
+def test_patterns_of_maps_see_special_tokens(tokenizer, data, tmp_path):
+    losses = []
+    for tokens in ("all", "words"):  # which MDG and PDG compare
+        options = {"pattern_weight": 1.0, "guiding_kwargs": {"guiding_tokens": tokens}}
+        torch.manual_seed(0)
+        model = MegatronBertForSequenceClassification(MegatronBertConfig(**{**BERT, "vocab_size": len(tokenizer)}))
+        guiding = GuidingArguments(patterns=["delim", "first"], **options)
+        (trainer := trainer_of(tokenizer, data, tmp_path, guiding, model)).train()
+        losses.append(logged(trainer)[0]["pattern_loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 def test_a_model_in_a_plain_module(tokenizer, data, tmp_path):
