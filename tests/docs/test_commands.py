@@ -54,7 +54,8 @@ TEXTS = {
     "train.conllu": "1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_\n"
     "3\t.\t_\t_\t_\t_\t2\tpunct\t_\t_\n\n",
     **dict.fromkeys(("train.csv", "dev.csv", "test.csv"), f"text,relation\n{RELATIONS}"),
-    **dict.fromkeys(("train300.json", "next100.json", "train100.json", "next25.json", "rest.json"), LISTED * 8),
+    **dict.fromkeys(("train300.json", "next100.json", "dev120.json"), LISTED * 8),
+    **dict.fromkeys(("train100.json", "next25.json", "rest.json"), LISTED * 8),
     "labels.json": '["lives in"]',
     **dict.fromkeys(("train.jsonl", "dev.jsonl", "test.jsonl"), RANKING * 8),
     "raw.txt": "Dogs don't sleep. Cats eat mice.\nBirds fly.\n",
