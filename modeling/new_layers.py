@@ -11,9 +11,6 @@ from .hub_export import HubExportMixin
 
 logger = logging.get_logger(__name__)
 
-# Parts of PEFT's modules that stay as they are on purpose.
-_KEPT = ("original_module", "base_layer")
-
 
 class NewLayers(HubExportMixin):
     """A model with new layers on an encoder. Training checks that adapters (PEFT) leave none of them random."""
@@ -74,7 +71,7 @@ def check_new_layers(model: Any, *encoder_paths: str) -> None:
         frozen = [
             name
             for name, weight in weights.items()
-            if not weight.requires_grad and not set(name.split(".")) & {*_KEPT} and "mask_" not in name
+            if not weight.requires_grad and "original_module" not in name.split(".") and "mask_" not in name
         ]
         if frozen:
             logger.warning(f"{module}.{frozen[0]} is new and random, and is not trained; {advice}")

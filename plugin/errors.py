@@ -52,7 +52,8 @@ def missing_weights(checkpoint: str, names: Sequence[str]) -> UserError:
     """The error for a checkpoint that lacks weights, which would be random."""
     return UserError(
         f"{checkpoint}: {names[0]} and {len(names) - 1} other weights are missing and would be random; give a "
-        "checkpoint that was trained for the task, with its own tokenizer."
+        "checkpoint that was trained for the task, with its own tokenizer; of adapters, save "
+        "merge_and_unload() and load that."
     )
 
 

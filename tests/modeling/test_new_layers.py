@@ -108,6 +108,18 @@ def test_adapters_on_everything(model_class, encoder, saved):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("saved", [False, True])
+def test_random_layers_below_an_adapter_give_a_warning(encoder, saved, caplog):
+    peft = pytest.importorskip("peft")
+    modules = ["arcs", "relations"] if saved else None
+    config = peft.LoraConfig(target_modules="all-linear", modules_to_save=modules)
+    model = peft.get_peft_model(load(PairwiseParser, encoder), config)
+    with caplog.at_level("WARNING"):
+        model.train()
+    assert ("modules_to_save=['arcs', 'relations']" in caplog.text) != saved
+
+
+@pytest.mark.slow
 def test_adapters_without_new_layers_are_refused(encoder):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(target_modules=["query", "value"])
