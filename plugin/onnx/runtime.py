@@ -56,7 +56,7 @@ class OnnxModel:
             import onnxruntime
         if not is_exported(folder):
             raise UserError(f"{folder}: there is no {MODEL}; write the folder by msattn export onnx MODEL FOLDER.")
-        self.name_or_path = str(folder)
+        self.name_or_path, self.threads = str(folder), threads
         self.config: PreTrainedConfig = AutoConfig.from_pretrained(folder)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
@@ -71,6 +71,14 @@ class OnnxModel:
         self.inputs = properties[INPUTS].split(",")
         self.outputs = [output.name for output in self.session.get_outputs()]
         self.forward = self._forward()
+
+    def __reduce__(self) -> tuple:
+        # Each process opens the file. Its time tells the caches of `datasets` that another model is there now.
+        return (
+            load,
+            (self.name_or_path, self.threads),
+            {"changed": (Path(self.name_or_path) / MODEL).stat().st_mtime_ns},
+        )
 
     def __call__(self, **inputs: Any) -> PairwiseParserOutput | SequenceClassifierOutput:
         """

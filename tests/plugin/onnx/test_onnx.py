@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from functools import partial
 
 import pytest
@@ -221,7 +222,7 @@ def test_8_bits_that_cannot_be_written(tmp_path, monkeypatch):
     assert not [*(tmp_path / "onnx").iterdir()]
 
 
-def test_mistakes(tmp_path):
+def test_files_and_mistakes(tmp_path):
     with pytest.raises(UserError, match=r"there is no model\.onnx; write the folder by msattn export onnx"):
         msattn.onnx.load(tmp_path)
     encoder(**labelled("A", "B")).save_pretrained(tmp_path)
@@ -238,6 +239,12 @@ def test_mistakes(tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(UserError, match=r"model\.onnx: the file is not of msattn export onnx"):
         msattn.onnx.load(tmp_path)
+    onnx.helper.set_model_props(model, {"msattn_inputs": "ids"})
+    onnx.save(model, tmp_path / "model.onnx")
+    exported = msattn.onnx.load(tmp_path, threads=1)
+    copied = pickle.loads(pickle.dumps(exported))  # as `datasets` does with functions that hold it
+    assert type(copied).__name__ == type(exported).__name__ and copied.threads == 1
+    assert copied(ids=torch.tensor([[1, 2]])).logits.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("place", [0, 1])
