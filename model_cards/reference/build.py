@@ -32,7 +32,7 @@ RECIPES = HERE / "recipes"
 LEFT_OUT = (
     *("*_predictions.*", "*_run.*", "*_report.txt", "*.jsonl", "checkpoint-*"),
     *("eval_results.json", "test_results.json", "train_results.json", "trainer_state.json", "training_args.bin"),
-    *("run.json",),
+    *("run.json", "speed.md"),
 )
 
 

@@ -16,8 +16,9 @@ Entity = dict[str, Any]
 
 
 def finds_entities(tagger: Pipeline | WordTagger) -> bool:
-    """Whether the tags are those of entities, as `B-person`, and not of words, as `NOUN`."""
-    return any(label.startswith(("B-", "I-")) for label in tagger.model.config.id2label.values())
+    """Whether the tags are those of entities, as `B-person`, or `person` beside `O`, and not of words, as `NOUN`."""
+    labels = tagger.model.config.id2label.values()
+    return "O" in labels or any(label.startswith(("B-", "I-")) for label in labels)
 
 
 def found(tagger: WordTagger, text: str) -> list[Entity]:

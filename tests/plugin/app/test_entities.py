@@ -23,8 +23,9 @@ def tagger(*labels):
     return WordTagger(model, tiny_tokenizer())
 
 
-def test_entities_are_those_of_words():
-    run = tagger("B-animal", "I-animal", "O")
+@pytest.mark.parametrize("labels", [("B-animal", "I-animal", "O"), ("animal", "O")])
+def test_entities_are_those_of_words(labels):
+    run = tagger(*labels)
     assert finds_entities(run)
     entities = found(run, TEXT)
     assert entities == run.entities(TEXT) != []
