@@ -36,6 +36,14 @@ TRAIN_HELP = "\n".join(
 DEMO_HELP = """usage: msattn demo
 
 Trains, scores and uses a small relation extractor in outputs/demo, in about two minutes."""
+# The module and the function of each other command.
+COMMANDS = {
+    "predict": ("msattn.predict", "main"),
+    "plot": ("msattn.plots.command", "plot"),
+    "doubt": ("msattn.plots.command", "doubt"),
+    "app": ("msattn.app.command", "main"),
+    "export": ("msattn.export", "main"),
+}
 HELP = """usage: msattn COMMAND ...
 
   train       train, score and predict: msattn train relations --help
@@ -62,18 +70,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(version("msattn"))
     elif name == "train":
         _train(*(rest or ["--help"]))
-    elif name in ("plot", "doubt"):
-        _run("msattn.plots.command", name, rest)
-    elif name == "predict":
-        _run("msattn.predict", "main", rest)
-    elif name == "app":
-        _run("msattn.app.command", "main", rest)
-    elif name == "export":
-        _run("msattn.export", "main", rest)
+    elif name in COMMANDS:
+        _run(*COMMANDS[name], rest)
     elif name == "demo":
         _demo(*(word for word in rest if word != "--debug_traceback"))
     else:
-        _refuse("command", name, ("train", "predict", "plot", "doubt", "app", "export", "demo"))
+        _refuse("command", name, ("train", *COMMANDS, "demo"))
 
 
 def start(script: str | os.PathLike, argv: Sequence[str] | None = None) -> None:
