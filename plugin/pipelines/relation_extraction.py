@@ -563,7 +563,13 @@ def _to_the_end(tagger: Any) -> Any:
 
 def _negative(config: Any, labels: Sequence[str]) -> str | None:
     """The label of no relation: that of the configuration or, in older checkpoints, the one with such a meaning."""
-    given = getattr(config, "negative_label", None)
+    given, thresholds = getattr(config, "negative_label", None), getattr(config, "relation_thresholds", None) or {}
+    several = config.problem_type == "multi_label_classification"  # whose label of no relation is no class
+    if unknown := {*thresholds, *([given] if given and not several else ())}.difference(labels):
+        raise UserError(
+            f"the configuration names the label {min(unknown)!r}, and the labels are {', '.join(labels)}: rename it "
+            "in negative_label and relation_thresholds, too."
+        )
     if given is not None:
         return given or None
     try:

@@ -213,6 +213,12 @@ def test_several_relations_a_pair(monkeypatch):
     assert extract({"text": TEXT, "head": AUTHOR, "tail": BOOK}) == [("Other", 0.8), (LABELS[2], 0.2)]
 
 
+@pytest.mark.parametrize("fields", [{"negative_label": "gone"}, {"relation_thresholds": {"gone": 0.5}}])
+def test_fields_that_keep_the_old_name_of_a_label(fields):
+    with pytest.raises(UserError, match="names the label 'gone', and the labels are .*: rename it in negative_label"):
+        build(**fields)
+
+
 def test_no_negative_label(monkeypatch):
     extractor = build(negative_label="")
     answering(monkeypatch, extractor, *[[0.6, 0.3, 0.1]] * 3)
