@@ -179,7 +179,8 @@ class Statistics(NamedTuple):
 
         Args:
             maps (`torch.Tensor` of shape `(batch, heads, tokens, tokens)`): Attention weights, queries before keys.
-            real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens.
+            real (`torch.BoolTensor` of shape `(batch, tokens)`): True at real tokens that count.
+            *_: All real tokens, which a reader hands on, and no statistic needs.
         """
         asked = self._checked(maps, maps)
         weights = maps.to(torch.promote_types(maps.dtype, torch.float32))

@@ -74,11 +74,8 @@ class OnnxModel:
 
     def __reduce__(self) -> tuple:
         # Each process opens the file. Its time tells the caches of `datasets` that another model is there now.
-        return (
-            load,
-            (self.name_or_path, self.threads),
-            {"changed": (Path(self.name_or_path) / MODEL).stat().st_mtime_ns},
-        )
+        changed = (Path(self.name_or_path) / MODEL).stat().st_mtime_ns
+        return load, (self.name_or_path, self.threads), {"changed": changed}
 
     def __call__(self, **inputs: Any) -> PairwiseParserOutput | SequenceClassifierOutput:
         """

@@ -562,7 +562,12 @@ def _to_the_end(tagger: Any) -> Any:
 
 
 def _negative(config: Any, labels: Sequence[str]) -> str | None:
-    """The label of no relation: that of the configuration or, in older checkpoints, the one with such a meaning."""
+    """
+    The label of no relation: that of the configuration or, in older checkpoints, the one with such a meaning.
+
+    Raises:
+        UserError: The configuration names a label, here or in `relation_thresholds`, that the model does not have.
+    """
     given, thresholds = getattr(config, "negative_label", None), getattr(config, "relation_thresholds", None) or {}
     several = config.problem_type == "multi_label_classification"  # whose label of no relation is no class
     if unknown := {*thresholds, *([given] if given and not several else ())}.difference(labels):
