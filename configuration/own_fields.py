@@ -3,6 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
+
 # What a training finds for the labels of a classifier.
 OF_LABELS = (
     "negative_label",
@@ -20,7 +24,7 @@ class OwnFields:
     checkpoint brings along (`custom_pipelines`) are hidden where this package is installed: `pipeline` would ask for
     `trust_remote_code=True` otherwise, although the package has the same pipelines.
 
-    Where `from_pretrained` is given other labels, what was fitted to those of the checkpoint is `None`.
+    Where `from_pretrained` is given other labels, what was fitted to those of the checkpoint is left out, and named.
     """
 
     def __post_init__(self, **kwargs):
@@ -62,6 +66,11 @@ class OwnFields:
         given = _by_number(kwargs.get("id2label") or stored)
         if given != stored or (kwargs.get("num_labels") or len(stored)) != len(stored):
             own |= {name: None for name in OF_LABELS if name in config_dict}
+            if lost := [name for name in OF_LABELS if config_dict.get(name) is not None and name not in kwargs]:
+                logger.warning(
+                    f"Other labels than the checkpoint's are given, so its {', '.join(lost)} are left out; where "
+                    "from_pretrained only renames labels, give it these, too."
+                )
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]
 
 

@@ -179,15 +179,19 @@ def test_arguments_win_over_the_checkpoint(family, tmp_path):
     assert unused == {"other": 1} and values_of(config, default) == default
 
 
-def test_other_labels_take_nothing_that_was_fitted(tmp_path):
+def test_other_labels_take_nothing_that_was_fitted(tmp_path, caplog):
     fitted = {"calibration_temperature": 2.0, "decision_threshold": 0.8, "negative_label": "Other"}
     labels = {0: "Other", 1: "made"}
     MultiScaleConfig(id2label=labels, **fitted).save_pretrained(tmp_path)
     for same in ({}, {"id2label": labels}, {"num_labels": 2}):
         assert values_of(MultiScaleConfig.from_pretrained(tmp_path, **same), fitted) == fitted
+    assert not caplog.records
     for others in ({"id2label": {0: "no", 1: "yes"}}, {"num_labels": 3}):
-        found = values_of(AutoConfig.from_pretrained(tmp_path, **others, decision_threshold=0.3), fitted)
+        found = values_of(
+            AutoConfig.from_pretrained(tmp_path, **others, decision_threshold=0.3, scales=[3, 5]), fitted
+        )
         assert found == {**dict.fromkeys(fitted), "decision_threshold": 0.3}
+    assert caplog.text.count("so its negative_label, calibration_temperature are left out;") == 2
 
 
 def test_wrong_values_fail_at_assignment():
