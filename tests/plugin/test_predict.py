@@ -22,6 +22,7 @@ from transformers import (
 
 from msattn import PairwiseConfig, PairwiseParser
 from msattn.errors import UserError
+from msattn.loading import load_trained
 from msattn.predict import main
 from tests.tiny_models import SIZES, labelled, saved_model, tiny_relation_extractor, tiny_tokenizer
 
@@ -473,6 +474,19 @@ def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch
             main([str(folder), str(file), "--output", str(tmp_path / "out"), "--entities", str(tagger.parent)])
     assert keys[::2] == keys[1::2] and len(set(keys)) == len(changes)
     assert "Trained with --span_ends inclusive: give exclusive ends here" in caplog.text
+
+
+def test_an_exported_tagger_finds_entities(predict, checkpoints, monkeypatch):
+    tagger, loaded = str(checkpoints[0] / "tagger"), []
+    options = ("--entities", tagger, "--threshold", "0", "--pairs", "all", "--lang", "en")
+    expected = predict("relations", "the dog wrote a book in the house .\n", *options)
+    monkeypatch.setattr("msattn.predict.is_exported", lambda folder: folder == tagger)
+    monkeypatch.setattr("msattn.predict.load_trained", lambda name: loaded.append(name) or load_trained(name))
+    assert predict("relations", "the dog wrote a book in the house .\n", *options) == expected
+    assert expected[0] and loaded[1:] == [tagger]
+    monkeypatch.setattr("msattn.predict.is_exported", lambda folder: True)
+    with pytest.raises(UserError, match="a BertForSequenceClassification does not find entities"):
+        predict("relations", "the dog .\n", "--entities", str(checkpoints[0] / "classes"))
 
 
 def test_a_tagger_finds_the_entities_of_objects(predict, checkpoints):
