@@ -32,28 +32,17 @@ USUAL: dict[str, Any] = {
     "guiding_decay": "none",
     "pattern_heads": None,
 }
-PRESETS: dict[str, dict[str, Any]] = {
-    "recommended": {
-        "guiding_axis": "received",
-        "guiding_temperature": 1.0,
-        "mdg_normalize": "row",
-        "pdg_normalize": "row",
-        "guiding_reduction": "mean",
-    },
-    "paper": {
-        "guiding_axis": "received",
-        "guiding_temperature": 1.0,
-        "mdg_normalize": "row",
-        "pdg_normalize": "none",
-        "guiding_reduction": "sum",
-    },
-    "official": {
-        "guiding_axis": "official",
-        "guiding_temperature": 2.0,
-        "mdg_normalize": "row",
-        "pdg_normalize": "row",
-        "guiding_reduction": "mean",
-    },
+RECOMMENDED: dict[str, Any] = {
+    "guiding_axis": "received",
+    "guiding_temperature": 1.0,
+    "mdg_normalize": "row",
+    "pdg_normalize": "row",
+    "guiding_reduction": "mean",
+}
+PRESETS = {
+    "recommended": RECOMMENDED,
+    "paper": RECOMMENDED | {"pdg_normalize": "none", "guiding_reduction": "sum"},
+    "official": RECOMMENDED | {"guiding_axis": "official", "guiding_temperature": 2.0},
 }
 
 
