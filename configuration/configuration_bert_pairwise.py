@@ -31,4 +31,3 @@ class BertPairwiseConfig(PairwiseSettings, BertFamilyConfig):
     """
 
     model_type = "bert_pairwise"
-    keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]

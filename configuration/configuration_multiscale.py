@@ -64,7 +64,6 @@ class MultiScaleConfig(FusionSettings, AnyEncoderConfig):
     """
 
     model_type = "multiscale"
-    keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
 
     pooling: Literal["mean", "cls", "max", "last", "entity_start", "r_bert"] | None = None
     classifier_dropout: float | int | None = None

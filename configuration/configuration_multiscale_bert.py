@@ -29,6 +29,5 @@ class MultiScaleBertConfig(FusionSettings, BertFamilyConfig):
     """
 
     model_type = "multiscale_bert"
-    keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
 
     pooling: Literal["mean", "cls", "max", "entity_start", "r_bert"] | None = None

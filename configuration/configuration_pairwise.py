@@ -74,6 +74,5 @@ class PairwiseConfig(PairwiseSettings, AnyEncoderConfig):
     """
 
     model_type = "pairwise"
-    keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
 
     classifier_dropout: float | int | None = None

@@ -14,6 +14,8 @@ class FusionSettings:
     A configuration derives from it first, then from its own base.
     """
 
+    keys_to_ignore_at_inference = ["past_key_values", "fusion_attentions", "hidden_states", "attentions"]
+
     scales: tuple[int, ...] | list[int] = (3,)
     mask_mode: Literal["hard", "ste", "sigmoid", "entmax", "none"] = "hard"
     mask_temperature: float | int = 0.1

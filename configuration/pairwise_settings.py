@@ -17,6 +17,8 @@ class PairwiseSettings:
     A configuration derives from it first, then from its own base.
     """
 
+    keys_to_ignore_at_inference = ["past_key_values", "hidden_states", "attentions"]
+
     features: Literal["emb", "att", "emb+att"] = "emb+att"
     objective: Literal["pairs", "head_select"] = "pairs"
     scorer: Literal["linear", "biaffine"] = "linear"
