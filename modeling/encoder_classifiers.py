@@ -57,8 +57,6 @@ class EncoderForSequenceClassification(HubExportMixin, PreTrainedModel):
         token_type_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | SequenceClassifierOutput:
         """
@@ -82,15 +80,7 @@ class EncoderForSequenceClassification(HubExportMixin, PreTrainedModel):
             input_ids, inputs_embeds, attention_mask = split_pairs(
                 input_ids, inputs_embeds, attention_mask, token_type_ids
             )
-        outputs = self.base_model(
-            input_ids,
-            attention_mask,
-            inputs_embeds=inputs_embeds,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-            **kwargs,
-        )
+        outputs = self.base_model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         node = classification_node(outputs.last_hidden_state, attention_mask)
         if self.config.sentence_pairs:
             node = pair_features(node)
@@ -138,8 +128,6 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
         token_type_ids: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | TokenClassifierOutput:
         """
@@ -159,15 +147,7 @@ class EncoderForTokenClassification(HubExportMixin, PreTrainedModel):
             ValueError: Both or neither of `input_ids` and `inputs_embeds` are given, `attention_mask` is not
                 `(batch, tokens)`, or there are more tokens than learned positions.
         """
-        outputs = self.base_model(
-            input_ids,
-            attention_mask,
-            inputs_embeds=inputs_embeds,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-            **kwargs,
-        )
+        outputs = self.base_model(input_ids, attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if self.crf is not None:

@@ -199,8 +199,6 @@ class FusionForRelationExtraction(_FusionClassifier):
         input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
         entity_starts: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         entity_ends: torch.Tensor | None = None,
@@ -232,8 +230,6 @@ class FusionForRelationExtraction(_FusionClassifier):
             labels,
             input_ids=input_ids,
             token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
             **kwargs,
         )
 
@@ -255,8 +251,6 @@ class FusionForSequenceClassification(_FusionClassifier):
         input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, ...] | MultiScaleClassifierOutput:
@@ -279,8 +273,6 @@ class FusionForSequenceClassification(_FusionClassifier):
             labels,
             input_ids=input_ids,
             token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
             **kwargs,
         )
 
