@@ -146,7 +146,8 @@ class PairwiseRelations(PairwiseModel):
         mean = real.to(states.dtype) / real.sum(dim=-1, keepdim=True).clamp_min(1)
         of_entities = attention = None
         if self.classifier.states is not None:
-            of_entities = (mean.unsqueeze(-1) * states_at(states, entities)).sum(dim=-2)
+            batch = torch.arange(states.shape[0], device=states.device)[:, None, None]
+            of_entities = (mean.unsqueeze(-1) * states[batch, entities.clamp_min(0)]).sum(dim=-2)
             of_entities = self.classifier.dropout(of_entities)
         if "att" in self.config.features:
             attention = self._entity_attention(outputs, entities, rows, mean)
@@ -200,9 +201,3 @@ def _entities_of_pairs(entity_pieces: torch.Tensor) -> tuple[torch.Tensor, torch
     found = [pieces.unique(dim=0, return_inverse=True) for pieces in entity_pieces.flatten(1, 2)]
     entities = pad_sequence([entities for entities, _ in found], batch_first=True, padding_value=-1)
     return entities, torch.stack([numbers for _, numbers in found]).view(entity_pieces.shape[:3])
-
-
-def states_at(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """States `(batch, tokens, width)` at positions `(batch, ...)`, where numbers below 0 count as 0."""
-    batch = torch.arange(states.shape[0], device=states.device).view(-1, *[1] * (positions.dim() - 1))
-    return states[batch, positions.clamp_min(0)]

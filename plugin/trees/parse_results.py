@@ -6,11 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
-def is_sentence(result: Any) -> bool:
-    """Whether a result is one sentence: a list of words."""
-    return isinstance(result, Sequence) and len(result) > 0 and isinstance(result[0], Mapping) and "word" in result[0]
-
-
 def named_sentences(result: Any, name: str = "") -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
     """
     The sentences of a result, of any shape, with their names.
@@ -24,7 +19,7 @@ def named_sentences(result: Any, name: str = "") -> Iterator[tuple[str, Sequence
     """
     if isinstance(result, Mapping):
         yield from named_sentences(result["words"], name)
-    elif is_sentence(result):
+    elif isinstance(result, Sequence) and len(result) > 0 and isinstance(result[0], Mapping) and "word" in result[0]:
         yield name or "1", result
     else:
         for number, part in enumerate(result, start=1):
