@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from transformers.utils import logging
 
+from msattn.data.files.checked_text import check_text
 from msattn.data.files.conllu_lines import TAG_CELLS, conllu_lines, conllu_lines_of_text, kept_tags, with_tree
 from msattn.data.inputs.parser_windows import ParserCollator, sentence_windows
 from msattn.data.inputs.piece_batches import piece_batches
-from msattn.data.inputs.raw_text import Word, refuse_surrogates, split_text
+from msattn.data.inputs.raw_text import Word, split_text
 from msattn.data.inputs.word_labels import tag_words
 from msattn.data.inputs.word_rules import language_of, word_spans
 from msattn.errors import UserError, shown
@@ -377,7 +378,7 @@ def _words(inputs: Any) -> list[Word]:
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
         raise UserError(f'a sentence is a text, a list of words, or {{"words": [...]}}, not {shown(inputs)}.')
     for word in words:
-        refuse_surrogates(word)
+        check_text(word, f"the word {shown(word)}")
         if not word or not {*word}.isdisjoint("\t\r\n"):
             raise UserError(f"a word has at least one letter, and neither tabs nor line ends; {shown(word)} is none.")
     return [Word(word) for word in words]

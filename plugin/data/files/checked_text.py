@@ -23,7 +23,7 @@ def check_text(text: str, where: str) -> str:
     except UnicodeEncodeError as error:
         raise UserError(
             f"{where}: {text[error.start]!r} at character {error.start} is a lone surrogate, half of a pair such as "
-            "\\ud83d\\ude00; write both or neither."
+            "\\ud83d\\ude00; write both or neither, or decode the text again, with errors='replace'."
         ) from None
     return text
 

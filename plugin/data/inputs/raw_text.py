@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import regex
 from transformers.utils import logging
 
+from msattn.data.files.checked_text import check_text
 from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
 from msattn.data.inputs.word_rules import SPACES, UNSPACED, language_of, parts_of_token, sentence_words, word_spans
 from msattn.data.inputs.words import tagged_spans
-from msattn.errors import UserError
 
 logger = logging.get_logger(__name__)
 
-_SURROGATE = regex.compile(r"[\ud800-\udfff]")
 # What no cell can hold.
 _LINE_ENDS = regex.compile(r"\s*[\t\r\n]\s*")
 _UNSPACED = regex.compile(rf"[{UNSPACED}]\X")
@@ -74,7 +73,7 @@ def split_text(
         UserError: The text is not valid Unicode, there are no rules for the language, or the words of the
             `word_tokenizer` do not make up the text.
     """
-    refuse_surrogates(text)
+    check_text(text, "the text")
     if isinstance(word_tokenizer, str):
         word_tokenizer = named_tokenizer(word_tokenizer)
     if word_tokenizer is not None:
@@ -106,7 +105,7 @@ def words_to_tag(
     `word_tokenizer` and `lang`. The words of "don't" have a span each, both words of "du" that of the token.
     """
     if word_tokenizer is None and lang is None:
-        refuse_surrogates(text)
+        check_text(text, "the text")
         return [(text[start:end], start, end) for start, end in tagged_spans(text)]
     placed = []
     words = chain.from_iterable(split_text(text, word_tokenizer, lang))
@@ -127,12 +126,3 @@ def _placed_words(text: str, placed: list[PlacedWord]) -> list[Word]:
         before = text[:start] if SPACES.fullmatch(text, 0, start) else ""
         words.append(Word(word, start, end, SPACES.match(text, end)[0], token if other else None, before))
     return words
-
-
-def refuse_surrogates(text: str) -> None:
-    """Raises `UserError` if a text holds half of a character, which no file and no tokenizer can hold."""
-    if found := _SURROGATE.search(text):
-        raise UserError(
-            f"character {found.start()} is the lone surrogate {found[0]!r}, half of a character; decode the text "
-            "again, with errors='replace'."
-        )

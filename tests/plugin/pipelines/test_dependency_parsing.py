@@ -111,7 +111,7 @@ def test_languages_and_tokenizers(parse):
         projective("dog", k=3)
     with pytest.raises(UserError, match="no rules for the language 'xx', only for de, en"):
         parse("dog", lang="xx")
-    with pytest.raises(UserError, match=r"character 4 is the lone surrogate '\\ud800'"):
+    with pytest.raises(UserError, match=r"the text: '\\ud800' at character 4 is a lone surrogate"):
         parse("dog \ud800")
 
 
@@ -265,7 +265,7 @@ def test_long_sentences(parse):
         ({"text": "a dog"}, "a sentence is a text, a list of words"),
         ({"words": ["a", 3]}, "a sentence is a text, a list of words"),
         ({"words": ["a", ""]}, "a word has at least one letter"),
-        ({"words": ["a", "b\udc80"]}, "character 1 is the lone surrogate"),
+        ({"words": ["a", "b\udc80"]}, "at character 1 is a lone surrogate"),
         ({"words": ["a\tb"]}, "neither tabs nor line ends"),
     ],
 )

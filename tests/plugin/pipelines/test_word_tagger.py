@@ -109,7 +109,7 @@ def test_padding_moves_no_word():
 
 
 def test_half_a_character_is_refused():
-    with pytest.raises(UserError, match="character 5 is the lone surrogate"):
+    with pytest.raises(UserError, match="at character 5 is a lone surrogate"):
         tagger(unigram()).entities("Rome \ud83d")
 
 
