@@ -15,7 +15,6 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     DataCollatorWithPadding,
-    PreTrainedTokenizerBase,
     TokenClassificationPipeline,
 )
 from transformers.pipelines.token_classification import AggregationStrategy
@@ -349,7 +348,7 @@ class RelationExtractionPipeline(TextPipeline):
             outcome.refused[pairs[0]] = error
             return []
         if "entity_ends" not in self.parameters:  # an exported model that does not read them
-            del columns["entity_ends"]
+            columns.pop("entity_ends", None)
         rows = []
         for number, pair in enumerate(pairs):
             if columns["input_ids"][number] is None:
@@ -360,7 +359,7 @@ class RelationExtractionPipeline(TextPipeline):
 
     def _one_pass(self, outcomes: Sequence[Outcomes], batch_size: int, window: int, limit: int) -> None:
         """Reads each text once, or once a window, and scores all its pairs."""
-        from msattn.data.inputs.entity_pieces import encode_entities, padded_pieces, special_tokens
+        from msattn.data.inputs.entity_pieces import encode_entities, model_inputs, padded_pieces, special_tokens
 
         begin, end = special_tokens(self.tokenizer)
         windows: list[tuple[Outcomes, list[int], list[int], list[list[int]], torch.Tensor]] = []
@@ -386,7 +385,8 @@ class RelationExtractionPipeline(TextPipeline):
         windows.sort(key=lambda each: -len(each[2]))
         for first in range(0, len(windows), batch_size):
             batch = windows[first : first + batch_size]
-            inputs = DataCollatorWithPadding(self.tokenizer)([_row(self.tokenizer, ids) for _, _, ids, _, _ in batch])
+            rows = [model_inputs(self.tokenizer, ids) for _, _, ids, _, _ in batch]
+            inputs = DataCollatorWithPadding(self.tokenizer)(rows)
             logits = self._scores(
                 inputs,
                 padded_pieces([each[3] for each in batch]),
@@ -591,8 +591,3 @@ def _too_far(sentence: Sentence, pair: int, limit: int) -> TooFarApart:
         f"the two entities and what lies between them do not fit in {limit} tokens: "
         f"{around(sentence.text, start, start)!r}."
     )
-
-
-def _row(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list[int]]:
-    row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
-    return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row

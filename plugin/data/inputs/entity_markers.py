@@ -11,8 +11,9 @@ from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import EncodingFast
 from transformers.utils import logging
 
-from msattn.data.inputs.entity_pieces import encode_unmarked, special_tokens
-from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
+from msattn.data.inputs.encoded_rows import encoded_rows
+from msattn.data.inputs.entity_pieces import columns_of, encode_unmarked, model_inputs, special_tokens
+from msattn.data.inputs.words import character_words, split_words, token_words
 from msattn.errors import UserError, shown
 
 try:
@@ -92,7 +93,8 @@ def encode_relations(
     Returns:
         `dict[str, list]`: `input_ids`, `attention_mask`, `token_type_ids` (if the model uses them), and the
         positions of the markers that open and close head and tail, `entity_starts` and `entity_ends`; one list per
-        example, or `None` for an example whose entities do not both fit into `max_length`.
+        example, or `None` for an example whose entities do not both fit into `max_length`. If none fit, `input_ids`
+        alone.
 
     Raises:
         ValueError: The tokenizer lacks the markers.
@@ -101,30 +103,24 @@ def encode_relations(
     max_length = max_length or tokenizer.model_max_length
     begin, end = special_tokens(tokenizer)
     special = len(begin) + len(end)
-    columns = ("input_ids", "attention_mask", "token_type_ids", *PLACES, *(WORD_COLUMNS if words else ()))
-    encoded: dict[str, list] = {name: [] for name in columns}
     marked = _marked(tokenizer, texts, heads, tails, words, style, types)
+    rows: list[dict[str, list] | None] = []
     for text, (left, core, right, places) in zip(texts, marked, strict=True):
         room = max_length - len(core) - special
         if room < 0:
-            for column in encoded.values():
-                column.append(None)
+            rows.append(None)
             continue
         before = min(len(left), max(room // 2, room - len(right)))
         after = min(len(right), room - before)
         window = left[len(left) - before :] + core + right[:after]
         ids, word_ids = zip(*window, strict=True)
-        encoded["input_ids"].append([*begin, *ids, *end])
-        encoded["attention_mask"].append([1] * (len(window) + special))
-        encoded["token_type_ids"].append([0] * (len(window) + special))
+        row = model_inputs(tokenizer, [*begin, *ids, *end])
         for name, of_column in zip(PLACES, places, strict=True):
-            encoded[name].append([len(begin) + before + place for place in of_column])
+            row[name] = [len(begin) + before + place for place in of_column]
         if words:
-            encoded["words"].append([split_words(text)])
-            encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
-    if "token_type_ids" not in tokenizer.model_input_names:
-        del encoded["token_type_ids"]
-    return encoded
+            row |= {"words": [split_words(text)], "word_ids": [*[None] * len(begin), *word_ids, *[None] * len(end)]}
+        rows.append(row)
+    return columns_of(rows)
 
 
 def encode_relation_dataset(
@@ -210,14 +206,7 @@ def encode_relation_dataset(
             )
         return {name: [*compress(column, fits)] for name, column in encoded.items()}
 
-    encoded = dataset.map(
-        encode,
-        batched=True,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        num_proc=num_proc,
-        desc="Encoding the examples",
-    )
+    encoded = encoded_rows(dataset, encode, num_proc)
     if len(encoded) < len(dataset):
         logger.warning(
             f"{len(dataset) - len(encoded)} of {len(dataset)} examples were skipped: their entities do not both fit "
@@ -332,7 +321,7 @@ def _markers(
         return [
             encode(part)
             for sign, bracket, of in (("@", "*", head_type), ("#", "^", tail_type))
-            for part in (f"{sign} {bracket} {_type_words(str(of))} {bracket}", sign)
+            for part in (f"{sign} {bracket} {str(of).replace('_', ' ').lower()} {bracket}", sign)
         ]
     names = [
         _typed(marker, str(of)) for marker, of in zip(ENTITY_MARKERS, [head_type] * 2 + [tail_type] * 2, strict=True)
@@ -351,8 +340,3 @@ def _typed(marker: str, of: str) -> str:
 def _types(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """The types that a tokenizer has markers for."""
     return sorted(token[4:-1] for token in tokenizer.get_added_vocab() if token.startswith("[E1:"))
-
-
-def _type_words(of: str) -> str:
-    """The name of a type in words: STATE_OR_PROVINCE as "state or province"."""
-    return of.replace("_", " ").lower()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from transformers import BatchEncoding, DataCollatorWithPadding, PreTrainedTokenizerBase
 
-from msattn.data.inputs.words import WORD_COLUMNS, character_words, split_words, token_words
+from msattn.data.inputs.words import character_words, split_words, token_words
 
 
 class EntityText(NamedTuple):
@@ -82,30 +82,33 @@ def encode_unmarked(
     ]
     read = {text: encode_entities(tokenizer, text, [*of_text]) for text, of_text in spans.items()}
     words_of = {text: (split_words(text), character_words(text)) for text in spans} if words else {}
-    columns = ("input_ids", "attention_mask", "token_type_ids", "entity_pieces", *(WORD_COLUMNS if words else ()))
-    encoded: dict[str, list] = {name: [] for name in columns}
+    rows: list[dict[str, list] | None] = []
     for text, (head, tail) in zip(texts, pairs, strict=True):
         found = read[text]
         start = found.window(head, tail, room, shared)
         if start is None:
-            for column in encoded.values():
-                column.append(None)
+            rows.append(None)
             continue
-        ids = [*begin, *found.ids[start : start + room], *end]
-        encoded["input_ids"].append(ids)
-        encoded["attention_mask"].append([1] * len(ids))
-        encoded["token_type_ids"].append([0] * len(ids))
-        encoded["entity_pieces"].append(
-            [[len(begin) + at - start for at in found.pieces[entity]] for entity in (head, tail)]
-        )
+        row: dict[str, list] = model_inputs(tokenizer, [*begin, *found.ids[start : start + room], *end])
+        row["entity_pieces"] = [[len(begin) + at - start for at in found.pieces[entity]] for entity in (head, tail)]
         if words:
             split, owners = words_of[text]
             word_ids = token_words(found.offsets[start : start + room], owners)
-            encoded["words"].append([split])
-            encoded["word_ids"].append([*[None] * len(begin), *word_ids, *[None] * len(end)])
-    if "token_type_ids" not in tokenizer.model_input_names:
-        del encoded["token_type_ids"]
-    return encoded
+            row |= {"words": [split], "word_ids": [*[None] * len(begin), *word_ids, *[None] * len(end)]}
+        rows.append(row)
+    return columns_of(rows)
+
+
+def model_inputs(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> dict[str, list]:
+    """The inputs of a model for one text, by its ids."""
+    row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    return {**row, "token_type_ids": [0] * len(ids)} if "token_type_ids" in tokenizer.model_input_names else row
+
+
+def columns_of(rows: Sequence[dict[str, list] | None]) -> dict[str, list]:
+    """The columns of rows, with `None` in each for a row that is `None`."""
+    names: Iterable[str] = next(filter(None, rows), ("input_ids",))
+    return {name: [row and row[name] for row in rows] for name in names}
 
 
 @dataclass

@@ -10,6 +10,7 @@ from datasets import Dataset
 from datasets.fingerprint import generate_random_fingerprint
 from transformers import PreTrainedTokenizerBase
 
+from msattn.data.inputs.encoded_rows import encoded_rows
 from msattn.data.inputs.parser_windows import sentence_windows, window_labels, window_tags
 from msattn.data.inputs.word_labels import word_labels
 from msattn.data.inputs.word_pieces import NO_LABEL
@@ -71,13 +72,5 @@ def encode_treebank(
                     encoded[name].append(value)
         return encoded
 
-    return dataset.map(
-        encode,
-        batched=True,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        num_proc=num_proc,
-        desc="Tokenising",
-        # Treebanks are in memory and nothing is cached: the usual one would pickle the vocabulary to hash it.
-        new_fingerprint=generate_random_fingerprint(),
-    )
+    # Treebanks are in memory and nothing is cached: the usual one would pickle the vocabulary to hash it.
+    return encoded_rows(dataset, encode, num_proc, new_fingerprint=generate_random_fingerprint())

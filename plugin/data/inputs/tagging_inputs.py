@@ -9,6 +9,7 @@ from itertools import repeat
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from msattn.data.inputs.encoded_rows import encoded_rows
 from msattn.data.inputs.word_pieces import NO_LABEL, inputs_of, sentence_parts
 
 
@@ -66,12 +67,5 @@ def encode_tagged_words(
                 first = behind
         return encoded
 
-    encoded = dataset.map(
-        encode,
-        batched=True,
-        with_indices=True,
-        remove_columns=dataset.column_names,
-        num_proc=num_proc,
-        desc="Tokenising",
-    )
+    encoded = encoded_rows(dataset, encode, num_proc)
     return encoded.remove_columns("cut"), sum(encoded["cut"])
