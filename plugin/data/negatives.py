@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, permutations
+from itertools import islice, permutations
 from typing import Any
 
 import regex
@@ -61,7 +61,7 @@ def with_entity_pairs(rows: Dataset, negatives: Negatives) -> Dataset:
     draw = random.Random(negatives.seed)
     types = {_text(row, role).casefold(): row[f"{role}_type"] for row in rows for role in ("head", "tail")}
     typed = any(types.values())
-    groups = [list(group) for _, group in groupby(rows, key=lambda row: row["text"])]
+    groups = _by_text(rows)
     found: list[dict[str, Any]] = []
     for group in groups:
         first, ends = group[0], entities_of(group)
@@ -82,6 +82,14 @@ def with_entity_pairs(rows: Dataset, negatives: Negatives) -> Dataset:
         for number, pair in enumerate(drawn, start=1):
             found.append({**first, **pair, **rest, "id": f"{first['id']}{DRAWN}{number}"})
     return Dataset.from_list(found, rows.features)
+
+
+def _by_text(rows: Dataset) -> list[list[dict[str, Any]]]:
+    """The examples of each text, wherever they stand."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[row["text"]].append(row)
+    return [*found.values()]
 
 
 def _across(group: Sequence[Mapping], others: Sequence[Mapping], draw: random.Random) -> list[dict[str, Any]]:
@@ -152,9 +160,9 @@ def random_pairs(dataset: Dataset, seed: int, most: int = 1000) -> Dataset | Non
     marked = dataset.select_columns([name for name in dataset.column_names if name != "labels"])
 
     def drawn() -> Iterator[dict[str, Any]]:
-        for text, group in groupby(marked, key=lambda example: example["text"]):
-            examples = list(group)
-            apart = _apart([list(words.span()) for words in TWO_WORDS.finditer(text)], entities_of(examples))
+        for examples in _by_text(marked):
+            words = TWO_WORDS.finditer(examples[0]["text"])
+            apart = _apart([list(two.span()) for two in words], entities_of(examples))
             for example in examples if len(apart) > 1 else ():
                 head, tail = draw.sample(apart, 2)
                 yield {**example, "head": head, "tail": tail, "label": None}
