@@ -11,6 +11,7 @@ from msattn.data.files.checked_text import check_cell, check_text
 from msattn.data.spans import character_span, check_name, mention_span, whole, whole_words
 from msattn.errors import UserError, shown
 
+TAGS = ("<e1>", "</e1>", "<e2>", "</e2>")
 TAG = re.compile(r"(</?e[12]>)")
 BOUNDS = re.compile(r"[\[(]\s*([\d.]+)\s*,\s*([\d.]+)\s*[\])]")
 # Fields of an entity that have its name.
@@ -71,6 +72,11 @@ def relation_row(row: Any, where: str, span_ends: str | None = None) -> dict[str
     (head, head_type), (tail, tail_type) = (_entity(row, role, span_ends, units, where) for role in ("head", "tail"))
     if head is None and tail is None and tokens is None:
         text, head, tail = _untag(text, where, row)
+    elif tokens is None and {*TAGS} <= {*TAG.findall(text)}:
+        raise UserError(
+            f"{where}: the text marks its entities with {TAGS[0]}, and a field (head, tail, ...) gives them, too; "
+            "leave out the tags or the fields."
+        )
     bounds = {"head": head, "tail": tail}
     head, tail = (character_span(span, role, tokens, text, where) for role, span in bounds.items())
     for role, span in bounds.items():
@@ -219,7 +225,7 @@ def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[
         if tag in bounds:
             raise UserError(f"{where}: the tag {tag} occurs twice; each of the two entities is marked once.")
         bounds[tag] = position
-    for tag in ("<e1>", "</e1>", "<e2>", "</e2>"):
+    for tag in TAGS:
         if tag not in bounds:
             raise UserError(
                 f"{where}: the tag {tag} is missing, and no field (head, tail, ...) gives the entities' positions; "

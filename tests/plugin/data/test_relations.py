@@ -259,6 +259,7 @@ def test_tsv(write):
         ({"token": ["A", "", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
         ({"token": ["A", "\u200b", "c"], "head": [1, 2], "tail": [2, 3]}, "the head is empty"),
         ({"text": "A cat naps\ud800"}, "a lone surrogate"),
+        ({"text": "A <e1>cat</e1> <e2>naps</e2>"}, "the text marks its entities with <e1>, and a field"),
         ({"label": ["does"]}, "the label must be a string"),
         ({"label": "did"}, "unknown label 'did'; the known ones are does"),
         ({"label": ""}, "no label"),
