@@ -58,6 +58,8 @@ def read_splits(
             raise UserError("--validation_split_percentage needs --do_eval (or --eval_strategy) beside --do_train.")
         if data_args.validation_file:
             logger.warning("--validation_file is not read without --do_eval (or --eval_strategy).")
+    if data_args.test_file and not args.do_predict:
+        logger.warning("--test_file is not read without --do_predict.")
     if percentage is not None and not 0 < percentage < 100:
         raise UserError(f"--validation_split_percentage {percentage:g}: give a number between 0 and 100.")
     if args.do_train and data_args.early_stopping_patience is not None:
@@ -252,5 +254,6 @@ def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
         return data
     if isinstance(data, Dataset) and lists_all_pairs(data):  # no text with some of its pairs
         texts = data["text"][:]
-        most = next((row for row in range(most, 0, -1) if texts[row] != texts[row - 1]), most)
+        ends = [*(row for row in range(1, len(texts)) if texts[row] != texts[row - 1]), len(texts)]
+        most = max((end for end in ends if end <= most), default=ends[0])
     return data.select(range(most))

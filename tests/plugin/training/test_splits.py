@@ -127,6 +127,8 @@ def test_validation_data_that_a_training_would_not_read(tmp_path, caplog):
         read_splits(lambda split: data(), DataArguments(validation_split_percentage=10), run)
     assert [*read_splits(lambda split: data(), DataArguments(validation_file="dev.txt"), run)] == ["train"]
     assert "--validation_file is not read" in caplog.text
+    assert [*read_splits(lambda split: data(), DataArguments(test_file="test.txt"), run)] == ["train"]
+    assert "--test_file is not read without --do_predict" in caplog.text
 
 
 def test_limits(tmp_path):
@@ -137,7 +139,7 @@ def test_limits(tmp_path):
     assert {prefix: len(rows) for prefix, rows in kept.items()} == dict(zip(found, (10, 2, 2, 3), strict=True))
 
 
-@pytest.mark.parametrize(("most", "kept"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 5), (9, 6)])
+@pytest.mark.parametrize(("most", "kept"), [(1, 2), (2, 2), (3, 2), (4, 2), (5, 5), (9, 6)])
 def test_limits_keep_all_pairs_of_a_text(most, kept, tmp_path):
     rows = Dataset.from_dict({"text": [*"aabbbc"], "label": [*"xyxyxy"]})
     rows.info.description = ALL_PAIRS
