@@ -8,7 +8,7 @@ from typing import Any
 from unicodedata import category
 
 from msattn.data.files.checked_text import check_cell, check_text
-from msattn.data.spans import character_span, check_name, mention_span, whole, whole_words
+from msattn.data.spans import character_span, check_name, mention_span, whole, whole_words, without_space
 from msattn.errors import UserError, shown
 
 TAGS = ("<e1>", "</e1>", "<e2>", "</e2>")
@@ -235,13 +235,5 @@ def _untag(tagged: str, where: str, row: Mapping) -> tuple[str, list[int], list[
         if bounds[f"<{name}>"] >= bounds[f"</{name}>"]:
             raise UserError(f"{where}: the entity {name} is empty or its tags are reversed.")
     text = "".join(pieces[::2])
-    head, tail = (_stripped(text, bounds[f"<{name}>"], bounds[f"</{name}>"]) for name in ("e1", "e2"))
+    head, tail = (without_space(text, bounds[f"<{name}>"], bounds[f"</{name}>"]) for name in ("e1", "e2"))
     return text, head, tail
-
-
-def _stripped(text: str, start: int, end: int) -> list[int]:
-    """A span without the white space at its ends, unless there is nothing else."""
-    entity = text[start:end]
-    if not entity.strip():
-        return [start, end]
-    return [start + len(entity) - len(entity.lstrip()), end - len(entity) + len(entity.rstrip())]

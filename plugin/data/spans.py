@@ -57,6 +57,14 @@ def character_span(value: Any, role: str, tokens: list[str] | None, text: str, w
     return [start, end]
 
 
+def without_space(text: str, start: int, end: int) -> list[int]:
+    """A span without the white space at its ends, unless there is nothing else."""
+    entity = text[start:end]
+    if not entity.strip():
+        return [start, end]
+    return [start + len(entity) - len(entity.lstrip()), end - len(entity) + len(entity.rstrip())]
+
+
 def name_places(name: str, text: str) -> list[int]:
     """
     The characters at which a text has the words of a name.

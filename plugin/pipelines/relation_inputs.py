@@ -14,7 +14,7 @@ from transformers.utils import logging
 from msattn.data.files.checked_text import check_text
 from msattn.data.pair_rules import PairRules
 from msattn.data.relation_rows import NAMES, TAG, first_of, marks_pair, one_sequence, relation_row, string_cell
-from msattn.data.spans import character_span, check_name, cuts_word, distance, name_places
+from msattn.data.spans import character_span, check_name, cuts_word, distance, name_places, without_space
 from msattn.errors import UserError, shown
 
 logger = logging.get_logger(__name__)
@@ -144,7 +144,7 @@ def _several(row: Mapping, pairs: Sequence | str | None, rules: PairRules, start
     check_text(text, WHERE)
     spans: list[list[int]] = []
     types, given, bad, owners = [], [], {}, []
-    for number, of_text in enumerate(_merged(entities)):
+    for number, of_text in enumerate(_merged(entities, text)):
         for entity in _mentions(of_text, text if tokens is None else tokens):
             of = next((entity[name] for name in ("label", "type", "entity_group", "entity") if entity.get(name)), None)
             try:
@@ -202,10 +202,10 @@ def _span(entity: Mapping, what: str, tokens: list[str] | None, text: str) -> li
     check_name(name, bounds, text if tokens is None else tokens, what, WHERE)
     if tokens is None and "score" not in entity:  # a tagger may cut words
         _check_border(text, span, what)
-    return span
+    return without_space(text, *span)
 
 
-def _merged(entities: Sequence) -> list[Any]:
+def _merged(entities: Sequence, text: str) -> list[Any]:
     """Joins the tokens of a token-classification pipeline that does not aggregate: B-PER, I-PER to PER."""
     merged: list[Any] = []
     for entity in entities:
@@ -216,7 +216,8 @@ def _merged(entities: Sequence) -> list[Any]:
         prefix, name = (tag[0], tag[2:]) if tag[1:2] == "-" and tag[0] in "BIESLU" else ("", tag)
         last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
-        if follows and (prefix not in tuple("BSU") or last["end"] == entity["start"]):
+        in_word = last.get("end") == entity["start"] and not text[entity["start"] :][:1].isspace()
+        if follows and (prefix not in tuple("BSU") or in_word):
             last.update(end=entity["end"], index=entity["index"], word=None)
         else:
             merged.append({**entity, "entity": name})

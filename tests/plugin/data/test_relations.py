@@ -142,7 +142,7 @@ def test_all_entities_of_a_row_with_text_and_tokens_count_the_same(write):
         row |= {"text": text, "tokens": text.split()}
         path = write(json.dumps(row), "data.jsonl")
         assert {*chain(*map(entities, read_relations(path)))} == {*names}
-        assert [entity["text"] for entity in read_input(row).given] == names
+        assert [entity["text"] for entity in read_input(row).given] == [name.strip() for name in names]
     (tagged,) = read_tagged_words(write(json.dumps(row | {"entities": spans}), "data.jsonl"))
     words = [word for word, tag in zip(tagged["words"], tagged["tags"], strict=True) if tag != "O"]
     assert words == " ".join(names).split()

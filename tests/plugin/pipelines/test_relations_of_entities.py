@@ -15,6 +15,8 @@ from transformers.utils import logging
 from msattn import PairwiseConfig, PairwiseForRelationClassification, RelationExtractionPipeline, UserError
 from msattn.data.inputs.entity_markers import encode_relations
 from msattn.data.inputs.entity_pieces import encode_unmarked, window_start
+from msattn.data.pair_rules import PairRules
+from msattn.pipelines.relation_inputs import read_input
 from msattn.pipelines.word_tagger import WordTagger
 from tests.plugin.pipelines.test_relation_extraction import same
 from tests.tiny_models import LABELS, SIZES, labelled, tiny_relation_extractor, tiny_tokenizer
@@ -484,6 +486,14 @@ def test_entities_by_name_and_mention(pairwise, entities, pairs):
         pairwise({"text": WHERE_NAMES, "entities": ["Ann", "Anna"]})
     (error,) = {one["error"] for one in pairwise({"text": WHERE_NAMES, "entities": ["Ann", "Zoe"]}, on_error="return")}
     assert "'Zoe'" in error
+
+
+def test_spans_with_the_space_before_their_word():
+    spans = [{"entity_group": "PER", "score": 0.9, "start": 10, "end": 14}, {"start": 23, "end": 28, "score": 0.9}]
+    found = read_input({"text": "It rained. Ann lives in Rome.", "entities": spans}, rules=PairRules(sentences=0))
+    assert found.spans == [[11, 14], [24, 28]] and found.pairs == [(0, 1), (1, 0)]
+    names = [{"entity": "B-PER", "index": at + 1, "start": 3 * at, "end": 3 + 4 * at} for at in range(2)]
+    assert read_input({"text": "Ann Bob", "entities": names}).spans == [[0, 3], [4, 7]]
 
 
 @pytest.mark.parametrize(
