@@ -12,14 +12,22 @@ from transformers.utils import logging
 
 from msattn.data.files.checked_text import check_text
 from msattn.data.inputs.outside_tokenizers import PlacedWord, named_tokenizer, outside_words
-from msattn.data.inputs.word_rules import SPACES, UNSPACED, language_of, parts_of_token, sentence_words, word_spans
+from msattn.data.inputs.word_rules import (
+    SOUTHEAST_ASIAN,
+    SPACES,
+    UNSPACED,
+    language_of,
+    parts_of_token,
+    sentence_words,
+    word_spans,
+)
 from msattn.data.inputs.words import tagged_spans
 
 logger = logging.get_logger(__name__)
 
 # What no cell can hold.
 _LINE_ENDS = regex.compile(r"\s*[\t\r\n]\s*")
-_UNSPACED = regex.compile(rf"[{UNSPACED}]\X")
+_UNSPACED, _UNTAGGED = (regex.compile(rf"[{scripts}]\X") for scripts in (UNSPACED, SOUTHEAST_ASIAN))
 
 
 class Word(NamedTuple):
@@ -79,11 +87,7 @@ def split_text(
     if word_tokenizer is not None:
         sentences = outside_words(word_tokenizer, text)
     else:
-        if found := _UNSPACED.search(text):
-            logger.warning_once(
-                f"{found[0]!r}: a script without spaces between words is cut at punctuation only; give a "
-                "word_tokenizer that knows its words."
-            )
+        _warn_of_phrases(text, _UNSPACED)
         language = language_of(lang)
         if lang is None:
             logger.warning_once(
@@ -106,6 +110,7 @@ def words_to_tag(
     """
     if word_tokenizer is None and lang is None:
         check_text(text, "the text")
+        _warn_of_phrases(text, _UNTAGGED)
         return [(text[start:end], start, end) for start, end in tagged_spans(text)]
     placed = []
     words = chain.from_iterable(split_text(text, word_tokenizer, lang))
@@ -116,6 +121,14 @@ def words_to_tag(
             placed.append((word, start, start + len(word) if apart else end))
             start += len(word) * apart
     return placed
+
+
+def _warn_of_phrases(text: str, unspaced: regex.Pattern) -> None:
+    if unspaced.search(text):
+        logger.warning_once(
+            "A script without spaces between words is cut at punctuation only; give a word_tokenizer that knows its "
+            "words."
+        )
 
 
 def _placed_words(text: str, placed: list[PlacedWord]) -> list[Word]:

@@ -86,7 +86,8 @@ _LETTER = r"[\p{L}\p{M}\p{N}_\u00ad\u200c\u200d\u2060]"
 _NO_WIDTH = r"\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 _SPACE = rf"[\s\x1c-\x1f{_NO_WIDTH}]"
 CHINESE_OR_JAPANESE = r"\p{Han}\p{Hiragana}\p{Katakana}"
-UNSPACED = rf"{CHINESE_OR_JAPANESE}\p{{Thai}}\p{{Lao}}\p{{Khmer}}\p{{Myanmar}}"
+SOUTHEAST_ASIAN = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+UNSPACED = CHINESE_OR_JAPANESE + SOUTHEAST_ASIAN
 # Scripts in which a name may touch letters that are not its own; in Korean, its particles.
 ATTACHED = rf"{UNSPACED}\p{{Hangul}}"
 SPACES = regex.compile(f"{_SPACE}*")

@@ -9,7 +9,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.nn.functional import one_hot
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
+from transformers.utils import logging
 
+from msattn.data.inputs.raw_text import split_text, words_to_tag
 from msattn.data.inputs.word_pieces import sentence_parts
 from msattn.errors import UserError
 from msattn.pipelines.word_tagger import WordTagger
@@ -106,6 +108,16 @@ def test_long_texts_are_cut_between_sentences():
 def test_padding_moves_no_word():
     found = tagger(unigram(padding_side="left"))([["in", "Ann", "Rome"], ["Rome"]])
     assert [[tag for tag, _ in tags] for tags in found] == [["O", "O", "B-LOC"], ["B-LOC"]]
+
+
+def test_phrases_of_scripts_without_spaces_are_named_once(caplog):
+    logging.warning_once.cache_clear()
+    words_to_tag("東京")
+    assert not caplog.records
+    for text in ("นายกรัฐมนตรี", "กรุงเทพ"):
+        words_to_tag(text)
+    split_text("東京")
+    assert caplog.text.count("A script without spaces between words is cut at punctuation only") == 1
 
 
 def test_half_a_character_is_refused():
