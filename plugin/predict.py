@@ -267,7 +267,8 @@ def _classes(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]:
     labels = [*trained.model.config.id2label.values()]
     if labels == ["relevant"] or (len(labels) == 1 and has_candidates(args.file)):  # also cross-encoders of others
         return _rankings(trained, args)
-    classify = _classifier(trained, args)
+    several = len(labels) > 1 and trained.model.config.problem_type == "multi_label_classification"
+    classify = _classifier(trained, args, **({"top_k": None} if several else {}))
 
     def answer(texts: list[list[str]]) -> list[str]:
         found = classify(texts)

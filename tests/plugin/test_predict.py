@@ -178,9 +178,10 @@ def test_classes_and_scores(predict, checkpoints, capsys):
         probabilities = logits_of(checkpoints[1]["classes"], *texts).softmax(dim=-1)
         assert found["label"] == ("bad", "good")[int(probabilities.argmax())]
         assert found["score"] == pytest.approx(float(probabilities.max()), abs=1e-6)
-    (topic,) = predict("topics", "the dog .\n")
-    (expected,) = pipeline("text-classification", model=str(checkpoints[0] / "topics"))("the dog .")
-    assert topic == {"label": expected["label"], "score": pytest.approx(expected["score"], abs=1e-6)}
+    (topics,) = predict("topics", "the dog .\n")
+    expected = pipeline("text-classification", model=str(checkpoints[0] / "topics"))("the dog .", top_k=None)
+    assert topics == [{"label": one["label"], "score": pytest.approx(one["score"], abs=1e-6)} for one in expected]
+    assert len(topics) == 3
     (found,) = predict("score", "the dog .\n")
     assert found == {"score": pytest.approx(logits_of(checkpoints[1]["score"], "the dog .").item(), abs=1e-6)}
     # As cross-encoders of others are stored.
