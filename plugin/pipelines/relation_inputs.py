@@ -216,7 +216,8 @@ def _merged(entities: Sequence, text: str) -> list[Any]:
         prefix, name = (tag[0], tag[2:]) if tag[1:2] == "-" and tag[0] in "BIESLU" else ("", tag)
         last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
-        in_word = last.get("end") == entity["start"] and not text[entity["start"] :][:1].isspace()
+        start = entity.get("start")
+        in_word = last.get("end") == start and not text[start:][:1].isspace()
         if follows and (prefix not in tuple("BSU") or in_word):
             last.update(end=entity["end"], index=entity["index"], word=None)
         else:

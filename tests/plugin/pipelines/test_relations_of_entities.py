@@ -494,6 +494,8 @@ def test_spans_with_the_space_before_their_word():
     assert found.spans == [[11, 14], [24, 28]] and found.pairs == [(0, 1), (1, 0)]
     names = [{"entity": "B-PER", "index": at + 1, "start": 3 * at, "end": 3 + 4 * at} for at in range(2)]
     assert read_input({"text": "Ann Bob", "entities": names}).spans == [[0, 3], [4, 7]]
+    named = [{"entity": "B-PER", "index": 1, "word": "Ann"}]
+    assert read_input({"text": "Ann Bob", "entities": named}).spans == [[0, 3]]
 
 
 @pytest.mark.parametrize(
