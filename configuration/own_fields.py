@@ -68,7 +68,7 @@ class OwnFields:
             own |= {name: None for name in OF_LABELS if name in config_dict}
             if lost := [name for name in OF_LABELS if config_dict.get(name) is not None and name not in kwargs]:
                 logger.warning(
-                    f"Other labels than the checkpoint's are given, so its {', '.join(lost)} are left out; where "
+                    f"Other labels than the checkpoint's are given, which leaves out its {', '.join(lost)}; where "
                     "from_pretrained only renames labels, give it these, too."
                 )
         return super().from_dict(config_dict | own, **kwargs)  # type: ignore[misc]

@@ -301,11 +301,11 @@ def _rankings(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer]
     return by_query(table_rows(args.file)), answer
 
 
-def _classifier(trained: Trained, args: PredictArguments, **options: Any) -> Callable[[list[list[str]]], list[dict]]:
+def _classifier(trained: Trained, args: PredictArguments, **options: Any) -> Callable[[list[list[str]]], list[Any]]:
     """Classifies texts and pairs of texts; warns of those that are truncated."""
     classify, limit = _pipeline("text-classification", trained), trained.tokenizer.model_max_length
 
-    def of_texts(texts: list[list[str]]) -> list[dict]:
+    def of_texts(texts: list[list[str]]) -> list[Any]:
         columns = map(list, zip(*texts, strict=True))
         ids = trained.tokenizer(*columns, verbose=False)["input_ids"]
         if cut := sum(len(tokens) > limit for tokens in ids):

@@ -246,7 +246,7 @@ def _stratified_rows(labels: Sequence, share: float, seed: int) -> np.ndarray:
 
 
 def _limited(prefix: str, data: Any, args: DataArguments) -> Any:
-    """The first examples of a split, up to its limit."""
+    """The first examples of a split, up to its limit; of rows with all pairs of a text, whole texts, at least one."""
     most = {"train": args.max_train_samples, "test": args.max_predict_samples}.get(
         prefix.partition("_")[0], args.max_eval_samples
     )

@@ -191,7 +191,7 @@ def test_other_labels_take_nothing_that_was_fitted(tmp_path, caplog):
             AutoConfig.from_pretrained(tmp_path, **others, decision_threshold=0.3, scales=[3, 5]), fitted
         )
         assert found == {**dict.fromkeys(fitted), "decision_threshold": 0.3}
-    assert caplog.text.count("so its negative_label, calibration_temperature are left out;") == 2
+    assert caplog.text.count("which leaves out its negative_label, calibration_temperature;") == 2
 
 
 def test_wrong_values_fail_at_assignment():
