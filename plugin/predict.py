@@ -42,7 +42,6 @@ from msattn.data.unlabelled import (
 )
 from msattn.errors import UserError, refuse_below
 from msattn.loading import Trained, load_trained
-from msattn.onnx.runtime import is_exported
 from msattn.pipelines.word_tagger import WordTagger
 from msattn.streaming import predict_stream, stream_key
 
@@ -192,11 +191,13 @@ def _relations(trained: Trained, args: PredictArguments) -> tuple[Reader, Answer
         options["pairs"] = [tuple(pair.split(":")) for pair in args.pairs]
         if any(len(pair) != 2 for pair in options["pairs"]):
             raise UserError(f"--pairs {' '.join(args.pairs)}: give types as HEAD:TAIL, such as PER:LOC, or all.")
-    if args.entities and is_exported(args.entities):
+    if args.entities:
         task, model, tokenizer = load_trained(args.entities)
         if task is not AutoModelForTokenClassification:
             raise UserError(f"--entities {args.entities}: a {type(model).__name__} does not find entities.")
         splitting = {name: options.pop(name) for name in SPLITTING if name in options}
+        if isinstance(model, torch.nn.Module):  # not an exported one
+            model.to(trained.model.device)
         options["entities"] = WordTagger(model, tokenizer, **splitting)
     if ends := getattr(trained.model.config, "span_ends", None):
         logger.warning(f"Trained with --span_ends {ends}: give exclusive ends here, inclusive in TACRED's fields.")

@@ -32,7 +32,7 @@ ROOMS = {
     "auto": "errors configuration modeling pipelines",
     "onnx": "errors writing configuration modeling",
     "loading": "errors command_line auto onnx training",
-    "predict": "errors command_line data.files data auto onnx loading pipelines streaming",
+    "predict": "errors command_line data.files data auto loading pipelines streaming",
     "export": "errors command_line onnx loading",
     "app": "errors command_line data.inputs pipelines plots auto loading",
     "demo": "data plots",

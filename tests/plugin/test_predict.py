@@ -22,7 +22,6 @@ from transformers import (
 
 from msattn import PairwiseConfig, PairwiseParser
 from msattn.errors import UserError
-from msattn.loading import load_trained
 from msattn.predict import main
 from tests.tiny_models import SIZES, labelled, saved_model, tiny_relation_extractor, tiny_tokenizer
 
@@ -477,15 +476,12 @@ def test_another_configuration_is_another_run(checkpoints, tmp_path, monkeypatch
     assert "Trained with --span_ends inclusive: give exclusive ends here" in caplog.text
 
 
-def test_an_exported_tagger_finds_entities(predict, checkpoints, monkeypatch):
-    tagger, loaded = str(checkpoints[0] / "tagger"), []
+def test_a_tagger_finds_the_entities_as_in_the_pipeline(predict, checkpoints):
+    text, tagger = "the dog wrote a book in the house .", str(checkpoints[0] / "tagger")
+    extract = pipeline("relation-extraction", model=str(checkpoints[0] / "relations"), device="cpu")
+    expected = extract(text, entities=tagger, lang="en", threshold=0, pairs="all")
     options = ("--entities", tagger, "--threshold", "0", "--pairs", "all", "--lang", "en")
-    expected = predict("relations", "the dog wrote a book in the house .\n", *options)
-    monkeypatch.setattr("msattn.predict.is_exported", lambda folder: folder == tagger)
-    monkeypatch.setattr("msattn.predict.load_trained", lambda name: loaded.append(name) or load_trained(name))
-    assert predict("relations", "the dog wrote a book in the house .\n", *options) == expected
-    assert expected[0] and loaded[1:] == [tagger]
-    monkeypatch.setattr("msattn.predict.is_exported", lambda folder: True)
+    assert predict("relations", f"{text}\n", *options) == [json.loads(json.dumps(expected))] and expected
     with pytest.raises(UserError, match="a BertForSequenceClassification does not find entities"):
         predict("relations", "the dog .\n", "--entities", str(checkpoints[0] / "classes"))
 
