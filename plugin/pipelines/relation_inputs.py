@@ -217,7 +217,7 @@ def _merged(entities: Sequence, text: str) -> list[Any]:
         last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
         follows = last.get("index") == entity["index"] - 1 and last.get("entity") == name
         start = entity.get("start")
-        in_word = last.get("end") == start and not text[start:][:1].isspace()
+        in_word = start is not None and last.get("end") == start and not text[start : start + 1].isspace()
         if follows and (prefix not in tuple("BSU") or in_word):
             last.update(end=entity["end"], index=entity["index"], word=None)
         else:
